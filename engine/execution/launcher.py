@@ -39,17 +39,18 @@ class Launcher:
         return assignment, ""
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        """Whether there is a runner for it, what it would do, where, and what it is thought to cost (SPEC 3.4): the
-        runner's own history on that channel; before the first what the runner says, else `costPerTrigger`."""
+        """Whether there is a runner for it, what it would do, where, and what it is thought to cost (SPEC 3.4): nothing
+        where nobody sends a bill; else what the runner's sessions on that channel cost that were not free, before the
+        first of them `costPerTrigger`."""
         chosen, _ = self.choose(assignment) if assignment.runner == AUTO else (assignment, "")
         chosen = self._named(chosen)
         info = self._ask(chosen)
         if not info.takes:
             return info
         settings = self._settings.current
-        usual = self._sessions.usual_cost(chosen.runner, chosen.channel)
+        usual = 0 if info.free else self._sessions.usual_cost(chosen.runner, chosen.channel)
         if usual is None:
-            usual = microusd(settings.cost_per_trigger) if info.own_estimate is None else info.own_estimate
+            usual = microusd(settings.cost_per_trigger)
         sandbox = self._sessions.sandbox
         note = info.undo_note
         if not sandbox.confines:

@@ -313,12 +313,11 @@ class Cards:
             routed={},
         )
         to = route.channel
-        assignment = Assignment(prompt, to, workspace, channels[to].runner)
+        assignment = Assignment(prompt, to, workspace, channels[to].runner, agent=route.agent)
         if former is not None:
-            route = replace(route, agent=former.agent or route.agent)
             # The one who did the work goes on with it; after a flow it is the channel's.
             runner = channels[to].runner if former.flow else former.runner
-            assignment = replace(assignment, runner=runner, parameters={"continues": former.id})
+            assignment = replace(assignment, runner=runner, parameters={"continues": former.id}, agent=former.agent)
         if named:
             flow, parameters = named
             assignment = replace(assignment, runner="flow", flow=flow, parameters=implied(flow, self._clock.local()))

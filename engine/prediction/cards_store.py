@@ -137,7 +137,13 @@ class Prediction(Row, table=True):
     def assignment(self) -> Assignment:
         """Exactly what would run."""
         return Assignment(
-            self.prompt, self.target_channel, self.workspace, self.runner, self.flow, dict(self.parameters)
+            self.prompt,
+            self.target_channel,
+            self.workspace,
+            self.runner,
+            self.flow,
+            dict(self.parameters),
+            self.target_agent,
         )
 
     @property
@@ -198,7 +204,6 @@ def new_row(
     assignment: Assignment,
     info: RunnerInfo,
     *,
-    agent: str,
     now: datetime,
     expires_at: datetime,
     **more: Any,
@@ -207,7 +212,7 @@ def new_row(
     row = Prediction(
         id=card_id,
         prompt=assignment.prompt,
-        target_agent=agent,
+        target_agent=assignment.agent,
         target_channel=assignment.channel,
         workspace=assignment.workspace,
         runner=assignment.runner,

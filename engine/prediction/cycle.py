@@ -383,6 +383,7 @@ class Predictions:
             runner="flow" if proposal.flow is not None else serving.runner,
             flow=proposal.flow,
             parameters=dict(proposal.parameters),
+            agent=path.agent,
         )
         assignment, otherwise = self._launcher.choose(assignment)
         parts, seen = self._estimator.estimate(
@@ -395,7 +396,6 @@ class Predictions:
         return Draft(
             proposal=proposal,
             assignment=assignment,
-            agent=path.agent,
             parts=parts,
             source=self._twin.source if own else proposal.source,
             info=self._launcher.check(assignment),

@@ -48,7 +48,6 @@ def own_row(
         card_id,
         assignment,
         info,
-        agent=route.agent,
         now=now,
         expires_at=expires_at,
         confidence=COLD_START,

@@ -54,7 +54,7 @@ class Assignment:
     """Exactly what is to be done; a permit is bound to its digest (SPEC 3.1).
 
     `flow` names a deterministic flow, or is None for prose that needs a runner which takes prose.
-    `parameters` are the flow's, JSON-able; `workspace` is an absolute path.
+    `parameters` are the flow's, JSON-able; `workspace` is an absolute path. `agent` does it, "" is the channel's own.
     """
 
     prompt: str
@@ -63,12 +63,13 @@ class Assignment:
     runner: str
     flow: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    agent: str = ""
 
     @property
     def digest(self) -> str:
         """SHA-256 (hex) over every field; any edit changes it."""
         canonical = json.dumps(
-            [self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters)],
+            [self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters), self.agent],
             sort_keys=True,
             ensure_ascii=True,
         )

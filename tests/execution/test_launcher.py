@@ -55,7 +55,7 @@ def launcher(bench: Bench, **channel: Any) -> Launcher:
 
 YES = RunnerInfo(takes=True, by="openai:gpt", hosts=("api.openai.com",))
 CLAUDE = RunnerInfo(takes=True, by="Claude Code", hosts=("api.anthropic.com",))
-FREE = RunnerInfo(takes=True, own_estimate=0)
+FREE = RunnerInfo(takes=True, free=True)
 NO = RunnerInfo(takes=False, reason="no provider has a key")
 
 
@@ -136,13 +136,15 @@ def test_check_of_auto_is_that_of_who_would_do_it():
     assert info.served == "Claude Code; network: api.anthropic.com for it alone"
 
 
-def test_estimates_history_then_the_runners_own_word_then_the_setting():
+def test_what_is_free_is_estimated_at_nothing_all_else_by_its_history_then_the_setting():
     bench = Bench(flow=FREE, model=YES)
     made = launcher(bench)
     assert made.check(FLOW).estimate == 0
     assert made.check(PROSE).estimate == 50_000
     bench.usual = {"model": 120_000, "flow": 7}
-    assert (made.check(FLOW).estimate, made.check(PROSE).estimate) == (7, 120_000)
+    assert (made.check(FLOW).estimate, made.check(PROSE).estimate) == (0, 120_000)
+    bench.says["model"] = FREE
+    assert made.check(PROSE).estimate == 0, "a model on this machine, whatever others cost before"
 
 
 def test_without_a_sandbox_the_card_says_what_cannot_be_undone():
