@@ -37,17 +37,13 @@ def parameter_lines(parameters: Mapping[str, Any]) -> str:
     )
 
 
-def parse_parameters(text: str) -> dict[str, Any]:
-    """The inverse of `parameter_lines`. Raises `Refusal` ("bad_parameters") that names the line."""
+def parse_parameters(text: str) -> dict[str, Any] | None:
+    """The inverse of `parameter_lines`; None for what is not such lines, such as a sentence."""
     found: dict[str, Any] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
+    for line in filter(str.strip, text.splitlines()):
         key, equals, value = line.partition("=")
-        if not equals or not key.strip():
-            raise Refusal(
-                "bad_parameters", f"line {number}: {line.strip()!r} is no `key = value`", "one parameter a line"
-            )
+        if not equals or not key.strip().isidentifier():
+            return None
         value = value.strip()
         try:
             found[key.strip()] = json.loads(value) if value[:1] in '[{"0123456789-tfn' else value
@@ -283,12 +279,8 @@ class Details(Dialog[None]):
             return
         card, text = self._card, self.query_one("#editor", TextArea).text.strip()
         edited = text != self._text.strip()
-        try:
-            parameters = parse_parameters(text) if edited and card.assignment.flow else None
-        except Refusal as refusal:
-            self._refuse(str(refusal))
-            return
-        edit = text if edited and not card.assignment.flow else None
+        parameters = parse_parameters(text) if edited and card.assignment.flow else None
+        edit = text if edited and parameters is None else None
 
         def refused(refusal: Refusal) -> None:
             self._refuse(str(refusal))

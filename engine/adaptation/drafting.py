@@ -107,12 +107,14 @@ def _route(record: LearningRecord, known: Sequence[LearningRecord], material: Ma
     used = material.models(record.agent)
     if used is None:
         raise NothingToDraft(f"it is not known what the model of {record.agent} costs")
+    if not used.present.price:
+        raise NothingToDraft(f"nobody sends a bill for {used.present.model}")
     fitting = [one for one in used.others if one.price <= LEAST_CHEAPER * used.present.price]
     if not fitting:
         raise NothingToDraft(f"no configured model is cheaper than {used.present.model}")
     # The dearest of the cheaper ones: the least step down that helps.
     chosen = max(fitting, key=lambda one: (one.price, one.model))
-    saved = 1 - chosen.price / used.present.price if used.present.price else 0.0
+    saved = 1 - chosen.price / used.present.price
     told = record.details
     match record.kind:
         case RecordKind.BUDGET_INCIDENT:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from engine.config import SettingsSource
 from engine.config_agents import AUTO, FLOW, MODEL
 from engine.execution.routing import set_up
+from engine.execution.runners.parameters import PROSE
 from engine.execution.sessions import Sessions
 from engine.values import Assignment, Permit, Refusal, RunnerInfo, SessionView, microusd
 
@@ -38,17 +39,18 @@ class Launcher:
         return assignment, ""
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        """Whether there is a runner for it, what it would do, where, and what it is thought to cost (SPEC 3.4): the
-        runner's own history on that channel; before the first what the runner says, else `costPerTrigger`."""
+        """Whether there is a runner for it, what it would do, where, and what it is thought to cost (SPEC 3.4): nothing
+        where nobody sends a bill; else what the runner's sessions on that channel cost that were not free, before the
+        first of them `costPerTrigger`."""
         chosen, _ = self.choose(assignment) if assignment.runner == AUTO else (assignment, "")
         chosen = self._named(chosen)
         info = self._ask(chosen)
         if not info.takes:
             return info
         settings = self._settings.current
-        usual = self._sessions.usual_cost(chosen.runner, chosen.channel)
+        usual = 0 if info.free else self._sessions.usual_cost(chosen.runner, chosen.channel)
         if usual is None:
-            usual = microusd(settings.cost_per_trigger) if info.own_estimate is None else info.own_estimate
+            usual = microusd(settings.cost_per_trigger)
         sandbox = self._sessions.sandbox
         note = info.undo_note
         if not sandbox.confines:
@@ -58,8 +60,17 @@ class Launcher:
         return replace(info, undo_note=note, sandbox=described, estimate=usual)
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
-        """The assignment as the operator edited it. Raises `Refusal` `no_runner` or `bad_parameters`."""
-        return self._sessions.admission.runner_of(assignment).reparameterise(assignment, edit)
+        """The assignment as the operator edited it; a sentence makes of a flow work for an agent or a model, where one
+        takes it. Raises `Refusal` `no_runner` or `bad_parameters`."""
+        try:
+            return self._sessions.admission.runner_of(assignment).reparameterise(assignment, edit)
+        except Refusal as refusal:
+            if refusal.code != PROSE:
+                raise
+            prose, _ = self.choose(replace(assignment, prompt=edit, runner=AUTO, flow=None, parameters={}))
+            if self._ask(prose).takes:
+                return prose
+            raise Refusal("bad_parameters", refusal.message, refusal.fix) from None
 
     def start(
         self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int, without_sandbox: bool

@@ -216,7 +216,7 @@ class Sessions:
         return None if row is None else self._seen(row)
 
     def usual_cost(self, runner: str, channel: str) -> int | None:
-        """What sessions of this runner and channel cost on average, in micro-dollars; None before the first."""
+        """Mean cost of this runner's sessions on this channel that were not free, in micro-dollars; None before one."""
         return self._records.usual_cost(runner, channel)
 
     def continues(self, session_id: str) -> str:

@@ -110,7 +110,9 @@ class SessionRow(Row, table=True):
     @property
     def assignment(self) -> Assignment:
         """What the session was started for; its digest is the permit's."""
-        return Assignment(self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters))
+        return Assignment(
+            self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters), self.agent
+        )
 
     @property
     def view(self) -> SessionView:
@@ -225,6 +227,7 @@ _LATEST = (
     sqlalchemy.select(col(SessionRow.cost_microusd))
     .where(col(SessionRow.runner) == bindparam("runner"), col(SessionRow.channel) == bindparam("channel"))
     .where(col(SessionRow.state).in_([SessionState.SUCCEEDED.value, SessionState.FAILED.value]))
+    .where(col(SessionRow.cost_microusd) > 0)
     .order_by(desc(col(SessionRow.created_at)))
     .limit(HISTORY)
     .subquery()
@@ -233,6 +236,7 @@ _USUAL_COST = sqlalchemy.select(func.avg(_LATEST.c.cost_microusd))
 
 
 def usual_cost(session: Session, runner: str, channel: str) -> int | None:
-    """Mean cost in micro-dollars of the latest sessions of this runner on this channel; None before the first."""
+    """Mean cost in micro-dollars (> 0) of the latest sessions of this runner on this channel that were not free; None
+    before the first."""
     mean = ask(session, _USUAL_COST, {"runner": runner, "channel": channel}).scalar()
     return None if mean is None else round(mean)

@@ -60,7 +60,9 @@ class LocalEmbedder:
     def __init__(self, helper: Helper) -> None:
         self._helper = helper
 
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Made]:
+    def embed(
+        self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False, seconds: float = SLOWEST
+    ) -> list[Made]:
         kept = list(keep) or [0] * len(texts)
         starts = range(0, len(texts), AT_ONCE)
         try:
@@ -70,11 +72,11 @@ class LocalEmbedder:
                 )
                 for at in starts
             ]
-            return [one for answer in asked for one in _made(answer.result(SLOWEST))]
+            return [one for answer in asked for one in _made(answer.result(seconds))]
         except (HelperGone, HelperFailed) as error:
             raise NoEmbedder(str(error)) from error
         except TimeoutError as error:
-            raise NoEmbedder(f"the local embedder did not answer within {SLOWEST:g} s") from error
+            raise NoEmbedder(f"the local embedder did not answer within {seconds:g} s") from error
 
 
 def _made(answer: Message) -> list[Made]:

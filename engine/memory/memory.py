@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.memory.chroma_server import ChromaServer
-from engine.memory.embedding import Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
+from engine.memory.embedding import SLOWEST, Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
 from engine.memory.finding import StoredMemories
 from engine.memory.helper import Helper
 from engine.memory.index import Index
@@ -130,10 +130,10 @@ class MemoryPort:
         """Whether the process with the local model is there already; asking it starts none."""
         return self._helper.pid is not None
 
-    def meanings(self, texts: Sequence[str]) -> list[bytes]:
+    def meanings(self, texts: Sequence[str], *, seconds: float = SLOWEST) -> list[bytes]:
         """Unit vectors (float32) of texts by the local model, whatever embedder memory uses; tens of milliseconds for
-        each. Raises `NoEmbedder`."""
-        return [one.vector for one in self._local.embed(texts)]
+        each. Raises `NoEmbedder`, also after so many `seconds`."""
+        return [one.vector for one in self._local.embed(texts, seconds=seconds)]
 
     # -- looking
 

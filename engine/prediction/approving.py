@@ -55,9 +55,11 @@ KILL = "kill"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request of a program's to run a card; `force` skips the rate (SPEC 3.2)."""
+    """A request of a program's to run a card; `force` skips the rate (SPEC 3.2), `by` is the program, or the channel
+    that it says it works for (SPEC 3.3)."""
 
-    force: bool = False
+    force: bool
+    by: str
 
 
 def link_session(tx: Transaction, view: SessionView) -> None:
@@ -123,6 +125,8 @@ class Approving:
         without_sandbox: bool = False,
     ) -> Card:
         """Approve and start. `edit` is a new prompt, or a flow's new parameters; `parameters` are the latter as data.
+        A sentence in the place of a flow's parameters makes the card one for an agent or a model; as somebody else does
+        it then, that is shown first, and approved by a second call.
         `asked`: no operator approves this, a program asks for it. `without_sandbox`: the operator confirms that it runs
         unconfined where no sandbox works.
 
@@ -240,7 +244,8 @@ class Approving:
             return assignment
         if assignment.flow is not None:
             text = edit if parameters is None else json.dumps(dict(parameters))
-            return self._launcher.reparameterise(assignment, refuse_secret(text or "", self._secrets()))
+            changed = self._launcher.reparameterise(assignment, refuse_secret(text or "", self._secrets()))
+            return changed if changed.flow else replace(changed, prompt=checked(changed.prompt, self._secrets()))
         if edit is None:
             raise Refusal("bad_parameters", "this card is prose, it has no parameters", "edit its prompt instead")
         return replace(assignment, prompt=checked(edit, self._secrets()))
@@ -274,7 +279,7 @@ class Approving:
         if asked is not None:
             # A follow-up goes on with its chain, whoever asks for it: else that could be made as long as one likes.
             kind = trigger.type if trigger.type is TriggerType.FOLLOW_UP else TriggerType.CRON
-            trigger = replace(trigger, type=kind, force=asked.force)
+            trigger = replace(trigger, type=kind, force=asked.force, asked_by=asked.by)
         ruling = self._rails.rule(tx, trigger)
         changed = assignment.digest != row.assignment.digest
         if (

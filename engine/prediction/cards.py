@@ -34,10 +34,10 @@ from engine.prediction.cards_store import (
 )
 from engine.prediction.dismissals import Dismissals
 from engine.prediction.intake import Intake
-from engine.prediction.kinds import SUGGESTED, kind_title
+from engine.prediction.kinds import SUGGESTED, kind_of, kind_title
 from engine.prediction.limits import ActiveTime
 from engine.prediction.own_prompts import checked, implied, own_row, suggest, suggestion
-from engine.prediction.routing import route
+from engine.prediction.routing import Router
 from engine.prediction.transitions import Deciding, Transitions
 from engine.prediction.twin import Calibrator
 from engine.safety.pipeline import Pipeline
@@ -61,11 +61,7 @@ from engine.values import (
     SessionView,
     Source,
     Status,
-    part_of_day,
 )
-
-CODE = "koji-core"
-"""The channel that flows of the operator's own go to when it is registered."""
 
 LONGEST_SNOOZE = timedelta(days=30)
 
@@ -92,6 +88,7 @@ class Cards:
         calibrator: Calibrator,
         active_time: ActiveTime,
         facts: Facts,
+        router: Router,
         flows: Collection[str] = (),
         on_decision: Callable[[Transaction], object] = lambda tx: None,
         session: Callable[[str], SessionView] = unknown_session,
@@ -111,6 +108,7 @@ class Cards:
         self._settings = settings
         self._randomness = randomness
         self._launcher = launcher
+        self._router = router
         self._reverse_landing = reverse
         self._history = history
         self._active_time = active_time
@@ -189,10 +187,11 @@ class Cards:
 
     # -- deciding
 
-    def trigger(self, card_id: str, *, force: bool = False) -> Card:
+    def trigger(self, card_id: str, *, force: bool = False, by: str) -> Card:
         """A program asks for this card to be run (SPEC 3.1): every rail is asked as for what runs by itself, and
-        `force` skips the rate alone (SPEC 3.2). Raises `Refusal` as `approve` does; the card is then pending."""
-        return self.approve(card_id, by=DecidedBy.AUTONOMY, asked=Asked(force))
+        `force` skips the rate alone (SPEC 3.2). `by` is where the link of the chain begins (SPEC 3.3): the program, or
+        the channel that it works for. Raises `Refusal` as `approve` does; the card is then pending."""
+        return self.approve(card_id, by=DecidedBy.AUTONOMY, asked=Asked(force, by))
 
     def dismiss(self, card_id: str, *, reason: DismissReason | None = None, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
         """Turn down. What it is about stays away for 7 days, twice as long after each further time (SPEC 2.9). The card
@@ -308,21 +307,20 @@ class Cards:
         named = None if former else named_flow(prompt, self._flows)
         with self._database.read() as session:
             triggered = last_triggered(session)
-        to = route(
-            twin=channel,
-            affinity=CODE if named and CODE in channels else "",
-            registered=list(channels),
+        home = kind_of(named[0]).channel if named else ""
+        route = self._router.route(
+            "" if named else prompt,
+            named=channel,
+            affinity=home if home in channels else "",
             triggered=triggered,
             routed={},
-            part=part_of_day(self._clock.local()),
-            now=now,
-            randomness=self._randomness,
-        ).channel
-        assignment = Assignment(prompt, to, workspace, channels[to].runner)
+        )
+        to = route.channel
+        assignment = Assignment(prompt, to, workspace, channels[to].runner, agent=route.agent)
         if former is not None:
             # The one who did the work goes on with it; after a flow it is the channel's.
             runner = channels[to].runner if former.flow else former.runner
-            assignment = replace(assignment, runner=runner, parameters={"continues": former.id})
+            assignment = replace(assignment, runner=runner, parameters={"continues": former.id}, agent=former.agent)
         if named:
             flow, parameters = named
             assignment = replace(assignment, runner="flow", flow=flow, parameters=implied(flow, self._clock.local()))
@@ -331,9 +329,8 @@ class Cards:
         info = self._launcher.check(assignment)
         card_id, expires_at = self._randomness.new_id("pred"), self._active_time(now, limits.LIFE)
         row = own_row(
-            card_id, assignment, info, agent=channels[to].agent, now=now, expires_at=expires_at,
-            context=self._situation(workspace),
-        )  # fmt: skip
+            card_id, assignment, info, route=route, now=now, expires_at=expires_at, context=self._situation(workspace)
+        )
         if reasoning:
             proposal = suggestion(assignment, reasoning, now)
             suggest(row, proposal, *self._estimate(proposal, assignment))

@@ -130,12 +130,20 @@ class Prediction(Row, table=True):
     """Who does it and what that reaches (`RunnerInfo.served`): part of what an approval agrees to."""
     seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
     """The card beside its evidence as the Twin saw it (`query.Seen.packed`)."""
+    meaning: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
+    """What the prompt means (`placing.Place.meaning`), for the prompts that come after it."""
 
     @property
     def assignment(self) -> Assignment:
         """Exactly what would run."""
         return Assignment(
-            self.prompt, self.target_channel, self.workspace, self.runner, self.flow, dict(self.parameters)
+            self.prompt,
+            self.target_channel,
+            self.workspace,
+            self.runner,
+            self.flow,
+            dict(self.parameters),
+            self.target_agent,
         )
 
     @property
@@ -169,6 +177,8 @@ class Prediction(Row, table=True):
     def take(self, assignment: Assignment) -> None:
         """Become what an edit made of it; the prompt it had at first is kept."""
         self.original_prompt = self.original_prompt or self.prompt
+        if self.prompt != assignment.prompt:
+            self.meaning = b""
         self.prompt = assignment.prompt
         self.flow = assignment.flow
         self.runner = assignment.runner
@@ -194,7 +204,6 @@ def new_row(
     assignment: Assignment,
     info: RunnerInfo,
     *,
-    agent: str,
     now: datetime,
     expires_at: datetime,
     **more: Any,
@@ -203,7 +212,7 @@ def new_row(
     row = Prediction(
         id=card_id,
         prompt=assignment.prompt,
-        target_agent=agent,
+        target_agent=assignment.agent,
         target_channel=assignment.channel,
         workspace=assignment.workspace,
         runner=assignment.runner,

@@ -30,7 +30,7 @@ from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed
 from engine.prediction.kinds import SEEN_BY
 from engine.prediction.phases import phase_of
-from engine.prediction.routing import route
+from engine.prediction.routing import Router
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts
@@ -49,7 +49,6 @@ from engine.values import (
     Source,
     Tier,
     Verdict,
-    part_of_day,
     sanitise,
 )
 from engine.values.words import count
@@ -96,6 +95,7 @@ class Predictions:
         randomness: Randomness,
         cards: Cards,
         launcher: Launcher,
+        router: Router,
         history: Decisions,
         calibrator: Calibrator,
         contexts: Contexts,
@@ -115,6 +115,7 @@ class Predictions:
         self._randomness = randomness
         self._cards = cards
         self._launcher = launcher
+        self._router = router
         self._history = history
         self._calibrator = calibrator
         self._contexts = contexts
@@ -377,15 +378,12 @@ class Predictions:
         channel_of_twin = self._twin.channel(proposal.kind, registered) if this.phase.number > 0 else None
         if proposal.confidence is not None and proposal.channel:
             channel_of_twin = proposal.channel  # who says how sure he is also says where
-        path = route(
-            twin=channel_of_twin,
+        path = self._router.route(
+            "" if proposal.flow else proposal.prompt,
+            named=channel_of_twin,
             affinity=proposal.channel,
-            registered=registered,
             triggered=this.triggered,
             routed=this.routed,
-            part=part_of_day(this.local),
-            now=this.now,
-            randomness=self._randomness,
         )
         this.routed[path.channel] = this.routed.get(path.channel, 0) + 1
         serving = this.settings.channels[path.channel]
@@ -396,6 +394,7 @@ class Predictions:
             runner="flow" if proposal.flow is not None else serving.runner,
             flow=proposal.flow,
             parameters=dict(proposal.parameters),
+            agent=path.agent,
         )
         assignment, otherwise = self._launcher.choose(assignment)
         parts, seen = self._estimator.estimate(
@@ -408,7 +407,6 @@ class Predictions:
         return Draft(
             proposal=proposal,
             assignment=assignment,
-            agent=serving.agent,
             parts=parts,
             source=self._twin.source if own else proposal.source,
             info=self._launcher.check(assignment),

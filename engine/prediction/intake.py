@@ -90,7 +90,6 @@ class Draft:
 
     proposal: Proposal
     assignment: Assignment
-    agent: str
     parts: ConfidenceParts
     source: Source
     info: RunnerInfo
@@ -128,7 +127,6 @@ class Intake:
             self._randomness.new_id("pred"),
             draft.assignment,
             draft.info,
-            agent=draft.agent,
             now=now,
             expires_at=self._active_time(now, limits.LIFE),
             confidence=draft.parts.total,

@@ -11,6 +11,7 @@ from typing import Any
 from engine.feedback.query import Seen
 from engine.prediction.cards_store import Prediction, new_row
 from engine.prediction.kinds import OWN, SUGGESTED
+from engine.prediction.routing import Route
 from engine.prediction.templates.history import day_begin
 from engine.values import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
 from engine.values.secrets import refuse_secret
@@ -43,7 +44,7 @@ def own_row(
     assignment: Assignment,
     info: RunnerInfo,
     *,
-    agent: str,
+    route: Route,
     now: datetime,
     expires_at: datetime,
     context: str,
@@ -54,11 +55,11 @@ def own_row(
         card_id,
         assignment,
         info,
-        agent=agent,
         now=now,
         expires_at=expires_at,
         confidence=COLD_START,
-        reasoning=TOLD,
+        reasoning=f"{TOLD}; {route.channel}: {route.why}" if route.why else TOLD,
+        meaning=route.meaning,
         source=Source.OPERATOR.value,
         kind=OWN,
         subject=card_id,

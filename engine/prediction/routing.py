@@ -1,16 +1,21 @@
-"""Which channel a proposal goes to (SPEC 2.4), in four steps. Pure but for the seeded draw of the last one.
+"""Which channel and agent work goes to (SPEC 2.4, 1.1), in five steps.
 
-The Twin's channel → the channel the task belongs to → round-robin over channels that were not triggered recently → a
-draw weighted by the time of day. A channel that is not registered is refused, whoever names it.
+The channel that was named, by the Twin or by a person → the channel the task belongs to → the one that prose belongs to
+by its meaning → round-robin over channels that were not triggered recently → a draw weighted by the time of day. A
+channel that is not registered is refused, whoever names it. Who does prose is the agent whose domain fits it best, else
+the channel's own; a flow needs no such choice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from engine.values import PartOfDay, Randomness, Refusal
+from engine.clock import Clock
+from engine.config import SettingsSource
+from engine.prediction.placing import Place
+from engine.values import PartOfDay, Randomness, Refusal, part_of_day
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -28,10 +33,13 @@ WEIGHTS: Mapping[PartOfDay, Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where to, and which step said so."""
+    """Where to, who does it, which step said so and why, in words. `meaning` is as in `Place`."""
 
     channel: str
+    agent: str
     step: str
+    why: str = ""
+    meaning: bytes = b""
 
 
 def check_registered(channel: str, registered: Sequence[str]) -> str:
@@ -45,30 +53,60 @@ def check_registered(channel: str, registered: Sequence[str]) -> str:
     return channel
 
 
-def route(
-    *,
-    twin: str | None,
-    affinity: str,
-    registered: Sequence[str],
-    triggered: Mapping[str, datetime],
-    routed: Mapping[str, int],
-    part: PartOfDay,
-    now: datetime,
-    randomness: Randomness,
-) -> Route:
-    """The channel for one proposal.
+def nowhere(prompt: str, channel: str = "") -> Place:
+    """Nobody knows what prompts mean."""
+    return Place(channel)
 
-    `registered` in the order of the configuration, `triggered` when each was last triggered, `routed` how many
-    proposals the round-robin has already sent to each in this cycle. Raises `Refusal` `unknown_channel`.
-    """
-    if twin:
-        return Route(check_registered(twin, registered), "twin")
-    if affinity:
-        return Route(check_registered(affinity, registered), "affinity")
-    if not registered:
-        raise Refusal("unknown_channel", "no channel is registered", "add one under [channels.NAME] in config.toml")
-    rested = [name for name in registered if name not in triggered or now - triggered[name] >= RECENTLY]
-    if rested:
-        return Route(min(rested, key=lambda name: (routed.get(name, 0), triggered.get(name, _NEVER))), "round-robin")
-    weights = WEIGHTS[part]
-    return Route(randomness.pick({name: weights.get(name, 1.0) for name in registered}), "time of day")
+
+class Router:
+    """Routes by the channels of the settings. `place(prompt, channel)` says what prose means, see `Placing.place`."""
+
+    def __init__(
+        self,
+        settings: SettingsSource,
+        clock: Clock,
+        randomness: Randomness,
+        place: Callable[[str, str], Place] = nowhere,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._randomness = randomness
+        self._place = place
+
+    def route(
+        self,
+        prose: str,
+        *,
+        named: str | None = None,
+        affinity: str = "",
+        triggered: Mapping[str, datetime],
+        routed: Mapping[str, int],
+    ) -> Route:
+        """The route of one piece of work; `prose` is its prompt, "" for a flow.
+
+        `triggered` when each channel was last triggered, `routed` how many proposals the round-robin has already sent
+        to each in this cycle. Raises `Refusal` `unknown_channel`.
+        """
+        channels = self._settings.current.channels
+        if not channels:
+            raise Refusal("unknown_channel", "no channel is registered", "add one under [channels.NAME] in config.toml")
+        given = named or affinity
+        if given:
+            check_registered(given, list(channels))
+        place = self._place(prose, given) if prose else Place(given)
+        step = "named" if named else "affinity" if affinity else "meaning"
+        channel, why = place.channel, place.why
+        if not channel:
+            channel, step = self._in_turn(list(channels), triggered, routed)
+            why = f"{step}: what it means fits no channel" if prose else step
+        return Route(channel, place.agent or channels[channel].agent, step, why, place.meaning)
+
+    def _in_turn(
+        self, registered: Sequence[str], triggered: Mapping[str, datetime], routed: Mapping[str, int]
+    ) -> tuple[str, str]:
+        now = self._clock.now()
+        rested = [name for name in registered if name not in triggered or now - triggered[name] >= RECENTLY]
+        if rested:
+            return min(rested, key=lambda name: (routed.get(name, 0), triggered.get(name, _NEVER))), "round-robin"
+        weights = WEIGHTS[part_of_day(self._clock.local())]
+        return self._randomness.pick({name: weights.get(name, 1.0) for name in registered}), "time of day"

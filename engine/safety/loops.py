@@ -1,7 +1,9 @@
 """The loop detector (SPEC 3.3): channels that trigger each other in circles are stopped.
 
-A link says which channel's work led to a trigger on which channel. Links from `owner` begin a chain: they are
-recorded, never blocked, and do not count in its depth.
+A link says whose work led to a trigger on which channel: a channel's, or a program's that asked from outside. Links
+from `owner`, which a person's approvals and the engine's own predictions make, begin a chain: they are recorded, never
+blocked, and do not count in its depth. What a program asked for and the rate alone held back is a link that did not
+run: it counts as a repeat and in nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ OWNER = "owner"
 REVERSE_WINDOW = timedelta(minutes=5)
 PAIR_WINDOW = timedelta(minutes=10)
 PAIR_LIMIT = 2
-"""A pair may run so often within `PAIR_WINDOW`; once more is a loop."""
+"""A pair may be asked for so often within `PAIR_WINDOW`; once more is a loop."""
 DEEPEST = 3
 """Channels in a chain: A→B→C passes, →D does not."""
 REMEMBERED = 50
@@ -40,6 +42,7 @@ class Link:
     prediction_id: str
     workspace: str
     at: datetime
+    ran: bool = True
 
 
 class ChainLink(Row, table=True):
@@ -54,6 +57,7 @@ class ChainLink(Row, table=True):
     prediction_id: str
     workspace: str
     at: datetime = Field(sa_column=utc())
+    ran: bool = Field(default=True, sa_column_kwargs={"server_default": sqlalchemy.text("1")})
 
 
 _NEWEST = (
@@ -63,6 +67,7 @@ _NEWEST = (
         col(ChainLink.prediction_id),
         col(ChainLink.workspace),
         col(ChainLink.at),
+        col(ChainLink.ran),
     )
     .order_by(col(ChainLink.at).desc(), col(ChainLink.id).desc())
     .limit(500)
@@ -93,8 +98,9 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     if link.from_channel == OWNER:
         return RailVerdict(RAIL, Verdict.ALLOW, "a new chain")
     here = [one for one in links if one.workspace == link.workspace]
+    ran = [one for one in here if one.ran]
     step = f"{link.from_channel} → {link.to_channel}"
-    for one in here:
+    for one in ran:
         reverse = (one.from_channel, one.to_channel) == (link.to_channel, link.from_channel)
         if reverse and link.at - one.at < REVERSE_WINDOW:
             return RailVerdict(
@@ -103,30 +109,32 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
                 f"{step} would answer {one.from_channel} → {one.to_channel} within 5 min",
                 "reverse",
             )
-    channels = depth(here, link.from_channel) + 1
+    channels = depth(ran, link.from_channel) + 1
     if channels > DEEPEST:
         return RailVerdict(
             RAIL, Verdict.BLOCK, f"{step} would make a chain of {channels} channels; {DEEPEST} are allowed", "depth"
         )
-    runs = sum(
+    times = sum(
         (one.from_channel, one.to_channel) == (link.from_channel, link.to_channel) and link.at - one.at < PAIR_WINDOW
         for one in here
     )
-    if runs >= PAIR_LIMIT:
-        return RailVerdict(RAIL, Verdict.BLOCK, f"{step} would run once more after {runs} times in 10 min", "pair")
+    if times >= PAIR_LIMIT:
+        told = f"{step} was asked for {times} times in 10 min, and now once more"
+        return RailVerdict(RAIL, Verdict.BLOCK, told, "pair")
     return RailVerdict(RAIL, Verdict.ALLOW, f"chain of {channels} channels")
 
 
-def link_of(trigger: Trigger, from_channel: str, now: datetime) -> Link:
+def link_of(trigger: Trigger, from_channel: str, now: datetime, *, ran: bool = True) -> Link:
     """The link that `trigger` would add."""
-    return Link(from_channel, trigger.assignment.channel, trigger.prediction_id, trigger.assignment.workspace, now)
+    asked = trigger.assignment
+    return Link(from_channel, asked.channel, trigger.prediction_id, asked.workspace, now, ran)
 
 
 def recent(session: Session, now: datetime) -> list[Link]:
-    """The last 50 links, and all of the last ten minutes, oldest first."""
-    newest = ask(session, _NEWEST)
-    links = [Link(*row) for row in newest]
-    kept = [link for place, link in enumerate(links) if place < REMEMBERED or now - link.at < PAIR_WINDOW]
+    """The last 50 links that ran, and all of the last ten minutes, oldest first."""
+    links = [Link(*row) for row in ask(session, _NEWEST)]
+    oldest = [link for link in links if link.ran][:REMEMBERED][-1:]
+    kept = [link for link in links if now - link.at < PAIR_WINDOW or (link.ran and link.at >= oldest[0].at)]
     return kept[::-1]
 
 
@@ -139,7 +147,7 @@ def forget(transaction: Transaction) -> None:
     """Take away links that are neither among the last 50 nor of the last ten minutes; done at start-up."""
     session = transaction.session
     oldest = session.exec(
-        select(ChainLink.id).order_by(desc(col(ChainLink.id))).offset(REMEMBERED - 1).limit(1)
+        select(ChainLink.id).where(col(ChainLink.ran)).order_by(desc(col(ChainLink.id))).offset(REMEMBERED - 1).limit(1)
     ).first()
     if oldest is not None:
         session.exec(

@@ -1,4 +1,5 @@
-"""The pipeline (SPEC 3.1): rate → loop → cost → content → gate → kill, then a permit.
+"""The pipeline (SPEC 3.1): loop → rate → cost → content → gate → kill, then a permit. A loop is told before the rate:
+that agents trigger each other is to be known, however slowly they do.
 
 All six rails are asked and logged, whatever the first says; the first that does not allow decides. A rail that raises
 blocks. `rule` runs inside the caller's transaction on the one writer thread, so what it looked at is still so when it
@@ -50,7 +51,7 @@ log = logging.getLogger(__name__)
 
 LOCAL_USER = "local"
 LOOPS_KEY = "safety.loop_detections"
-ORDER = (rates.RAIL, loops.RAIL, cost.RAIL, "content", gate.RAIL, "kill")
+ORDER = (loops.RAIL, rates.RAIL, cost.RAIL, "content", gate.RAIL, "kill")
 
 
 class CrosspollLog(Row, table=True):
@@ -178,6 +179,8 @@ class Pipeline:
             if any(one.rule and one.rail == "content" for one in verdicts):
                 self._use_allowance(transaction, trigger.assignment.digest)
         else:
+            if trigger.asked_by and blocked_by.rail == rates.RAIL:
+                loops.record(transaction, loops.link_of(trigger, chain_start(trigger), transaction.now, ran=False))
             self._blocked(transaction, trigger, verdicts, blocked_by)
         ask(session, _LOG, _row(trigger, verdicts, blocked_by, permit, transaction.now))
         return Ruling(verdicts, permit, blocked_by)
@@ -222,8 +225,8 @@ class Pipeline:
         by_operator = decided and rates.by_operator(trigger)
         content = self._guard("content", lambda: self._content(session, trigger, by_operator))
         rails: tuple[tuple[str, Callable[[], RailVerdict]], ...] = (
-            (rates.RAIL, lambda: self._rate(session, trigger, now)),
             (loops.RAIL, lambda: self._loop(session, trigger, now)),
+            (rates.RAIL, lambda: self._rate(session, trigger, now)),
             (cost.RAIL, lambda: self._cost(session, trigger, spent)),
             ("content", lambda: content),
             (gate.RAIL, lambda: self._gate(session, trigger, content, spent, by_operator)),
@@ -305,10 +308,10 @@ class Pipeline:
         )
 
     def _novel(self, session: Session, trigger: Trigger) -> bool:
-        """True when this pair of channels never was let through before. Within one channel there is no pair: a
-        follow-up there is as novel as the channel itself."""
+        """True when this pair of channels never was let through before. Within one channel, and where a program asks,
+        there is no pair: it is as novel as the channel itself."""
         channel, start = trigger.assignment.channel, chain_start(trigger)
-        if start == channel:
+        if start == channel or start not in (loops.OWNER, *self._settings.current.channels):
             return ask(session, _REACHED, {"channel": channel}).first() is None
         return ask(session, _PAIR, {"channel": channel, "start": start}).first() is None
 
@@ -361,10 +364,11 @@ def last_unattended(session: Session) -> datetime | None:
 
 
 def chain_start(trigger: Trigger) -> str:
-    """The channel a trigger's link comes from: `owner` for an operator's approval and for cron (SPEC 3.3)."""
-    if rates.by_operator(trigger) or trigger.type is TriggerType.CRON:
+    """Where a trigger's link comes from: `owner` for an operator's approval (SPEC 3.3), else the channel whose work led
+    to it, else the program that asks."""
+    if rates.by_operator(trigger):
         return loops.OWNER
-    return trigger.from_channel
+    return trigger.asked_by if trigger.asked_by and trigger.from_channel == loops.OWNER else trigger.from_channel
 
 
 def _row(

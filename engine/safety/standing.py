@@ -87,8 +87,8 @@ class Standing:
         now = self._clock.now()
         with self._database.read() as session:
             states = (
-                self._rate(session, now),
                 self._loop(session, now),
+                self._rate(session, now),
                 self._cost(session),
                 self._content(session),
                 self._gate(session),
@@ -116,7 +116,7 @@ class Standing:
         """The newest links of the loop detector first, each with what counts of it now."""
         now = self._clock.now()
         with self._database.read() as session:
-            links = loops.recent(session, now)
+            links = [one for one in loops.recent(session, now) if one.ran]
         steps = []
         for place in range(len(links) - 1, max(-1, len(links) - 1 - limit), -1):
             link = links[place]

@@ -24,7 +24,7 @@ class Odd(StrEnum):
     KILL = "kill switch"  # F12, and an approval while it holds
     DND = "do not disturb"
     HASTY = "a cycle every 2 minutes"  # rate limiter
-    CHATTY = "sessions that lead to each other"  # loop detector
+    CHATTY = "agents that set each other going"  # loop detector, rate limiter
     LEADS = "work that leads to another channel"  # gate: a pair that is new
     DEPLOY = "work on what is production"  # gate
     OFF = "autonomous mode off"

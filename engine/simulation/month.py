@@ -20,7 +20,7 @@ from engine.engine import Engine
 from engine.simulation.days import Day, Deck, Does, Odd
 from engine.simulation.operator import Operator
 from engine.simulation.runners import ELSEWHERE, NEXT, Bench, MadeRunner
-from engine.values import CostState, Refusal
+from engine.values import CostState, Refusal, Source
 
 LOOK, LOOK_AWAY = timedelta(minutes=10), timedelta(minutes=30)
 """How often the schedule is looked at while the operator is there, and while he is not (really every 30 seconds)."""
@@ -108,6 +108,8 @@ class Month:
         if what is Does.COMES:
             self._operator.comes()
         elif what is Does.WORKS:
+            if Odd.CHATTY in odd:
+                self._programs_ask()
             self._operator.works(odd)
         elif what is Does.GOES and Odd.DND in odd:
             engine.autonomy.dnd(timedelta(hours=2))
@@ -119,6 +121,18 @@ class Month:
             self._resume("stop")
             if self._chance.random() < 0.5:
                 self._resume("month")
+
+    def _programs_ask(self) -> None:
+        """Programs ask for what waits and ask again at once when they are refused, as agents that set each other going
+        do."""
+        cards = [card for card in self._engine.cards.pending() if card.source is not Source.OPERATOR]
+        for card in cards:
+            for _ in range(3):
+                try:
+                    self._engine.cards.trigger(card.id, by="gateway")
+                    break
+                except Refusal:
+                    continue  # the log says which rail it was
 
     def _resume(self, word: str) -> None:
         try:

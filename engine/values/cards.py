@@ -280,8 +280,8 @@ class RunnerInfo:
 
     `takes` is False when no runner does; `reason` then says which one is missing. `estimate` in micro-dollars.
     `by` names the model or the agent that does it, "" for a flow, and `does` tells what a learned flow runs; `hosts` is
-    what it itself needs of the network, beyond what the workspace allows its commands. `own_estimate`: what the runner
-    says it costs, used before there is a history; None when it cannot say.
+    what it itself needs of the network, beyond what the workspace allows its commands. `free`: nobody sends a bill for
+    it: a flow, or a model on this machine.
     """
 
     takes: bool
@@ -292,7 +292,7 @@ class RunnerInfo:
     estimate: int = 0
     hosts: tuple[str, ...] = ()
     by: str = ""
-    own_estimate: int | None = None
+    free: bool = False
     does: str = ""
 
     @property

@@ -54,7 +54,7 @@ class Assignment:
     """Exactly what is to be done; a permit is bound to its digest (SPEC 3.1).
 
     `flow` names a deterministic flow, or is None for prose that needs a runner which takes prose.
-    `parameters` are the flow's, JSON-able; `workspace` is an absolute path.
+    `parameters` are the flow's, JSON-able; `workspace` is an absolute path. `agent` does it, "" is the channel's own.
     """
 
     prompt: str
@@ -63,12 +63,13 @@ class Assignment:
     runner: str
     flow: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    agent: str = ""
 
     @property
     def digest(self) -> str:
         """SHA-256 (hex) over every field; any edit changes it."""
         canonical = json.dumps(
-            [self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters)],
+            [self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters), self.agent],
             sort_keys=True,
             ensure_ascii=True,
         )
@@ -91,6 +92,7 @@ class Trigger:
 
     `acknowledged_digest`: the digest whose `ask` the operator saw before approving, or "".
     `approval_bound`: Wilson's lower bound of the operator's past approval of like cards (SPEC 2.5), 0 if unknown.
+    `asked_by`: the program that asks for it, or the channel that it says it works for; "" for the engine and people.
     `ordered`: the operator wrote that it is to run when it is due; no record of like cards is asked for.
     `suggested`: an agent or a program asked for this very thing; only a person starts it.
     `without_sandbox`: the operator confirmed, for this one decision, that it may run without a sandbox.
@@ -108,6 +110,7 @@ class Trigger:
     approval_bound: float = 0.0
     acknowledged_digest: str = ""
     force: bool = False
+    asked_by: str = ""
     suggested: bool = False
     ordered: bool = False
     without_sandbox: bool = False

@@ -22,6 +22,8 @@ from engine.prediction.context_reader import ContextReader
 from engine.prediction.cycle import Predictions
 from engine.prediction.hook import PredictorHook
 from engine.prediction.kinds import HANDED_OVER, kind_of
+from engine.prediction.placing import Placing
+from engine.prediction.routing import Router
 from engine.prediction.templates.learned import learned
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.stand_ins import StandIns
@@ -31,6 +33,9 @@ from engine.wiring.effects import learned_work
 
 if TYPE_CHECKING:
     from engine.engine import Engine
+
+WAITED = 10.0
+"""Seconds that a prompt waits for its meaning; the embedder takes one or two to load."""
 
 STAMP_SLACK = timedelta(milliseconds=1)
 """Files carry nanoseconds, instants microseconds."""
@@ -42,6 +47,10 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
     core.meanings = Meanings(core.memory)
     core.embedded = EmbeddedTwin(core.feedback, meanings=core.meanings)
     calibrator = stand_ins.calibrator or core.embedded
+    placing = Placing(
+        core.database, core.settings, embed=partial(core.memory.meanings, seconds=WAITED), agents=core.hierarchy.list
+    )
+    router = Router(core.settings, clock, randomness, placing.place)
     core.cards = Cards(
         core.database,
         clock=clock,
@@ -49,6 +58,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         randomness=randomness,
         rails=core.safety.pipeline,
         launcher=launcher,
+        router=router,
         reverse=Landings(core.changes).reverse,
         facts=core.ledger,
         flows=core.flows,
@@ -92,6 +102,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         randomness=randomness,
         cards=core.cards,
         launcher=launcher,
+        router=router,
         history=core.feedback,
         calibrator=calibrator,
         contexts=partial(_read_contexts, core, brakes),

@@ -70,8 +70,8 @@ WAYS: dict[str, Callable[[Engine, Card], object]] = {
     "by itself, confirming": lambda engine, card: engine.cards.approve(
         card.id, by=DecidedBy.AUTONOMY, without_sandbox=True
     ),
-    "program": lambda engine, card: engine.cards.trigger(card.id),
-    "program by force": lambda engine, card: engine.cards.trigger(card.id, force=True),
+    "program": lambda engine, card: engine.cards.trigger(card.id, by="gateway"),
+    "program by force": lambda engine, card: engine.cards.trigger(card.id, force=True, by="gateway"),
 }
 
 

@@ -188,11 +188,11 @@ def git_says(world: World, base: str, result: str, present: str) -> tuple[Pictur
 def links_out(root: Path, base: str, result: str) -> bool:
     """Whether the session made a link that leads out of the project: at the top, one that goes up."""
     changed = git(root, "diff-tree", "-r", "--no-renames", "--diff-filter=AMT", "-z", base, result)[1].split(b"\0")
-    links = [
-        (entry.split()[3], path) for entry, path in zip(changed[::2], changed[1::2], strict=False) if entry.split()[1] == b"120000"
-    ]
     return any(
-        b"/" not in path and git(root, "cat-file", "blob", oid.decode())[1].startswith(b"../") for oid, path in links
+        entry.split()[1] == b"120000"
+        and b"/" not in path
+        and git(root, "cat-file", "blob", entry.split()[3].decode())[1].startswith(b"../")
+        for entry, path in zip(changed[::2], changed[1::2], strict=False)
     )
 
 

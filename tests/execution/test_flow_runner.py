@@ -25,7 +25,7 @@ from engine.execution.launcher import Launcher
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.parameters import edited, validated
+from engine.execution.runners.parameters import PROSE, edited, validated
 from engine.execution.sandbox import Caches, NoSandbox, best_sandbox
 from engine.execution.sessions import Sessions
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
@@ -435,7 +435,7 @@ def test_edits_that_are_understood(edit: str, expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "edit",
-    ["", "   ", "run it more often", "often=3", "times=3 often=4", "times=0", "times=501", '{"times": }', "[1]",
+    ["", "   ", "often=3", "often=3 please", "times=3 often=4", "times=0", "times=501", '{"times": }', "[1]",
      '{"often": 1}', "tests", "times=3.5"],
 )  # fmt: skip
 def test_edits_that_are_not_name_what_is_accepted(edit: str) -> None:
@@ -444,6 +444,15 @@ def test_edits_that_are_not_name_what_is_accepted(edit: str) -> None:
     assert refusal.value.code == "bad_parameters"
     for name in ("tests: list (test ids)", "times: int = 20", "note: text"):
         assert name in refusal.value.fix
+
+
+@pytest.mark.parametrize("edit", ["run it more often", "only the cart: nothing else", "say why it is red"])
+def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        edited("hunt", HuntParameters, PRESENT, edit)
+    assert refusal.value.code == PROSE
+    assert "is not a parameter" not in str(refusal.value)
+    assert "for instance `hunt tests=src/cart.py`" in refusal.value.fix
 
 
 @given(st.text(max_size=60))

@@ -10,6 +10,7 @@ import pytest
 
 from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.execution.launcher import Launcher
+from engine.execution.runners.parameters import PROSE as SENTENCE
 from engine.values import Assignment, Refusal, RunnerInfo
 
 PROSE = Assignment("explain the cart", "koji-core", "/w", "auto")
@@ -36,7 +37,12 @@ class Bench:
                 raise said
             return said
 
-        return SimpleNamespace(check=check)
+        def reparameterise(given: Assignment, edit: str) -> Assignment:
+            raise Refusal(
+                SENTENCE if " " in edit else "bad_parameters", "run_tests takes parameters", "`run_tests paths=…`"
+            )
+
+        return SimpleNamespace(check=check, reparameterise=reparameterise)
 
     def usual_cost(self, runner: str, channel: str) -> int | None:
         return self.usual.get(runner)
@@ -49,7 +55,7 @@ def launcher(bench: Bench, **channel: Any) -> Launcher:
 
 YES = RunnerInfo(takes=True, by="openai:gpt", hosts=("api.openai.com",))
 CLAUDE = RunnerInfo(takes=True, by="Claude Code", hosts=("api.anthropic.com",))
-FREE = RunnerInfo(takes=True, own_estimate=0)
+FREE = RunnerInfo(takes=True, free=True)
 NO = RunnerInfo(takes=False, reason="no provider has a key")
 
 
@@ -115,18 +121,30 @@ def test_a_flow_is_never_given_to_an_agent():
     assert made.check(FLOW).reason == "`paths` must be a list"
 
 
+def test_a_flow_edited_in_prose_is_work_for_who_takes_prose_else_refused_with_its_parameters():
+    edit, flow = "only the part about the cart", replace(FLOW, runner="flow", parameters={"paths": ["a"]})
+    made = launcher(Bench(flow=FREE, model=YES)).reparameterise(flow, edit)
+    assert made == replace(PROSE, prompt=edit, runner="model")
+    for bench, words in ((Bench(flow=FREE, model=NO), edit), (Bench(flow=FREE, model=YES), "cart")):
+        with pytest.raises(Refusal) as refused:
+            launcher(bench).reparameterise(flow, words)
+        assert (refused.value.code, refused.value.fix) == ("bad_parameters", "`run_tests paths=…`")
+
+
 def test_check_of_auto_is_that_of_who_would_do_it():
     info = launcher(Bench(model=NO, acp__claude=CLAUDE), fallback=("acp:claude",)).check(PROSE)
     assert info.served == "Claude Code; network: api.anthropic.com for it alone"
 
 
-def test_estimates_history_then_the_runners_own_word_then_the_setting():
+def test_what_is_free_is_estimated_at_nothing_all_else_by_its_history_then_the_setting():
     bench = Bench(flow=FREE, model=YES)
     made = launcher(bench)
     assert made.check(FLOW).estimate == 0
     assert made.check(PROSE).estimate == 50_000
     bench.usual = {"model": 120_000, "flow": 7}
-    assert (made.check(FLOW).estimate, made.check(PROSE).estimate) == (7, 120_000)
+    assert (made.check(FLOW).estimate, made.check(PROSE).estimate) == (0, 120_000)
+    bench.says["model"] = FREE
+    assert made.check(PROSE).estimate == 0, "a model on this machine, whatever others cost before"
 
 
 def test_without_a_sandbox_the_card_says_what_cannot_be_undone():

@@ -17,6 +17,8 @@ from engine.memory.ledger import Ledger
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import Predictions
+from engine.prediction.placing import Place
+from engine.prediction.routing import Router, nowhere
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database, Transaction
 from engine.values import (
@@ -198,6 +200,7 @@ class World:
     state: GitState | None = field(default_factory=GitState)
     errors: tuple[str, ...] = ()
     calibrator: Calibrator | None = None
+    place: Callable[[str, str], Place] = nowhere
 
     def __post_init__(self) -> None:
         self.rails = SimpleRails()
@@ -206,10 +209,12 @@ class World:
         self.decisions = Decisions(self.database, self.clock)
         self.twin = EmbeddedTwin(self.decisions)
         self.workspaces = [SHOP]
+        settings, randomness = FixedSettings(self.settings), Randomness(1)
         common: dict[str, Any] = {
             "clock": self.clock,
-            "settings": FixedSettings(self.settings),
-            "randomness": Randomness(1),
+            "settings": settings,
+            "randomness": randomness,
+            "router": Router(settings, self.clock, randomness, self.place),
             "launcher": self.bench,
             "history": self.decisions,
             "calibrator": self.calibrator or IdentityCalibrator(),

@@ -98,8 +98,8 @@ def test_who_approves_decides_what_is_triggered(world: World) -> None:
 
 def test_what_a_program_triggers_is_no_approval(world: World) -> None:
     """SPEC 3.1, 3.2: every rail as for what runs by itself; `force` is for the rate rail alone to look at."""
-    world.cards.trigger(world.one("a").id)
-    world.cards.trigger(world.one("b").id, force=True)
+    world.cards.trigger(world.one("a").id, by="gateway")
+    world.cards.trigger(world.one("b").id, force=True, by="gateway")
     ruled = [(one.type, one.decided_by, one.from_channel, one.force) for one in world.rails.ruled]
     asked = (TriggerType.CRON, DecidedBy.AUTONOMY, "owner")
     assert ruled == [(*asked, False), (*asked, True)]

@@ -163,7 +163,7 @@ def test_a_program_makes_no_chain_longer_than_it_is(world: World, database: Data
         row.source, row.from_channel = Source.FOLLOW_UP.value, "garden"
 
     database.write(follow)
-    world.cards.trigger(card.id, force=True)
+    world.cards.trigger(card.id, force=True, by="gateway")
     (ruled,) = world.rails.ruled
     assert (ruled.type, ruled.from_channel, ruled.force) == (TriggerType.FOLLOW_UP, "garden", True)
     assert chain_start(ruled) == "garden"

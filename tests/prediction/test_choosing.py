@@ -21,7 +21,7 @@ def draft(name: str, total: float, *, kind: str = "run_tests", tier: Tier = Tier
     one = proposal(name, kind=kind)
     parts = ConfidenceParts(total, total, 0.5, total, total, stated=True)
     return Draft(
-        one, Assignment(one.prompt, "koji-core", SHOP, "flow", kind), "builder", parts, Source.EMBEDDED_TWIN,
+        one, Assignment(one.prompt, "koji-core", SHOP, "flow", kind), parts, Source.EMBEDDED_TWIN,
         RunnerInfo(True), "", tier,
     )  # fmt: skip
 

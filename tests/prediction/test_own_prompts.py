@@ -73,7 +73,7 @@ def test_values_without_their_names_are_parameters_too_and_the_flow_says_which_i
     assert named_flow(prompt, tuple(REAL_FLOWS)) == (flow, values)
     with pytest.raises(Refusal) as refusal:
         edited(flow, REAL_FLOWS[flow].parameters, {}, values)
-    assert refusal.value.message == f"{flow}: '{values}' is not a parameter and its value"
+    assert refusal.value.message == f"{flow}: which parameter is '{values}'?"
     assert refusal.value.fix.startswith(f"`{flow} ")
 
 
@@ -89,7 +89,12 @@ def test_a_sentence_that_begins_as_a_flow_is_prose(prompt: str) -> None:
 def test_a_flow_says_how_its_parameters_are_written() -> None:
     with pytest.raises(Refusal) as refusal:
         edited("bisect", REAL_FLOWS["bisect"].parameters, {}, "tst=test_total")
-    assert refusal.value.fix.startswith("`bisect test=… good=… [project=…] [bad=…]`, or a JSON object; test: text")
+    form = "`bisect test=… good=… [project=…] [bad=…]`, or a JSON object, for instance `bisect test=TEST good=GOOD`; "
+    assert refusal.value.fix.startswith(f"{form}test: text")
+    with pytest.raises(Refusal, match=r"for instance `lint paths=src/cart.py`"):
+        edited("lint", REAL_FLOWS["lint"].parameters, {}, "src/cart.py")
+    with pytest.raises(Refusal, match=r"for instance `hunt_flakes tests=50`"):
+        edited("hunt_flakes", REAL_FLOWS["hunt_flakes"].parameters, {}, "50")
 
 
 def test_every_alias_names_its_flow_and_no_other_and_the_flow_takes_what_is_implied() -> None:

@@ -1,4 +1,4 @@
-"""The four steps of SPEC 2.4."""
+"""The five steps of SPEC 2.4, and who does the work (SPEC 1.1)."""
 
 from __future__ import annotations
 
@@ -8,33 +8,49 @@ from typing import Any
 
 import pytest
 
-from engine.prediction.routing import RECENTLY, Route, route
-from engine.values import PartOfDay, Randomness, Refusal
+from engine.clock import FakeClock
+from engine.config import ChannelSettings, FixedSettings, Settings
+from engine.prediction.placing import Place
+from engine.prediction.routing import RECENTLY, Route, Router
+from engine.values import Randomness, Refusal
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 CHANNELS = ["koji-core", "chronicle-hub", "garden"]
+SERVING = {"koji-core": "backend_builder", "chronicle-hub": "chronicler", "garden": "gardener"}
 
 
-def to(**given: Any) -> Route:
-    defaults: dict[str, Any] = {
-        "twin": None,
-        "affinity": "",
-        "registered": CHANNELS,
-        "triggered": {},
-        "routed": {},
-        "part": PartOfDay.MORNING,
-        "now": NOW,
-        "randomness": Randomness(7),
-    }
-    return route(**(defaults | given))
+def router(
+    *, at: datetime = NOW, means: Place | None = None, randomness: Randomness | None = None, channels: Any = SERVING
+) -> Router:
+    settings = Settings(channels={name: ChannelSettings(agent=agent) for name, agent in channels.items()})
+    place = lambda prompt, channel: means or Place(channel)  # noqa: E731
+    return Router(FixedSettings(settings), FakeClock(at), randomness or Randomness(7), place)
 
 
-def test_the_twin_goes_first_then_affinity() -> None:
-    assert to(twin="garden", affinity="koji-core") == Route("garden", "twin")
-    assert to(affinity="chronicle-hub") == Route("chronicle-hub", "affinity")
+def to(prose: str = "", *, by: Router | None = None, **given: Any) -> Route:
+    return (by or router()).route(prose, **({"triggered": {}, "routed": {}} | given))
 
 
-@pytest.mark.parametrize("given", [{"twin": "gardn"}, {"affinity": "gardn"}, {"registered": []}])
+def test_a_named_channel_goes_first_then_affinity_and_the_channel_has_its_agent() -> None:
+    assert to(named="garden", affinity="koji-core") == Route("garden", "gardener", "named")
+    assert to(affinity="chronicle-hub") == Route("chronicle-hub", "chronicler", "affinity")
+
+
+def test_prose_then_goes_by_its_meaning_and_to_the_agent_that_fits_best() -> None:
+    means = Place("koji-core", "frontend_builder", "by its meaning, 61%", b"vector")
+    assert to("mend the menu", by=router(means=means)) == Route(
+        "koji-core", "frontend_builder", "meaning", "by its meaning, 61%", b"vector"
+    )
+    assert to(by=router(means=means)).step == "round-robin", "a flow means what it does"
+
+
+def test_prose_of_no_known_meaning_goes_round_and_the_card_can_say_so() -> None:
+    found = to("hm", by=router(means=Place()))
+    assert (found.channel, found.step) == ("koji-core", "round-robin")
+    assert found.why == "round-robin: what it means fits no channel"
+
+
+@pytest.mark.parametrize("given", [{"named": "gardn"}, {"affinity": "gardn"}, {"by": router(channels={})}])
 def test_an_unregistered_channel_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(Refusal) as refused:
         to(**given)
@@ -46,7 +62,7 @@ def test_round_robin_passes_over_what_was_triggered_recently() -> None:
     assert to(triggered={"koji-core": just}).channel == "chronicle-hub"
     assert to(triggered={"koji-core": NOW - RECENTLY}).channel == "chronicle-hub", "least recently triggered first"
     everywhere = {"koji-core": NOW - RECENTLY * 2, "chronicle-hub": NOW - RECENTLY * 3, "garden": just}
-    assert to(triggered=everywhere) == Route("chronicle-hub", "round-robin")
+    assert to(triggered=everywhere).channel == "chronicle-hub"
 
 
 def test_round_robin_goes_round_within_a_cycle() -> None:
@@ -60,12 +76,12 @@ def test_round_robin_goes_round_within_a_cycle() -> None:
 
 
 def test_the_last_step_is_a_seeded_draw_by_time_of_day() -> None:
-    busy = dict.fromkeys(CHANNELS, NOW)
+    def draws(hour: int) -> list[str]:
+        at = NOW.replace(hour=hour)
+        asked = router(at=at, randomness=Randomness(3))
+        return [to(by=asked, triggered=dict.fromkeys(CHANNELS, at)).channel for _ in range(300)]
 
-    def draws(part: PartOfDay) -> list[str]:
-        randomness = Randomness(3)
-        return [to(triggered=busy, part=part, randomness=randomness).channel for _ in range(300)]
-
-    assert draws(PartOfDay.EVENING) == draws(PartOfDay.EVENING)
-    assert Counter(draws(PartOfDay.EVENING)).most_common(1)[0][0] == "chronicle-hub"
-    assert Counter(draws(PartOfDay.AFTERNOON)).most_common(1)[0][0] == "koji-core"
+    evening, afternoon = 20, 14
+    assert draws(evening) == draws(evening)
+    assert Counter(draws(evening)).most_common(1)[0][0] == "chronicle-hub"
+    assert Counter(draws(afternoon)).most_common(1)[0][0] == "koji-core"

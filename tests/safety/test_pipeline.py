@@ -28,7 +28,7 @@ def refusal(rails: Rails, permit: object, digest: str) -> str:
 def test_six_rails_in_order_and_one_row(rails: Rails) -> None:
     ruling = rails.rule(approval())
     assert tuple(one.rail for one in ruling.verdicts) == ORDER
-    assert ORDER == ("rate", "loop", "cost", "content", "gate", "kill")
+    assert ORDER == ("loop", "rate", "cost", "content", "gate", "kill")
     entry = rails.safety.log()[0]
     assert (entry.blocked, entry.channel, entry.from_channel, entry.estimate) == (False, "koji-core", "owner", 50_000)
     assert tuple(one.rail for one in entry.verdicts) == ORDER

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.safety.loops import DEEPEST, Link, decide_loop, depth
 from engine.safety.rates import decide_rate
-from engine.values import DecidedBy, TriggerType, Verdict
+from engine.values import DecidedBy, Trigger, TriggerType, Verdict
 
 from .helpers import Rails, approval, on, unattended
 
@@ -60,8 +62,10 @@ def test_only_unattended_triggers_that_ran_count(rails: Rails) -> None:
     assert rails.rule(unattended(prediction_id="pred_3")).permit
 
 
-def link(from_channel: str, to_channel: str, ago: timedelta = timedelta(0), workspace: str = "/w") -> Link:
-    return Link(from_channel, to_channel, "p", workspace, NOW - ago)
+def link(
+    from_channel: str, to_channel: str, ago: timedelta = timedelta(0), workspace: str = "/w", *, ran: bool = True
+) -> Link:
+    return Link(from_channel, to_channel, "p", workspace, NOW - ago, ran)
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(299, "block"), (300, "allow")])
@@ -83,12 +87,29 @@ def test_a_chain_of_three_passes_and_of_four_blocks() -> None:
     assert decide_loop(link("c", "d", workspace="/v"), links).verdict == "allow"
 
 
+@pytest.mark.parametrize("ran", [True, False])
 @pytest.mark.parametrize(("ages", "verdict"), [((1,), "allow"), ((1, 9), "block"), ((1, 10), "allow")])
-def test_a_pair_runs_twice_in_ten_minutes(ages: tuple[int, ...], verdict: str) -> None:
+def test_a_pair_is_asked_for_twice_in_ten_minutes(ages: tuple[int, ...], verdict: str, ran: bool) -> None:
+    """Whether it ran or the rate held it back."""
     links = []
     for minutes in sorted(ages, reverse=True):
-        links += [link("a", "b", timedelta(minutes=minutes))]
+        links += [link("a", "b", timedelta(minutes=minutes), ran=ran)]
     assert decide_loop(link("a", "b"), links).verdict == verdict
+
+
+def test_what_did_not_run_answers_nothing_and_makes_no_chain() -> None:
+    assert decide_loop(link("a", "b"), [link("b", "a", ran=False)]).verdict == "allow"
+    links = [link("owner", "a"), link("a", "b"), link("b", "c", ran=False)]
+    assert decide_loop(link("c", "d"), links).verdict == "allow"
+    assert decide_loop(link("c", "d"), [*links[:2], link("b", "c")]).rule == "depth"
+
+
+@pytest.mark.parametrize("origin", ["gateway", "research"])
+def test_a_program_counts_as_a_link_whether_or_not_it_names_a_channel(origin: str) -> None:
+    """Only links from a person, and from what the engine itself predicts, are free."""
+    ran = [link(origin, "a", timedelta(minutes=20)), link("a", "b", timedelta(minutes=15))]
+    assert decide_loop(link("b", "c"), ran).rule == "depth"
+    assert decide_loop(link(origin, "a"), [link(origin, "a"), link(origin, "a")]).rule == "pair"
 
 
 def test_links_from_the_owner_are_never_blocked() -> None:
@@ -119,3 +140,72 @@ def test_a_loop_is_counted_and_seen_after_a_restart(rails: Rails) -> None:
     assert ruling.blocked_by is not None
     assert (ruling.blocked_by.rail, ruling.blocked_by.rule) == ("loop", "reverse")
     assert rails.safety.loop_detection_count() == 1
+
+
+def asked(by: str, channel: str = "koji-core", **more: Any) -> Trigger:
+    """A program asks: the gateway, or an agent that says which channel it works for."""
+    given = {"type": TriggerType.CRON, "asked_by": by, "from_channel": "owner", **more}
+    return on(channel, unattended(**given))
+
+
+def test_a_program_that_asks_again_and_again_is_a_loop_before_the_rate_says_so(rails: Rails) -> None:
+    rails.rule(approval())  # the channel is known
+    blocked = []
+    for number in range(4):
+        one = rails.rule(asked("gateway", prediction_id=f"pred_{number}")).blocked_by
+        blocked.append(one and (one.rail, one.rule))
+        rails.clock.advance(timedelta(minutes=1))
+    assert blocked == [None, ("rate", "interval"), ("loop", "pair"), ("loop", "pair")]
+    assert rails.safety.loop_detection_count() == 2
+    rails.clock.advance(timedelta(minutes=6))  # ten after the first
+    assert rails.rule(asked("gateway", prediction_id="pred_5")).permit
+
+
+def test_agents_that_trigger_each_other_are_stopped_at_the_answer_by_force_or_not(rails: Rails) -> None:
+    rails.know_pairs(("research", "koji-core"), ("koji-core", "research"))
+    assert rails.rule(asked("research", "koji-core")).permit
+    rails.clock.advance(timedelta(minutes=4, seconds=59))
+    for force in (False, True):
+        ruling = rails.rule(asked("koji-core", "research", prediction_id="pred_2", force=force))
+        assert ruling.blocked_by is not None
+        assert (ruling.blocked_by.rail, ruling.blocked_by.rule) == ("loop", "reverse")
+    rails.clock.advance(timedelta(seconds=1))
+    assert rails.rule(asked("koji-core", "research", prediction_id="pred_2", force=True)).permit, "five minutes later"
+    assert [step.to_channel for step in rails.safety.chain()] == ["research", "koji-core"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["gateway", "koji-core", "research", "garden"]),
+            st.sampled_from(["koji-core", "research", "garden"]),
+            st.sampled_from([0, 59, 299, 300, 599, 600]),
+            st.booleans(),
+        ),
+        max_size=25,
+    )
+)
+def test_whatever_programs_ask_for_no_pair_runs_three_times_and_no_answer_comes_in_five_minutes(
+    steps: list[tuple[str, str, int, bool]],
+) -> None:
+    """As the pipeline records it: what the loop lets by runs, unless the rate holds it back."""
+    links: list[Link] = []
+    now, last = NOW, None
+    for origin, channel, seconds, force in steps:
+        now += timedelta(seconds=seconds)
+        one = Link(origin, channel, "p", "/w", now)
+        if decide_loop(one, links).verdict is Verdict.ALLOW:
+            free = decide_rate(asked(origin, force=force), last, now, TEN).verdict is Verdict.ALLOW
+            links.append(replace(one, ran=free))
+            last = now if free else last
+    for place, one in enumerate(links):
+        before = links[:place]
+        like = [x for x in before if (x.from_channel, x.to_channel) == (one.from_channel, one.to_channel)]
+        assert sum(one.at - x.at < TEN for x in like) < 2
+        assert not any(
+            x.ran
+            and (x.to_channel, x.from_channel) == (one.from_channel, one.to_channel)
+            and one.at - x.at < timedelta(minutes=5)
+            for x in before
+        )
+        assert depth([x for x in links[: place + 1] if x.ran], one.to_channel) <= DEEPEST

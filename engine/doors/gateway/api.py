@@ -164,6 +164,7 @@ def _router(desk: Desk) -> APIRouter:
                 hint=asked.hint,
                 force=asked.force,
                 card_id=asked.prediction_id,
+                from_channel=asked.from_channel,
                 workspace=asked.workspace,
             )
         )

@@ -36,7 +36,8 @@ class Asked(BaseModel):
 
 class TriggerBody(Asked):
     """With `predictionId` that card is approved, by you. Without it a program asks: the card that says `hint` (made, if
-    there is none), or else the best one, is run if every rail lets it; `force` skips the rate alone."""
+    there is none), or else the best one, is run if every rail lets it; `force` skips the rate alone. With `fromChannel`
+    an agent asks that works on that channel, and is no approval either: what goes in circles is stopped."""
 
     model_config = Asked.model_config | {
         "json_schema_extra": {
@@ -51,6 +52,7 @@ class TriggerBody(Asked):
     hint: Prose | None = None
     force: bool = False
     prediction_id: Id | None = None
+    from_channel: Line | None = None
     workspace: Annotated[str, Field(max_length=4096)] | None = None
 
 

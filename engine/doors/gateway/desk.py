@@ -24,6 +24,9 @@ from engine.values import Card, DecidedBy, DismissReason, NoAnswer, Refusal, san
 if TYPE_CHECKING:
     from engine.engine import Engine
 
+GATEWAY = "gateway"
+"""Where chains of triggers begin that a program asks for (SPEC 3.3)."""
+
 ASKED_BY = "asked for over the gateway"
 
 RUN_SETTINGS = {
@@ -130,22 +133,27 @@ class Desk:
         hint: str | None = None,
         force: bool = False,
         card_id: str | None = None,
+        from_channel: str | None = None,
         workspace: str | None = None,
     ) -> Document:
-        """Run a card: the one with this id, which approves it; or what a program hints at, or the best, as the rails
-        will have it."""
-        if card_id is not None:
+        """Run a card: the one with this id, which approves it unless an agent `from_channel` asks; or what a program
+        hints at, or the best, as the rails will have it."""
+        if card_id is not None and from_channel is None:
             return self._approved(card_id, channel, hint)
-        if channel is not None and channel not in self._engine.settings.current.channels:
-            known = ", ".join(self._engine.settings.current.channels)
-            raise Refusal("unknown_channel", f"there is no channel {sanitise(channel)}", f"one of {known}")
+        known = self._engine.settings.current.channels
+        for one in (channel, from_channel):
+            if one is not None and one not in known:
+                raise Refusal("unknown_channel", f"there is no channel {sanitise(one)}", f"one of {', '.join(known)}")
         with self._waiting():
-            card = self._hinted(hint, channel, workspace) if hint else self._best(channel)
+            if card_id is not None:
+                card: Card | None = self._engine.cards.get(card_id)
+            else:
+                card = self._hinted(hint, channel, workspace) if hint else self._best(channel)
             if card is None:
                 where = f" for #{channel}" if channel else ""
                 return self._triggered(None, channel, f"nothing suggests itself{where} now")
             try:
-                self._engine.cards.trigger(card.id, force=force)
+                self._engine.cards.trigger(card.id, force=force, by=from_channel or GATEWAY)
             except Refusal as refusal:
                 if refusal.code not in ("blocked", "needs_acknowledgement", "no_runner"):
                     raise

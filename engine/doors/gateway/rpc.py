@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from engine.doors.gateway.bodies import WHOLE, Asked, Id, Line, Prose
+from engine.doors.gateway.bodies import WHOLE, Asked, Line, TriggerBody
 from engine.doors.gateway.desk import Desk
 from engine.doors.wire import Document
 from engine.values import Refusal
@@ -26,13 +26,8 @@ NO_OBJECT = "model_attributes_type"
 """Pydantic's word for what is something else where an object belongs."""
 
 
-class _Trigger(Asked):
+class _Trigger(TriggerBody):
     channel: Line | None = None
-    target_channel: Line | None = None
-    hint: Prose | None = None
-    force: bool = False
-    prediction_id: Id | None = None
-    workspace: Annotated[str, Field(max_length=4096)] | None = None
 
 
 class _Latest(Asked):
@@ -50,6 +45,7 @@ def _trigger(desk: Desk, given: _Trigger) -> Document:
         hint=given.hint,
         force=given.force,
         card_id=given.prediction_id,
+        from_channel=given.from_channel,
         workspace=given.workspace,
     )
 

@@ -50,13 +50,13 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
     return (first, rest.strip()) if first in flows and parameters else None
 
 
-_VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
+VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
 """A file, a test, a commit, a number: nothing that a sentence is made of."""
 
 
 def _values(text: str) -> bool:
     words = text.split()
-    return bool(words) and all(_VALUE.fullmatch(word) for word in words)
+    return bool(words) and all(VALUE.fullmatch(word) for word in words)
 
 
 def _bare(text: str) -> str:

@@ -49,7 +49,7 @@ class FlowRunner:
             takes=True,
             check_only=flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE, Place.INSTALL),
             undo_note=UNDO_NOTES[flow.place],
-            own_estimate=0,  # it asks no model
+            free=True,
             does=flow.words if isinstance(flow, LearnedFlow) else "",
         )
         if installation is None:

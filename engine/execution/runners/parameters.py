@@ -10,7 +10,11 @@ from typing import Any, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from engine.execution.runners.flow_names import VALUE
 from engine.values import Refusal, sanitise
+
+PROSE = "prose"
+"""The code of the refusal of an edit that is a sentence: nobody mistyped a parameter, something else is wanted."""
 
 
 def validated(flow: str, model: type[BaseModel], values: Mapping[str, Any]) -> BaseModel:
@@ -30,13 +34,29 @@ def validated(flow: str, model: type[BaseModel], values: Mapping[str, Any]) -> B
         raise refused(flow, model, sanitise(problems)) from error
 
 
-def refused(flow: str, model: type[BaseModel], problem: str) -> Refusal:
-    """What is wrong, with everything that would be right."""
+def refused(
+    flow: str, model: type[BaseModel], problem: str, *, code: str = "bad_parameters", value: str = ""
+) -> Refusal:
+    """What is wrong, with everything that would be right and an example, of `value` where that is given."""
     fields = sorted(model.model_fields.items(), key=lambda named: not named[1].is_required())
     accepted = "; ".join(_described(name, field) for name, field in fields)
     told = problem if problem.startswith(f"{flow} ") else f"{flow}: {problem}"
+    if not fields:
+        return Refusal(code, told, "it has no parameters")
     form = " ".join([flow, *(_formed(name, field) for name, field in fields)])
-    return Refusal("bad_parameters", told, f"`{form}`, or a JSON object; {accepted or 'it has no parameters'}")
+    example = " ".join(_sample(name, field, value) for name, field in fields if field.is_required()) or _sample(
+        *next((one for one in fields if one[0] != "project"), fields[0]), value
+    )
+    return Refusal(code, told, f"`{form}`, or a JSON object, for instance `{flow} {example}`; {accepted}")
+
+
+_SAMPLES = {"int": "3", "bool": "true", "list": "src/cart.py"}
+
+
+def _sample(name: str, field: FieldInfo, value: str) -> str:
+    """The parameter as somebody might give it."""
+    sample = _SAMPLES.get(_kind(field), name.upper())
+    return f"{name}={sample if _kind(field) in ('int', 'bool') else value or sample}"
 
 
 def _formed(name: str, field: FieldInfo) -> str:
@@ -54,7 +74,8 @@ def _needs(flow: str, model: type[BaseModel], missing: Sequence[str]) -> str:
 def edited(flow: str, model: type[BaseModel], present: Mapping[str, Any], edit: str) -> BaseModel:
     """The parameters after an edit: a JSON object, `key=value` pairs or `key: value` lines. What is not named stays.
 
-    A list takes its items separated by commas or white space. Raises `Refusal` `bad_parameters`.
+    A list takes its items separated by commas or white space. Raises `Refusal` `bad_parameters`, and `PROSE` for a
+    sentence.
     """
     text = edit.strip()
     if text.startswith("{"):
@@ -70,13 +91,22 @@ def edited(flow: str, model: type[BaseModel], present: Mapping[str, Any], edit: 
 def _pairs(flow: str, model: type[BaseModel], text: str) -> dict[str, Any]:
     names = "|".join(map(re.escape, model.model_fields)) or "(?!)"
     pieces = re.split(rf"(?:^|(?<=[\s,;]))({names})[ \t]*[=:](?!:)", text)
-    if pieces[0].strip() or len(pieces) < 3:
-        raise refused(flow, model, f"{sanitise(pieces[0].strip())[:80]!r} is not a parameter and its value")
+    if stray := pieces[0].strip():
+        typo = re.search(r"([A-Za-z_]\w*)=", stray)
+        if typo:
+            raise refused(flow, model, f"{flow} has no parameter {typo[1]}")
+        if len(stray.split()) > 1 and not all(VALUE.fullmatch(word) for word in stray.split()):
+            told = f"{flow} takes parameters, and no agent or model is set up that could take prose"
+            raise refused(flow, model, told, code=PROSE)
+        value = "" if " " in stray else sanitise(stray)[:80]
+        raise refused(flow, model, f"which parameter is {sanitise(stray)[:80]!r}?", value=value)
+    if len(pieces) < 3:
+        raise refused(flow, model, "the edit names no parameter")
     changes: dict[str, Any] = {}
     for name, value in zip(pieces[1::2], pieces[2::2], strict=True):
-        stray = re.search(r"\s([a-z_]\w*)=", value)
-        if stray:
-            raise refused(flow, model, f"{flow} has no parameter {stray[1]}")
+        typo = re.search(r"\s([a-z_]\w*)=", value)
+        if typo:
+            raise refused(flow, model, f"{flow} has no parameter {typo[1]}")
         changes[name] = _value(model.model_fields[name], value.strip().rstrip(",;").rstrip())
     return changes
 
@@ -92,8 +122,12 @@ def _value(field: FieldInfo, text: str) -> Any:
     return text
 
 
+def _kind(field: FieldInfo) -> str:
+    return "list" if get_origin(field.annotation) is list else getattr(field.annotation, "__name__", "text")
+
+
 def _described(name: str, field: FieldInfo) -> str:
-    kind = "list" if get_origin(field.annotation) is list else getattr(field.annotation, "__name__", "text")
+    kind = _kind(field)
     default = (
         "" if field.is_required() else f" = {json.dumps(field.get_default(call_default_factory=True), default=str)}"
     )

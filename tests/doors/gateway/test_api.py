@@ -50,7 +50,7 @@ def test_pending_predictions_with_the_seeds_names(served: Served) -> None:
     assert {
         "id", "prompt", "targetAgent", "targetChannel", "confidence", "reasoning", "createdAt", "status", "source",
     } <= set(one)  # fmt: skip
-    assert (one["status"], one["targetChannel"], one["targetAgent"]) == ("pending", "koji-core", "backend_builder")
+    assert (one["status"], one["targetChannel"], one["targetAgent"]) == ("pending", "research", "researcher")
     assert told(served, "GET", "/twin/predict?count=10")["count"] >= 4
     assert told(served, "GET", "/twin/predict?channel=garden")["predictions"] == []
     replies.Predictions.model_validate(found)
@@ -118,11 +118,11 @@ def test_a_phone_does_not_guess_ids(served: Served) -> None:
 
 def test_trigger_with_a_cards_id_approves_it(served: Served, engine: Engine) -> None:
     card = served.card()
-    asked = {"predictionId": card.id, "targetChannel": "koji-core", "hint": card.assignment.prompt, "force": False}
+    asked = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
     found = told(served, "POST", "/crosspoll/trigger", json=asked)
     replies.Triggered.model_validate(found)
     assert found["triggered"] is True
-    assert (found["prediction"]["id"], found["targetChannel"]) == (card.id, "koji-core")
+    assert (found["prediction"]["id"], found["targetChannel"]) == (card.id, "research")
     assert "#koji-core" in found["message"]
     assert found["status"]["totalTriggers"] >= 1
     engine.sessions.wait(found["session"]["id"], 20)
@@ -151,6 +151,17 @@ def test_what_a_program_hints_at_waits_for_the_operator(served: Served, engine: 
     assert len(engine.cards.pending()) == pending + 1
 
 
+def test_an_agent_that_says_where_it_works_asks_and_does_not_approve(served: Served, engine: Engine) -> None:
+    card = served.card("report_branches days=9")
+    asked = {"predictionId": card.id, "fromChannel": "garden"}
+    assert told(served, "POST", "/crosspoll/trigger", json=asked)["triggered"] is False
+    [logged] = [one for one in engine.safety.log() if one.prediction_id == card.id]
+    assert (logged.from_channel, logged.decided_by) == ("garden", DecidedBy.AUTONOMY)
+    unknown = told(served, "POST", "/crosspoll/trigger", 404, json=asked | {"fromChannel": "nowhere"})
+    assert unknown["error"]["code"] == "unknown_channel"
+    engine.cards.dismiss(card.id)
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, force: bool) -> None:
     hint = "report_branches days=8" if force else "summarise_day"
@@ -158,8 +169,8 @@ def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, fo
     [logged] = [one for one in engine.safety.log() if one.prediction_id == found["prediction"]["id"]]
     assert logged.blocked
     assert (logged.trigger_type, logged.decided_by) == (TriggerType.CRON, DecidedBy.AUTONOMY)
-    assert [one.rail for one in logged.verdicts] == ["rate", "loop", "cost", "content", "gate", "kill"]
-    assert (logged.verdicts[0].rule == "force") is force
+    assert [one.rail for one in logged.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
+    assert (logged.verdicts[1].rule == "force") is force
     assert logged.verdicts[4].verdict is Verdict.ASK
     assert "suggested" in logged.verdicts[4].rule, "whatever its confidence and its record"
     assert found["prediction"]["source"] == "predictor-hook"
@@ -277,7 +288,7 @@ def test_the_twin_falls_back_to_the_best_card(serve: Serve) -> None:
     card = other.card()
     found = told(other, "POST", "/twin/serve", json=asked)
     replies.TwinReply.model_validate(found)
-    assert (found["prompt"], found["channel"]) == (card.assignment.prompt, "koji-core")
+    assert (found["prompt"], found["channel"]) == (card.assignment.prompt, "research")
     assert told(other, "POST", "/twin/serve", 409, json=asked | {"model": "gpt-9"})["error"]["code"] == "another_model"
 
 

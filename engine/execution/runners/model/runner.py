@@ -81,7 +81,7 @@ class ModelRunner:
         if former and not self._histories.has(former):
             return RunnerInfo(takes=False, reason=f"no conversation of {former} is kept that could go on")
         try:
-            agent = self._channels.get(assignment.channel).agent
+            agent = assignment.agent or self._channels.get(assignment.channel).agent
             choice = self._choose(agent, assignment, REPLY if former else TASK)
         except Refusal as refusal:
             fix = f" ({refusal.fix})" if refusal.fix else ""
@@ -92,7 +92,7 @@ class ModelRunner:
             undo_note=UNDO_NOTES[Place.CHANGE_SET],
             hosts=(choice.host,),
             by=f"{choice.provider}:{choice.model}",
-            own_estimate=0 if choice.keyless else None,  # nobody sends a bill
+            free=choice.keyless,
         )
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:

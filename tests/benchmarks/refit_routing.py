@@ -1,0 +1,107 @@
+"""Fit the weights of `engine.prediction.placing` again, and print what they are worth.
+
+python -m tests.benchmarks.refit_routing [--write]
+
+`placing_phrases.tsv` are made-up prompts by role and kind of act; `{t}` stands for one of its topics, so that what a
+prompt is about says nothing. `placing_tuning.jsonl` chose phrases, weights and the threshold. The 60 prompts that judge
+(`tests/prediction/placing_prompts.jsonl`) were written before the last phrases and looked at once, after all was
+chosen; whoever changes anything here by what they show needs others to judge by.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from engine.config import Settings
+from engine.memory.embedding import LocalEmbedder
+from engine.memory.helper import Helper
+from engine.prediction import placing
+
+HERE = Path(__file__).parent
+TUNING = HERE / "placing_tuning.jsonl"
+TOPICS_EACH = 5
+DECAY = 1e-4
+STEPS = 400
+CHANNELS = {
+    "koji-core": "cto frontend_lead backend_lead frontend_builder backend_builder junior_frontend junior_backend",
+    "chronicle-hub": "alfred coo cmo chronicler",
+    "dream-weaver": "cino dreamer",
+    "research": "ceo cfo cro oeo researcher",
+    "garden": "gardener",
+    "": "none",
+}
+"""Which channel the work of each role is."""
+
+
+def phrases() -> list[tuple[str, str]]:
+    """(act, prompt) pairs, the same each time."""
+    lines = [line.split("\t") for line in (HERE / "placing_phrases.tsv").read_text().splitlines()]
+    topics = [text for act, text in lines if act == "topic"]
+    chance = random.Random(7)
+    found = []
+    for act, text in lines:
+        if act != "topic":
+            for topic in chance.sample(topics, TOPICS_EACH) if "{" in text else [""]:
+                found.append((act, text.format(t=topic, T=topic[:1].upper() + topic[1:])))
+    return found
+
+
+def fit(rows: Any, acts: list[str]) -> tuple[list[str], Any]:
+    """Logistic regression of acts on rows, each channel of the same weight in all, by Adam."""
+    columns, of = sorted(set(acts)), {role: name for name, roles in CHANNELS.items() for role in roles.split()}
+    channels = [of[act.split("/")[0]] for act in acts]
+    target = numpy.array([[act == column for column in columns] for act in acts], float)
+    weigh = numpy.array([1 / channels.count(one) for one in channels])[:, None] / len(CHANNELS)
+    weights = numpy.zeros((rows.shape[1], len(columns)))
+    mean, square = numpy.zeros_like(weights), numpy.zeros_like(weights)
+    for step in range(1, STEPS + 1):
+        scores = rows @ weights
+        shares = numpy.exp(scores - scores.max(1, keepdims=True))
+        slope = rows.T @ ((shares / shares.sum(1, keepdims=True) - target) * weigh) + DECAY * weights
+        mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope * slope
+        weights -= 0.05 * (mean / (1 - 0.9**step)) / (numpy.sqrt(square / (1 - 0.999**step)) + 1e-8)
+    return columns, weights
+
+
+def main() -> None:
+    helper = Helper()
+
+    def embed(texts: list[str]) -> Any:
+        return numpy.stack([numpy.frombuffer(one.vector, "<f4") for one in LocalEmbedder(helper).embed(texts)])
+
+    pairs = phrases()
+    texts = [text for _, text in pairs]
+    words = placing.WORDS_WEIGH * numpy.stack([placing.hashed(one) for one in texts])
+    rows = numpy.concatenate([embed(texts), words, numpy.ones((len(texts), 1))], 1)
+    acts, weights = fit(rows, [act for act, _ in pairs])
+    roles = [act.split("/")[0] for act in acts]
+    of = {role: name for name, some in CHANNELS.items() for role in some.split()}
+    if "--write" in sys.argv:
+        numpy.savez_compressed(
+            placing.WEIGHTS, roles=roles, channels=[of[role] for role in roles], weights=weights.astype(numpy.float16)
+        )
+    tuning = [json.loads(line) for line in TUNING.read_text().splitlines()]
+    shares = placing._probabilities([one["prompt"] for one in tuning], embed([one["prompt"] for one in tuning]))
+    print(f"{'threshold':>9}{'right':>7}{'wrong':>7}{'left alone':>12}{'no work, left alone':>21}")
+    for threshold in (0.0, 0.2, 0.25, 0.3, 0.35, 0.4):
+        counts = {"right": 0, "wrong": 0, "alone": 0, "none": 0}
+        for one, row in zip(tuning, shares, strict=True):
+            channels = placing._by_channel(row, Settings())
+            best = max(channels, key=lambda name: channels[name])
+            placed = best if channels[best] >= threshold else ""
+            if not one["channel"]:
+                counts["none"] += not placed
+            else:
+                counts["right" if placed == one["channel"] else "wrong" if placed else "alone"] += 1
+        print(f"{threshold:>9}{counts['right']:>7}{counts['wrong']:>7}{counts['alone']:>12}{counts['none']:>21}")
+    helper.close()
+
+
+if __name__ == "__main__":
+    main()
