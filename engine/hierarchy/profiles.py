@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy
 from sqlalchemy import JSON, CheckConstraint, Column, Index, text
@@ -20,7 +20,6 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col, func, select
 
 from engine.events import ProfileEdited
-from engine.hierarchy.names import opaque_key, pattern_key
 from engine.hierarchy.seeds import item_text, slug
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -36,6 +35,7 @@ from engine.values import (
     Refusal,
     Trust,
 )
+from engine.values.lessons import lesson_id
 from engine.values.trust import may_guide
 
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
@@ -131,12 +131,6 @@ class Use:
 Decided = Callable[[Sequence[str]], Mapping[str, Sequence[LeaderDecision]]]
 
 
-class Seeds(Protocol):
-    """Where profiles begin: the headings of `soul.md`."""
-
-    def seed(self, leader: str, /) -> LeaderProfile: ...
-
-
 def newest(entries: Iterable[Entry]) -> dict[tuple[str, str], Entry]:
     """The version that counts of each item, by section and key."""
     found: dict[tuple[str, str], Entry] = {}
@@ -194,19 +188,16 @@ class Profiles:
     def __init__(
         self,
         database: Database,
-        seeds: Seeds,
+        seed: Callable[[str], LeaderProfile],
         *,
         randomness: Randomness,
         decided: Decided = lambda leaders: {},
-        shared: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`decided` tells what leaders decided in their own words, as it was captured (SPEC 4.4). `shared()`: other
-        machines have these profiles too; what is new is then named without its words, for a name stays in their
-        database when the words are forgotten (SPEC 4.10)."""
+        """`seed` gives where a profile begins, the headings of `soul.md`; `decided` tells what leaders decided in their
+        own words, as it was captured (SPEC 4.4)."""
         self._database = database
-        self._seeds = seeds
+        self._seed = seed
         self._decided = decided
-        self._shared = shared
         self.version = 0
         with database.read() as session:
             known = state.get(session, ORIGIN, "")
@@ -270,7 +261,7 @@ class Profiles:
             elif not key and not said:
                 raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
         named = slug(key) if key and section == "patterns" else key
-        named = named or (self.name_of(str(body.get("text", ""))) if section in ("patterns", "decisions") else "")
+        named = named or (lesson_id(str(body.get("text", ""))) if section in ("patterns", "decisions") else "")
 
         def work(tx: Transaction) -> None:
             self.write(tx, leader, section, named, body)
@@ -279,9 +270,26 @@ class Profiles:
         self._database.write(work)
         return self.get(leader)
 
-    def name_of(self, said: str) -> str:
-        """What a new pattern or decision is called."""
-        return opaque_key(said) if self._shared() else pattern_key(said)
+    def drop(self, lesson: str) -> list[str]:
+        """No leader says this lesson any more; who did. A pattern that was named otherwise and says the same goes,
+        too."""
+        with self._database.read() as session:
+            leaders = session.exec(select(WisdomEntry.leader).where(WisdomEntry.section == "patterns").distinct()).all()
+        said = [
+            (leader, one.key)
+            for leader, profile in self.load(leaders).items()
+            for one in profile.patterns
+            if lesson in (one.key, lesson_id(one.text))
+        ]
+
+        def work(tx: Transaction) -> None:
+            for leader, key in said:
+                self.write(tx, leader, "patterns", key, {})
+                tx.record(ProfileEdited(subject=leader, section="patterns", key=key))
+
+        if said:
+            self._database.write(work)
+        return sorted({leader for leader, _ in said})
 
     def write(
         self,
@@ -371,7 +379,7 @@ class Profiles:
             counted[use.leader].append(use)
         found = {}
         for one in leaders:
-            seed = self._seeds.seed(one)
+            seed = self._seed(one)
             seed = replace(seed, decisions=(*decided.get(one, ()), *seed.decisions))
             found[one] = profile_of(seed, stored[one], counted[one])
         return found

@@ -7,24 +7,35 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsCompacted
-from engine.learnings.asking import Judge
+from engine.learnings.asking import judge
 from engine.learnings.extraction import TAKEN, Extraction
 from engine.learnings.promotion import Plan, folded_together, folding, promotable, to_global, to_project
-from engine.learnings.recurrence import Meaning
+from engine.learnings.record import Around
+from engine.learnings.recurrence import Vectors
+from engine.learnings.rules import of_own_tools
 from engine.learnings.scopes import GLOBAL, Scope, project_key, scope_at
 from engine.learnings.store import Forgotten, LearningFiles, texts_of
-from engine.learnings.tables import LearningSession
+from engine.learnings.uses import LearningSession, retracted
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact
 from engine.storage.following import NotYet
-from engine.values import ChainReport, LearningEntry, LearningScope, Refusal, Trust
+from engine.values import (
+    Asks,
+    ChainReport,
+    LearningEntry,
+    LearningKind,
+    LearningScope,
+    Refusal,
+    Trust,
+)
 
 log = logging.getLogger(__name__)
 
@@ -55,26 +66,22 @@ class Chain:
         database: Database,
         clock: Clock,
         *,
-        extraction: Extraction,
-        meaning: Meaning,
-        judge: Judge,
-        workspace_of: Callable[[str], str],
-        report: Callable[[str, str], None],
+        around: Around,
+        vectors: Vectors,
+        model: Asks,
     ) -> None:
-        """`workspace_of` is the workspace of a session, `report(where, words)` tells of what work can go on without."""
         self._files = files
         self._database = database
         self._clock = clock
-        self._extraction = extraction
-        self._meaning = meaning
-        self._judge = judge
-        self._workspace_of = workspace_of
-        self._report = report
+        self._around = around
+        self._vectors = vectors
+        self._model = model
+        self.extraction = Extraction(files, around, model, self.offer)
         self._told: set[str] = set()
-        self.heard: ChainReport | None = None
-        """While it is a report, what facts come to is added to it."""
         self._held_by = ""
         """What the last fact waits for, which was told of."""
+        self.heard: ChainReport | None = None
+        """While it is a report, what facts come to is added to it."""
         self._running = threading.Lock()
         """`run` is one thread's at a time."""
         self._turn = threading.Lock()
@@ -99,7 +106,7 @@ class Chain:
             if refusal.code not in WAITS_FOR:
                 raise
             if self._held_by != refusal.code:
-                self._report("learnings", f"what sessions taught waits to be written: {refusal}")
+                self._around.report("learnings", f"what sessions taught waits to be written: {refusal}")
                 self._held_by = refusal.code
             raise NotYet(str(refusal)) from refusal
         self._held_by = ""
@@ -107,16 +114,16 @@ class Chain:
     def _handle(self, fact: Fact) -> None:
         session = str(fact.payload.get("session_id") or fact.subject)
         recent = fact.at > self._clock.now() - RECENT
-        new: Sequence[LearningEntry] = ()
+        new: list[LearningEntry] = []
         with self._turn:
             if fact.kind == "SessionEnded":
                 new = self._ended(session, ask=recent)
             elif fact.kind in AFTERWARDS:
-                new = self._extraction.late(fact)
+                new = self.extraction.late(fact)
                 if fact.kind not in TAKEN:
                     self._database.write(lambda tx: self._wanted(tx, session))
             elif recent:
-                work = self._extraction.begin if fact.kind == "SessionStarted" else self._extraction.in_flight
+                work = self.extraction.begin if fact.kind == "SessionStarted" else self.extraction.in_flight
                 new = work(session)
             if self.heard is not None and new:
                 self.heard = _joined(self.heard, ChainReport(extracted={session: len(new)}))
@@ -152,7 +159,7 @@ class Chain:
 
     def _run(self, report: ChainReport, judge: bool) -> ChainReport:
         report = _joined(report, ChainReport(faults=tuple(self.faults())))
-        for key in sorted({one.project for one in self._scopes() if one.project}):
+        for key in sorted({scope_at(read.path).project for read in self._files.pages()} - {""}):
             report = _joined(report, self._guarded(lambda key=key: self.project(Scope(key))))  # type: ignore[misc]
         if judge:
             report = _joined(report, self._guarded(self.judged))
@@ -163,9 +170,26 @@ class Chain:
         with self._lock:
             there = self._files.entries(scope, below=False)
             below = [one for one in self._files.entries(scope) if one.scope is not LearningScope.PROJECT]
-            plan = to_project(below, there, scope, self._meaning, self._clock.now())
+            plan = to_project(below, there, scope, self._vectors, self._clock.now())
             done = self._carry_out(plan, "recurrence")
+            agents = {one.id: one.agent for one in below}
+            for one in (*plan.promoted, *(entry for entry, _ in plan.reinforced)):
+                for agent in dict.fromkeys(agents.get(source.entry, "") for source in one.promoted_from):
+                    last = max((source.session for source in one.promoted_from), default="")
+                    self.offer(replace(one, id=f"{one.id}@{agent}", agent=agent, session_id=last))
             return _joined(done, self.compact(scope))
+
+    def offer(self, entry: LearningEntry) -> None:
+        """Tell the hierarchy of an entry that generalises. Not of what is about the human or an agent's own tools, and
+        not of a lesson that was retracted."""
+        if not entry.agent or entry.kind is LearningKind.PROXY or of_own_tools(entry):
+            return
+        if entry.lesson in retracted(self._database):
+            return
+        try:
+            self._around.offer(entry)
+        except Refusal as refusal:  # its agent was retired meanwhile
+            log.warning("%s was not offered: %s", entry.id, refusal)
 
     def judged(self) -> ChainReport:
         """Project → global: each entry that is not there yet is judged by the model; nothing goes up without a clear
@@ -203,7 +227,7 @@ class Chain:
     def compact(self, scope: Scope) -> ChainReport:
         """Fold entries of a scope that say the same into one, and tell which. Raises `Refusal`."""
         with self._lock:
-            found = folded_together(self._files.entries(scope, below=False), self._meaning)
+            found = folded_together(self._files.entries(scope, below=False), self._vectors)
             if not found:
                 return ChainReport()
             pairs = [(one, cluster.members[0]) for cluster in found for one in cluster.members[1:]]
@@ -223,14 +247,14 @@ class Chain:
             self._once(f"{fault}; it is left out and left alone: mend it in any editor")
         return found
 
-    def _ended(self, session_id: str, *, ask: bool) -> Sequence[LearningEntry]:
+    def _ended(self, session_id: str, *, ask: bool) -> list[LearningEntry]:
         with self._database.read() as session:
             done = session.get(LearningSession, session_id) is not None
-        extracted = self._extraction.end(session_id, ask=ask and not done)
-        if extracted.fault:
-            self._once(extracted.fault)
+        new, fault = self.extraction.end(session_id, ask=ask and not done)
+        if fault:
+            self._once(fault)
         scope = Scope(project_key(self._workspace_of(session_id)), session_id)
-        taught = bool(extracted.entries) or (not done and bool(self._files.entries(scope)))
+        taught = bool(new) or (not done and bool(self._files.entries(scope)))
         if taught:
             self.compact(scope)
 
@@ -238,12 +262,12 @@ class Chain:
             if taught:
                 self._wanted(tx, session_id)
             if tx.session.get(LearningSession, session_id) is None:
-                row = LearningSession(session_id=session_id, entries=len(extracted.entries), at=tx.now)
+                row = LearningSession(session_id=session_id, entries=len(new), at=tx.now)
                 tx.session.add(row)
 
         if taught or not done:
             self._database.write(mark)
-        return extracted.entries
+        return new
 
     def _wanted(self, tx: Transaction, session_id: str) -> None:
         """The gates of a session's project are to be gone through, also after a crash."""
@@ -257,10 +281,10 @@ class Chain:
         """Tell of a fault that work can go on without, once."""
         if words not in self._told:
             self._told.add(words)
-            self._report("learnings", words)
+            self._around.report("learnings", words)
 
     def _judge_one(self, entry: LearningEntry, forgotten: Forgotten) -> ChainReport:
-        verdict = self._judge.judge(entry)
+        verdict = judge(self._model, entry)
         if verdict is None:
             return ChainReport(judged={entry.id: NO_JUDGE})
         word = {True: "generalises", False: "does not", None: "no answer"}[verdict.holds]
@@ -274,7 +298,7 @@ class Chain:
 
     def _rising(self, entry: LearningEntry) -> Plan:
         there = self._files.entries(GLOBAL, below=False)
-        return to_global(entry, there, GLOBAL, self._meaning, self._clock.now())
+        return to_global(entry, there, GLOBAL, self._vectors, self._clock.now())
 
     def _rise(self, entry: LearningEntry, by: str) -> ChainReport:
         with self._lock:  # the entry as it is now: a judge takes his time
@@ -295,11 +319,12 @@ class Chain:
             return work()
         except Refusal as refusal:
             log.warning("the promotion chain: %s", refusal)
-            self._report("learnings", str(refusal))
+            self._around.report("learnings", str(refusal))
             return ChainReport(faults=(str(refusal),))
 
-    def _scopes(self) -> Iterable[Scope]:
-        return {Scope(scope_at(read.path).project) for read in self._files.pages()}
+    def _workspace_of(self, session_id: str) -> str:
+        record = self._around.begun(session_id)
+        return "" if record is None else record.view.workspace
 
 
 def _why_not(entry: LearningEntry) -> str:

@@ -66,12 +66,13 @@ class Part:
 class Page:
     """A page as it was read. `set`, `put_text` and `append` change it; `data` is what it is now."""
 
-    def __init__(self, data: bytes = b"") -> None:
+    def __init__(self, data: bytes = b"", path: str = "") -> None:
+        """`path` is where it is: entries that somebody wrote without an id are named after it and what they say."""
         text = data.decode("utf-8", errors="surrogateescape")
         lines = re.findall(r"[^\n]*\n|[^\n]+$", text)
         ended = re.search(r"\r?\n", text)
         self.newline = ended[0] if ended else "\n"
-        self.parts = _parts(lines)
+        self.parts = _parts(lines, path)
 
     @property
     def entries(self) -> list[Part]:
@@ -142,7 +143,7 @@ def clean_text(text: str) -> str:
     return sanitise(text).strip("\n")
 
 
-def _parts(lines: list[str]) -> list[Part]:
+def _parts(lines: list[str], path: str) -> list[Part]:
     starts = []
     at = 0
     while at < len(lines):
@@ -157,6 +158,10 @@ def _parts(lines: list[str]) -> list[Part]:
         parts.append(part)
     known: set[str] = set()
     for part in parts:
+        if part.opening >= 0 and not part.id and not part.fault:
+            # The same words in another scope are another entry: three sessions that say so recur.
+            said = f"{path}\n{part.text}".encode(errors="replace")
+            part.id = f"lrn_{hashlib.sha256(said).hexdigest()[:12]}"
         if part.id and not part.fault:
             if part.id in known:
                 part.fault = f"line {part.line}: {part.id[:80]} is there twice"
@@ -210,9 +215,7 @@ def _find(part: Part) -> None:
     except ValueError as error:
         part.fault = str(error)
         return
-    if not part.id:
-        part.id = f"lrn_{hashlib.sha256(part.text.encode(errors='replace')).hexdigest()[:12]}"
-    elif not _ID.fullmatch(part.id):
+    if part.id and not _ID.fullmatch(part.id):
         part.fault = f"line {part.line}: {sanitise(part.id)[:60]!r} is no id: letters, digits, and _ . : - between them"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 from xml.sax.saxutils import escape, quoteattr
 
@@ -26,6 +27,7 @@ from engine.values import (
     SourceKind,
     sanitise,
 )
+from engine.values.lessons import without
 from engine.values.trust import label, may_guide
 
 BLOCK = "recalled-memory"
@@ -61,8 +63,15 @@ class RecalledPart:
     name = "recall"
 
     def __init__(
-        self, memory: Recalling, settings: SettingsSource, *, count: Callable[[str], int] = tokenizer.count
+        self,
+        memory: Recalling,
+        settings: SettingsSource,
+        *,
+        count: Callable[[str], int] = tokenizer.count,
+        known: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
     ) -> None:
+        """`known` are lessons that the prompt says elsewhere, or that were retracted: they are not recalled."""
+        self._known = known
         self._memory = memory
         self._settings = settings
         self._count = count
@@ -98,7 +107,9 @@ class RecalledPart:
             session=request.session_id or None,
             token_budget=budget,
         )
-        return self._memory.recall(query), budget
+        recall, known = self._memory.recall(query), self._known(request)
+        items = (replace(one, text=without(one.text, known)) for one in recall.items)
+        return replace(recall, items=tuple(one for one in items if one.text.strip())), budget
 
     def _fit(self, recall: Recall, budget: int) -> tuple[list[PromptLine], list[Recalled], list[Recalled], int]:
         """The lines of the block, what is in it, what is not, and its tokens: whole memories, as many as fit."""

@@ -185,7 +185,7 @@ class Work:
         self.world.call("worker", session, f"call_{self.number}", workspace)
         self.told(SessionEnded(subject=session, prediction_id="", state="failed" if bad else "succeeded",
                                summary="", cost=0))  # fmt: skip
-        self.world.wisdom.discover()
+        self.world.wisdom.follow()
 
     def told(self, event: Event) -> None:
         self.world.database.write(lambda tx: tx.record(event))
@@ -232,7 +232,7 @@ def test_the_word_of_the_operator_counts_for_changes(work: Work) -> None:
             work.told(ChangeSetLanded(subject=change, session_id=session, files=1))
             if bad:
                 work.told(LandingUndone(subject=change, session_id=session))
-    work.world.wisdom.discover()
+    work.world.wisdom.follow()
     [found] = work.facts("GuidanceFoundNoisy")
     assert (found["told_bad"], found["untold_bad"]) == (10, 0)
 
@@ -261,7 +261,7 @@ def test_facts_about_other_sessions_change_nothing(work: Work) -> None:
         ChangeSetDiscarded(subject="change_x", session_id="sess_x"),
     ):
         work.told(event)
-    work.world.wisdom.discover()
+    work.world.wisdom.follow()
     assert work.facts("GuidanceFoundNoisy") == []
 
 

@@ -170,7 +170,7 @@ def test_what_is_about_an_agents_own_tools_stays_with_its_team(world: World) -> 
         session = f"s{number}"
         facts = [fact("AgentErred", session, agent="backend_builder", **one) for one in erred]
         facts.append(fact("ToolRefused", session, tool="write", what="/etc/hosts", rule="outside", reason="outside"))
-        wants = Said("fact", "Never use the edit tool on generated files.", "operator")
+        wants = Said("fact", "Never use the edit tool on generated files", "operator")
         said = (Said("fact", "The read tool requires a relative path.", "agent"), Said("decision", UV, "agent"), wants)
         world.session(session, said=said, facts=tuple(facts))
     kept = {one.text for one in world.learnings.entries("project")}
