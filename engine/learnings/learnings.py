@@ -163,13 +163,6 @@ class Learnings:
             gone=tuple(gone),
         )
 
-    def credits(self, session_id: str) -> list[LearningEntry]:
-        """What of projects and of all is owed to a session (SPEC 6.5), the newest first."""
-        every = self.files.entries()
-        known = Provenance.of(every)
-        up = [one for one in every if one.scope in (LearningScope.PROJECT, LearningScope.GLOBAL)]
-        return sorted((one for one in up if session_id in known.sessions(one)), key=_newest)
-
     def waiting(self) -> list[Waiting]:
         """What waits for the operator's word: quotes that recur, and entries whose source was retracted."""
         changes, found = self._reviews
@@ -229,8 +222,8 @@ class Learnings:
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `not_promotable`, `already_promoted`.
         """
-        done = self._chain.promote(_find(Provenance.of(self.files.entries()), id))
-        return _find(Provenance.of(self.files.entries()), (*done.promoted, *done.reinforced)[0])
+        risen = self._chain.promote(_find(Provenance.of(self.files.entries()), id))
+        return _find(Provenance.of(self.files.entries()), risen)
 
     def chain(self, *, judge: bool = False) -> ChainReport:
         """Run the chain now: take in what sessions taught, then the gates from sessions to their projects; with `judge`

@@ -108,8 +108,9 @@ class RecalledPart:
             token_budget=budget,
         )
         recall, known = self._memory.recall(query), self._known(request)
-        items = (replace(one, text=without(one.text, known)) for one in recall.items)
-        return replace(recall, items=tuple(one for one in items if one.text.strip())), budget
+        said = ((one, without(one.text, known)) for one in recall.items)
+        left = tuple(replace(one, text=text) for one, text in said if text.strip() or not one.text.strip())
+        return replace(recall, items=left), budget
 
     def _fit(self, recall: Recall, budget: int) -> tuple[list[PromptLine], list[Recalled], list[Recalled], int]:
         """The lines of the block, what is in it, what is not, and its tokens: whole memories, as many as fit."""
