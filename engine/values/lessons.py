@@ -41,6 +41,7 @@ class Correction:
 
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+_CLAUSE = re.compile(r"[,:]\s+(?:and\s+)?|\s+and\s+")
 _LITTLE = frozenset(
     (
         *("a", "an", "the", "that", "this", "these", "to", "of", "in", "on", "at", "for", "and", "or"),
@@ -148,12 +149,19 @@ def lessons_of(texts: Iterable[str]) -> frozenset[str]:
 
 
 def without(text: str, lessons: frozenset[str]) -> str:
-    """A text without the sentences that say one of these lessons; everything else stays as it is."""
+    """A text without the sentences, and the ends of sentences, that say one of these lessons; everything else stays."""
     if not lessons:
         return text
     parts = re.split(r"((?<=[.!?;])\s+|\n+)", text)
     said = zip(parts[::2], [*parts[1::2], ""], strict=True)
-    return "".join(one + gap for one, gap in said if len(one.split()) < 2 or lesson_id(one) not in lessons)
+    left = ((_unless(one, lessons), one, gap) for one, gap in said)
+    return "".join(kept + gap for kept, one, gap in left if kept or not one)
+
+
+def _unless(sentence: str, lessons: frozenset[str]) -> str:
+    begins = [0, *(one.start() for one in _CLAUSE.finditer(sentence))]
+    says = (at for at in begins if lesson_id(_CLAUSE.sub("", sentence[at:], count=at > 0)) in lessons)
+    return sentence[: next(says, len(sentence))]
 
 
 _TOPICS = {

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.values import Pattern
-from engine.values.lessons import added, category, distil, lesson_id, rules
+from engine.values.lessons import added, category, distil, lesson_id, rules, without
 
 
 @pytest.mark.parametrize(
@@ -111,3 +111,17 @@ def test_the_topics_of_a_lesson_are_those_it_names_and_those_of_the_work() -> No
 def test_a_pattern_that_is_named_by_its_lesson_says_its_text_alone() -> None:
     assert Pattern("money_in_cents", "Whole cents").said == "money_in_cents: Whole cents"
     assert Pattern(lesson_id("Whole cents"), "Whole cents").said == "Whole cents"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Describe the cart. Docs end with a full stop. Go on", "Describe the cart. Go on"),
+        ("task_1: Describe the cart, and docs end with a full stop", "task_1: Describe the cart"),
+        ("Docs end with a full stop", ""),
+        ("Docs end with a semicolon, and so on", "Docs end with a semicolon, and so on"),
+    ],
+)
+def test_a_text_loses_what_says_a_lesson_and_no_more(text: str, left: str) -> None:
+    assert without(text, frozenset({lesson_id("docs end with a full stop")})) == left
+    assert without(text, frozenset()) == text
