@@ -313,7 +313,7 @@ class Engine:
             lambda: self.knowledge.catch_up(until),
             lambda: self.learnings.catch_up(until),
             self.cards.aftermath.catch_up,
-            self.wisdom.discover,
+            self.wisdom.follow,
             self.trials.catch_up,
             self.adaptation.reflect,
         )

@@ -64,6 +64,9 @@ def _one(one: Document, style: Style) -> list[str]:
     lines += [f"  {style.dim('from')}  {clean(id)}, in no file any more" for id in one["gone"]]
     lines += [f"  {style.dim('became')}  {_short(entry, style)}" for entry in one["became"]]
     lines += [f"  {style.dim('owed to')}  {clean(', '.join(one['sessions']))}"] if one["sessions"] else []
+    stands = [f"{leader}'s patterns" for leader in one["leaders"]] + [f"candidate {id}" for id in one["candidates"]]
+    where = "retracted" if one["retracted"] else f"also {', '.join(stands)}" if stands else "nowhere else"
+    lines.append(f"  {style.dim('lesson')}  {clean(one['lesson'])}  {style.dim(clean(where))}")
     lines.append(f"  {style.dim('reached')}  {count(one['prompts'], 'prompt')}")
     for call in one["reached"]:
         lines.append(style.dim(clean(f"    {call['call']}  {call['targetAgent']}  {time(call['at'])}")))

@@ -71,7 +71,7 @@ def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str
         trust = style.dim(f"[{clean(one['trust'])}]")
         lines.append(f"{style.bold(clean(one['id']))}  {one['state']}  {way}  {trust} {clean(one['text'])}")
         last = one["gates"][-1]
-        named = one["pattern"] if telling(one["pattern"], one["text"]) else f"a pattern of {one['leader']}"
+        named = one["pattern"] if telling(one["pattern"]) else f"a pattern of {one['leader']}"
         arrived = f"as {named}" if one["pattern"] else ""
         told = f"gate {last['number']}, {last['name']}: {last['reason']}" if one["refusedBy"] else arrived
         lines += [f"    {style.dim(clean(told))}"] if told else []

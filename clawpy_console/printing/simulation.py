@@ -18,6 +18,7 @@ def simulation(document: Mapping[str, Any], options: Mapping[str, Any], style: S
             *_kinds(document, style),
             *_days(document, style),
             *_rails(document, style),
+            *_gates(document, style),
             *_standing(document, style),
             *_blocked(document, style),
         ]
@@ -63,6 +64,15 @@ def _rails(document: Mapping[str, Any], style: Style) -> list[str]:
         told = f"“{example['prompt']}”: {example['reason']}" if example else "-"
         lines.append(f"{rail['rail']:<8} {rail['blocked']:>7}  {told}")
     return lines
+
+
+def _gates(document: Mapping[str, Any], style: Style) -> list[str]:
+    lines = ["", style.bold("gate of a lesson  refused  for example")]
+    for gate in document["gates"]:
+        example = gate["example"]
+        told = f"“{example['text']}”: {example['reason']}" if example else "-"
+        lines.append(f"{gate['gate']} {gate['name']:<15} {gate['refused']:>7}  {told}")
+    return [*lines, f"{document['wentUp']} went up to a leader"]
 
 
 def _standing(document: Mapping[str, Any], style: Style) -> list[str]:

@@ -308,7 +308,7 @@ def bubble_lines(one: Bubble | None, now: datetime, width: int) -> list[Content]
 
 def _pattern(one: Bubble) -> str:
     """What a finding is called where it arrived."""
-    return f"the pattern {one.pattern}" if telling(one.pattern, one.learning.text) else f"a pattern of {one.leader}"
+    return f"the pattern {one.pattern}" if telling(one.pattern) else f"a pattern of {one.leader}"
 
 
 # Teaching

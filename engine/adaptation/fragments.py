@@ -19,6 +19,7 @@ from engine.adaptation.trials import PROVENANCE, Trials
 from engine.config import SettingsSource
 from engine.values import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust, sanitise
 from engine.values.adaptation import Overlay, PromptFragment
+from engine.values.lessons import lessons_of
 
 BLOCK = "learned-guidance"
 
@@ -70,6 +71,15 @@ class LearnedGuidance:
         )
         part = PromptPart(BLOCK, (*_HEAD, *lines, _END)) if lines else None
         return Contribution(part, {PROVENANCE: [one.told() for one in drawn]} if drawn else {}, tuple(notes))
+
+    def lessons(self, request: PromptRequest) -> frozenset[str]:
+        """The lessons that fragments of this request say, the withheld ones too: no other block says them, or what a
+        trial leaves out would be told all the same."""
+        found = self._overlays.get_prompt_fragments(
+            agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
+        )
+        said = (one.effect.guidance for one in self._fit(found)[0] if isinstance(one.effect, PromptFragment))
+        return lessons_of(text for texts in said for text in texts)
 
     def lines(self, overlays: Sequence[Overlay]) -> tuple[str, ...]:
         """How these fragments stand in a prompt, to look at; none are withheld."""

@@ -9,11 +9,12 @@ from typing import Any, Protocol
 
 from engine.adaptation import weighing
 from engine.adaptation.saying import quoted
-from engine.adaptation.signatures import added, difference, error_kind, slug
+from engine.adaptation.signatures import difference, error_kind, slug
 from engine.adaptation.weighing import Weight
 from engine.storage.facts_read import Fact
 from engine.values import PermissionAnswer, Trust
 from engine.values.adaptation import RecordKind
+from engine.values.lessons import added, distil
 
 MOST_TESTS = 5
 """So many red tests of one session become records, the first by name."""
@@ -45,6 +46,10 @@ class KeptFact(Protocol):
     def category(self) -> str: ...
     @property
     def trust(self) -> Trust: ...
+
+
+MOST_ADDED = 5
+"""Sentences of one edit."""
 
 
 class Known(Protocol):
@@ -171,10 +176,10 @@ def _approved(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
     if edit is None:
         yield _approval(fact, "card", weighing.APPROVED, "a card was approved as it was proposed", by=by)
         return
-    for number, (phrase, said) in enumerate(added(edit.original, edit.edited)):
+    for number, said in enumerate(added(edit.original, edit.edited)[:MOST_ADDED]):
         yield Found(
             RecordKind.HUMAN_APPROVAL,
-            f"human_approval/edited:{edit.channel}:{phrase}",
+            f"human_approval/edited:{edit.channel}:{slug(distil(said).text)}",
             ("agent", edit.agent),
             weighing.edited_approval(difference(edit.original, edit.edited), len(said.split())),
             key=f"edit {number}",

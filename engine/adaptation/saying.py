@@ -9,10 +9,14 @@ from engine.adaptation import reading
 from engine.adaptation.material import Material, NothingToDraft, ended
 from engine.values import Trust
 from engine.values.adaptation import LearningRecord, RecordKind
+from engine.values.lessons import distil
 from engine.values.text import count
 
 QUOTED = 240
 """Characters of what somebody said that a line quotes."""
+
+DISTINCT = 3
+"""So many tasks must meet what is said of one thing before it is a lesson (SPEC 6.8)."""
 
 Said = tuple[list[str], str, Trust]
 """The lines, what the candidate is called, and whose words the lines are."""
@@ -21,9 +25,11 @@ Said = tuple[list[str], str, Trust]
 def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
     told = record.details
     if "added" in told:
-        said = quoted(told["added"])
-        line = f"On {told['channel']} the operator adds {said} to what he approves: do so without being told."
-        return [line], f"Tell {record.agent} what the operator keeps adding: {said}", Trust.OPERATOR
+        rule = distil(told["added"])
+        met = sum(one.source_label == record.source_label for one in known)
+        if not rule.general and met < DISTINCT:
+            raise NothingToDraft(f"an order about one thing is no lesson: {quoted(told['added'], 60)}")
+        return [rule.text], f"Tell {record.agent} what the operator keeps adding: {quoted(rule.text)}", Trust.OPERATOR
     if "text" not in told:
         raise NothingToDraft("an approval of what was proposed calls for no change")
     title = f"Say in every prompt what the operator keeps as a fact: {quoted(told['text'], 60)}"

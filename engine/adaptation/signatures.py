@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 from engine.adaptation import weighing
@@ -11,9 +10,6 @@ from engine.config_agents import ACP, MODEL
 LITTLE_WORDS = frozenset(
     ["the", "and", "with", "for", "also", "please", "that", "this", "then", "into", "from", "its", "all", "too", "but"]
 )
-
-MOST_ADDED = 5
-"""So many stretches of an edit are looked at."""
 
 _CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
 _VARIES = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
@@ -43,19 +39,3 @@ def difference(original: str, edited: str) -> float:
     """The share of words that two texts do not have in common, from 0 to 1."""
     before, after = set(original.lower().split()), set(edited.lower().split())
     return 1.0 - len(before & after) / len(before | after) if before | after else 0.0
-
-
-def added(original: str, edited: str) -> list[tuple[str, str]]:
-    """What the operator put in of his own, in order: a signature of each stretch, and its words. At most five; one of
-    little words alone is none."""
-    before, after = original.split(), edited.split()
-    matcher = difflib.SequenceMatcher(
-        a=[one.lower() for one in before], b=[one.lower() for one in after], autojunk=False
-    )
-    found: dict[str, str] = {}
-    for tag, _, _, start, end in matcher.get_opcodes():
-        if tag in ("insert", "replace"):
-            said = " ".join(after[start:end])
-            if signature := slug(said):
-                found.setdefault(signature, said)
-    return list(found.items())[:MOST_ADDED]

@@ -22,10 +22,14 @@ log = logging.getLogger(__name__)
 HEARTBEAT = 30.0
 """Seconds between two wake-ups."""
 
+SLIP = timedelta(seconds=5)
+"""A job is planned from when it ended and is due from when it began: so much is no change of its interval."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job. `interval` is asked anew after each run, since settings change; `wanted` says whether to run now.
+    """One job. `interval` is asked anew after each run and every 30 seconds, since settings change; `wanted` says
+    whether to run now.
 
     `kept`: when it last ran survives a restart. Not for what comes round within the minute and runs at every start: an
     engine that does nothing is not to write to the disk twice a minute.
@@ -168,8 +172,18 @@ class Schedule:
             next_run_time=self._planned[job.name],
         )
 
+    def replan(self) -> None:
+        """Plan anew what is due at another time than was planned, because its interval was changed meanwhile."""
+        for name in self._jobs:
+            due = self.due(name)
+            with self._lock:
+                idle = name not in self._running and name not in self._soon
+                if self._scheduler is not None and idle and abs(due - self._planned[name]) > SLIP:
+                    self._again(name, due)
+
     def _beat(self) -> None:
         while not self._closing.wait(HEARTBEAT):
+            self.replan()
             scheduler = self._scheduler
             if scheduler is not None and scheduler.running:
                 scheduler.wakeup()

@@ -13,6 +13,8 @@ from engine.doors import wire
 from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
 from engine.values import LearningEntry, LearningScope, LearningView, Learnt, Refusal, ScopeState
+from engine.values.adaptation import CandidateStatus, CandidateType, PromptFragment
+from engine.values.lessons import lesson_id, lessons_of
 from engine.values.trust import label
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ def learnings(engine: Engine, arguments: Arguments) -> Document:
     port = engine.learnings
     match arguments.choice("action", ACTIONS, "list"):
         case "show":
-            return {"learning": _view(port.view(arguments.needed("id")))}
+            view = port.view(arguments.needed("id"))
+            return {"learning": _view(view) | _stands(engine, view.entry.lesson)}
         case "scopes":
             return {"scopes": [_scope(one) for one in port.scopes()]}
         case "retract":
@@ -72,8 +75,23 @@ def _list(engine: Engine, arguments: Arguments) -> Document:
     ]
     wanted = words.casefold().split()
     taught = [] if kind else engine.wisdom.learnt(workspace)
-    told = [_learnt(one) for one in taught if all(word in one.text.casefold() for word in wanted)]
-    return {"workspace": workspace, "learnings": [*map(_entry, held), *told][:limit]}
+    lessons = {one.lesson for one in held}
+    told = [one for one in taught if not lessons & {one.pattern, lesson_id(one.text)}]
+    said = [_learnt(one) for one in told if all(word in one.text.casefold() for word in wanted)]
+    return {"workspace": workspace, "learnings": [*map(_entry, held), *said][:limit]}
+
+
+def _stands(engine: Engine, lesson: str) -> Document:
+    """Where a lesson stands besides the pages: which leaders say it, and which learned guidance, by its candidate."""
+    leaders = [one.id for one in engine.hierarchy.list() if one.tier <= 3 and _says(engine, one.id, lesson)]
+    fragments = engine.adaptation.candidates(CandidateStatus.PROMOTED, CandidateType.PROMPT_FRAGMENT)
+    said = [one for one in fragments if isinstance(one.effect, PromptFragment)]
+    guides = [one.id for one in said if lesson in lessons_of(one.effect.guidance)]  # type: ignore[union-attr]
+    return {"leaders": leaders, "candidates": guides, "retracted": lesson in engine.learnings.retracted()}
+
+
+def _says(engine: Engine, leader: str, lesson: str) -> bool:
+    return any(lesson in (one.key, lesson_id(one.text)) for one in engine.wisdom.profile(leader).patterns)
 
 
 def _write(engine: Engine, workspace: str) -> Document:
@@ -87,7 +105,7 @@ def _write(engine: Engine, workspace: str) -> Document:
         if one.active and not one.review and one.may_guide and one.kind.value != "proxy" and one.text.strip()
     ]
     dated = sorted([*taught, *said], key=lambda one: one[0].timestamp() if one[0] else 0.0, reverse=True)
-    found = list({" ".join(text.split()).casefold(): text for _, text in reversed(dated)}.values())[::-1]
+    found = list({lesson_id(text): text for _, text in reversed(dated)}.values())[::-1]
     if not found:
         raise Refusal(
             "nothing_learnt",
@@ -107,6 +125,7 @@ def _write(engine: Engine, workspace: str) -> Document:
 def _entry(one: LearningEntry) -> Document:
     return {
         "id": one.id,
+        "lesson": one.lesson,
         "text": one.text,
         "title": one.title,
         "scope": one.scope.value,

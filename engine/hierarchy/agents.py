@@ -33,11 +33,13 @@ from engine.hierarchy.folders import (
     unwritable,
 )
 from engine.hierarchy.organisation import Role
+from engine.hierarchy.seeds import without_lessons
 from engine.hierarchy.tiers import ARCHETYPES, TierDecision, resolve_tier
 from engine.hierarchy.watched import Watched
 from engine.storage.database import Database
 from engine.storage.files import sync_folder, write_json
 from engine.values import AgentView, Doing, Refusal, microusd, sanitise
+from engine.values.sections import INHERITED, without_section
 
 BIRTH = ".clawpy-tmp-"
 """Folders with this prefix are being made; one that a crash left is swept at the next start."""
@@ -206,6 +208,13 @@ class Agents:
         """The text of the agent's `soul.md`, without control characters."""
         self._member(agent_id)
         return sanitise(read_text(self._folder / agent_id / "soul.md"))
+
+    def soul_in_prompt(self, agent_id: str, without: frozenset[str] = frozenset()) -> str:
+        """The soul as a prompt carries it: what leaders know stays out of it while they speak in the prompt themselves
+        (M1), and so do items that say one of the lessons `without`."""
+        soul = self.soul(agent_id)
+        soul = without_section(soul, INHERITED) if self.config.current.enable_m1 else soul
+        return without_lessons(soul, without)
 
     def file_fault(self, agent_id: str, name: str, text: str) -> tuple[tuple[str | int, ...], str] | None:
         """What is wrong with `text` as a `comms.json` or `tools.json` of this agent, before it is written: the keys

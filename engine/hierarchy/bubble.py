@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.tiers import capabilities
 from engine.values import GateResult, Learning
+from engine.values.lessons import lesson_id
 
 SIMILAR = 0.6
 """From this overlap on two texts say the same."""
@@ -38,14 +40,11 @@ def similarity(one: str, other: str) -> float:
     return len(first & second) / union if union else 0.0
 
 
-def similar(one: str, other: str) -> bool:
-    """Whether both say the same."""
-    return similarity(one, other) >= SIMILAR
-
-
 def known_as(text: str, patterns: tuple[tuple[str, str], ...]) -> str:
     """The key of the pattern that says this already, the most similar one; "" when none does."""
-    best = max(((similarity(text, said), key) for key, said in patterns), default=(0.0, ""))
+    lesson = lesson_id(text)
+    scored = ((1.0 if key == lesson else similarity(text, said), key) for key, said in patterns)
+    best = max(scored, default=(0.0, ""))
     return best[1] if best[0] >= SIMILAR else ""
 
 
@@ -71,31 +70,29 @@ def judge(
     """Ask the gates in their order until one says no. `tier` is the worker's; `missing` says why it has no direct
     leader, when it has none. All passed: seven results, the last one too."""
     results: list[GateResult] = []
-
-    def ask(passed: bool, reason: str) -> bool:
-        results.append(GateResult(len(results) + 1, GATES[len(results)], passed, reason))
-        return passed
-
-    sure, weight = learning.confidence, learning.importance
-    least, lightest = config.bubble_min_confidence, config.bubble_min_importance
-    bubbling = config.enable_upward_bubbling
-    if not ask(bubbling, "bubbling is on" if bubbling else "enable_upward_bubbling is off"):
-        return tuple(results)
-    if not ask(sure.value >= least, f"{sure.value:.2f} of {least:.2f}: {'; '.join(sure.reasons)}"):
-        return tuple(results)
-    if not ask(weight.value >= lightest, f"{weight.value:.2f} of {lightest:.2f}: {'; '.join(weight.reasons)}"):
-        return tuple(results)
-    if not ask(capabilities(tier).can_bubble, f"tier {tier} {'is' if tier >= 4 else 'leads and is not'} a worker"):
-        return tuple(results)
-    if leader is None:
-        ask(False, missing)
-        return tuple(results)
-    synced = capabilities(leader.tier).cloud_synced
-    if not ask(synced, f"{leader.id}, tier {leader.tier}, {'is' if synced else 'is not'} synced"):
-        return tuple(results)
-    passed, why = relevant(learning.category, leader.domain)
-    if not ask(passed, why):
-        return tuple(results)
-    known = known_as(learning.text, leader.patterns)
-    ask(not known, f"{leader.id} knows it as {known}" if known else f"new to {leader.id}")
+    for answer in _answers(learning, tier, leader, missing, config):
+        results.append(GateResult(len(results) + 1, GATES[len(results)], *answer))
+        if not answer[0]:
+            break
     return tuple(results)
+
+
+def _answers(
+    learning: Learning, tier: int, leader: DirectLeader | None, missing: str, config: CascadeConfig
+) -> Iterator[tuple[bool, str]]:
+    """Whether each gate lets it pass, and why, in their order."""
+    bubbling = config.enable_upward_bubbling
+    yield bubbling, "bubbling is on" if bubbling else "enable_upward_bubbling is off"
+    scores = (learning.confidence, config.bubble_min_confidence), (learning.importance, config.bubble_min_importance)
+    for score, least in scores:
+        yield score.value >= least, f"{score.value:.2f} of {least:.2f}: {'; '.join(score.reasons)}"
+    works = capabilities(tier).can_bubble
+    yield works, f"tier {tier} {'is' if works else 'leads and is not'} a worker"
+    if leader is None:
+        yield False, missing
+        return
+    synced = capabilities(leader.tier).cloud_synced
+    yield synced, f"{leader.id}, tier {leader.tier}, {'is' if synced else 'is not'} synced"
+    yield relevant(learning.category, leader.domain)
+    known = known_as(learning.text, leader.patterns)
+    yield not known, f"{leader.id} knows it as {known}" if known else f"new to {leader.id}"

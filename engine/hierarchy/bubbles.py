@@ -8,6 +8,7 @@ any number of times (see `profiles`), so nothing is lost by a failure or doubled
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ from sqlmodel import Field, col, select
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents, Lineage
-from engine.hierarchy.bubble import DirectLeader, judge, known_as
+from engine.hierarchy.bubble import GATES, DirectLeader, judge, known_as
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.profiles import APPROVED, TRUST, Profiles
 from engine.hierarchy.seeds import item_text
@@ -39,6 +40,7 @@ from engine.values import (
     Waiting,
     sanitise,
 )
+from engine.values.lessons import lesson_id
 from engine.values.trust import may_guide
 
 
@@ -145,6 +147,20 @@ class Bubbles:
             return _bubble(row)
 
         return self._database.write(work)
+
+    def drop(self, lesson: str) -> None:
+        """A lesson was retracted: what of it is in the queue goes nowhere."""
+
+        def work(tx: Transaction) -> None:
+            for row in tx.session.exec(_QUEUED).all():
+                if lesson_id(row.text) == lesson:
+                    gate = GateResult(len(GATES), GATES[-1], False, "the operator retracted it")
+                    row.state = BubbleState.REFUSED.value
+                    row.gates = [*row.gates[:-1], asdict(gate)]
+                    tx.session.add(row)
+                    tx.record(_refused(row, gate))
+
+        self._database.write(work)
 
     def list(self, *, state: BubbleState | None = None, agent: str = "", limit: int = 100) -> Sequence[Bubble]:
         """The newest first; of one state, or of those an agent sent or receives."""
@@ -287,10 +303,7 @@ class Bubbles:
         if last.passed:
             tx.record(BubbleQueued(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
             return
-        told = f"gate {last.number}, {last.name}"
-        tx.record(
-            BubbleRefused(subject=row.id, workspace=row.workspace, agent=row.agent, gate=told, reason=last.reason)
-        )
+        tx.record(_refused(row, last))
 
     def _merge(self, tx: Transaction, row: BubbleRow) -> None:
         """Into the pattern that says it already, else into a new one."""
@@ -299,7 +312,7 @@ class Bubbles:
         key = known_as(row.text, tuple((one.key, one.text) for one in patterns))
         known = next((one for one in patterns if one.key == key), None)
         if known is None:
-            key = self._profiles.name_of(row.text)
+            key = lesson_id(row.text)
             body = {"text": row.text, TRUST: row.trust, APPROVED: row.approved_at is not None}
             self._profiles.write(tx, row.leader, "patterns", key, body, (source,))
         elif source not in known.sources:
@@ -307,6 +320,11 @@ class Bubbles:
             self._profiles.write(tx, row.leader, "patterns", key, body, (*known.sources, source))
         row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED.value, key, tx.now
         tx.session.add(row)
+
+
+def _refused(row: BubbleRow, gate: GateResult) -> BubbleRefused:
+    told = f"gate {gate.number}, {gate.name}"
+    return BubbleRefused(subject=row.id, workspace=row.workspace, agent=row.agent, gate=told, reason=gate.reason)
 
 
 def _asks(one: Bubble) -> str:
@@ -331,7 +349,7 @@ def _fill(row: BubbleRow, learning: Learning, said: str, leader: str, gates: Seq
         "importance": list(learning.importance.reasons),
         "evidence": [item_text(one) for one in learning.evidence],
     }
-    row.gates = [{"number": g.number, "name": g.name, "passed": g.passed, "reason": item_text(g.reason)} for g in gates]
+    row.gates = [asdict(replace(gate, reason=item_text(gate.reason))) for gate in gates]
 
 
 def _bubble(row: BubbleRow) -> Bubble:
@@ -348,7 +366,7 @@ def _bubble(row: BubbleRow) -> Bubble:
         workspace=row.workspace,
         trust=Trust(row.trust),
     )
-    gates = tuple(GateResult(one["number"], one["name"], one["passed"], one["reason"]) for one in row.gates)
+    gates = tuple(GateResult(**one) for one in row.gates)
     return Bubble(
         row.id, learning, row.leader, BubbleState(row.state), gates, row.at, row.flushed_at, row.pattern,
         row.approved_at,

@@ -18,33 +18,12 @@ from engine.hierarchy.agents import Agents, Lineage
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.guidance_block import Count, Speaker, compose
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.seeds import seed_profile
 from engine.hierarchy.tiers import capabilities
-from engine.hierarchy.watched import Watched, signature
+from engine.hierarchy.watched import signature
 from engine.storage.database import Transaction
-from engine.values import Guidance, LeaderProfile, MovePreview, Refusal
+from engine.values import Guidance, MovePreview
 
 MOST_KEPT = 4_000
-
-
-class SoulSeeds:
-    """Profiles as the headings of `soul.md` give them, read again when a file changed."""
-
-    def __init__(self, agents: Agents) -> None:
-        self._agents = agents
-        self._watched: Watched[LeaderProfile] = Watched()
-
-    def seed(self, leader: str) -> LeaderProfile:
-        """The seed of a leader; an empty one when its `soul.md` is not there or cannot be read."""
-        try:
-            file = self._agents.soul_file(leader)
-            found = self._watched.get(leader, (file,), lambda: self._read(leader))
-        except (OSError, ValueError, Refusal):
-            found = LeaderProfile(leader)
-        return found
-
-    def _read(self, leader: str) -> LeaderProfile:
-        return seed_profile(leader, self._agents.soul(leader))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +42,23 @@ class Cascade:
         self._profiles = profiles
         self._clock = clock
         self._count = count
-        self._kept: dict[tuple[str, bool], _Kept] = {}
+        self._kept: dict[tuple[str, bool, frozenset[str]], _Kept] = {}
         self._lock = threading.Lock()
 
-    def guidance(self, agent_id: str, *, in_prompts: bool = True) -> Guidance:
+    def guidance(self, agent_id: str, *, in_prompts: bool = True, without: frozenset[str] = frozenset()) -> Guidance:
         """What the next prompt of this agent will carry; with `in_prompts` False, what its leaders say whether or not
-        `enable_m1` puts it into prompts. Raises `Refusal` `unknown_agent`."""
+        `enable_m1` puts it into prompts. `without`: lessons that stand nearer to the agent already. Raises `Refusal`
+        `unknown_agent`."""
         config = self._agents.config.current
         lineage = self._agents.lineage(agent_id)
         basis = (config, lineage, self._profiles.version, *self._souls(lineage))
-        name = agent_id, in_prompts
+        name = agent_id, in_prompts, without
         now = self._clock.now()
         with self._lock:
             kept = self._kept.get(name)
         if kept is not None and kept.basis == basis and now < kept.until:
             return kept.guidance
-        made = self._make(lineage, config, in_prompts=in_prompts)
+        made = self._make(lineage, config, in_prompts=in_prompts, without=without)
         with self._lock:
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()
@@ -123,7 +103,9 @@ class Cascade:
                 found.append(error.errno)
         return found
 
-    def _make(self, lineage: Lineage, config: CascadeConfig, *, in_prompts: bool) -> Guidance:
+    def _make(
+        self, lineage: Lineage, config: CascadeConfig, *, in_prompts: bool, without: frozenset[str] = frozenset()
+    ) -> Guidance:
         agent, chain = lineage.agent, lineage.chain
         emitting = [one.id for one in lineage.leaders if capabilities(one.tier).emits]
         reason = ""
@@ -145,7 +127,7 @@ class Cascade:
             else Speaker(one.id, one.tier, hop, None, f"tier {one.tier} does not emit wisdom")
             for hop, one in enumerate(lineage.leaders)
         ]
-        lines, hops, tokens = compose(speakers, config.m1_token_budget, self._count)
+        lines, hops, tokens = compose(speakers, config.m1_token_budget, self._count, without)
         if not lines:
             reason = "no room within m1_token_budget" if any(hop.cut for hop in hops) else "its leaders say nothing yet"
         return Guidance(

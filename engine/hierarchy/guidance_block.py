@@ -86,13 +86,19 @@ def shares(hops: Sequence[int], budget: int) -> list[int]:
     return [int(budget * ratio(hop) / total) for hop in hops]
 
 
-def compose(speakers: Sequence[Speaker], budget: int, count: Count) -> tuple[list[PromptLine], list[GuidanceHop], int]:
+def compose(
+    speakers: Sequence[Speaker], budget: int, count: Count, without: frozenset[str] = frozenset()
+) -> tuple[list[PromptLine], list[GuidanceHop], int]:
     """The block, what of each leader is in it, and its tokens, never more than `budget`. `speakers` from the direct
-    leader upward. Without anything to say, or room to say it, there is no block."""
+    leader upward; what a nearer one says, and the lessons `without`, nobody says again. Without anything to say, or
+    room to say it, there is no block."""
     frame = count(f"<{BLOCK}>") + count(f"</{BLOCK}>")
     speaking = [one for one in speakers if one.profile is not None]
     room = dict(zip([one.hop for one in speaking], shares([s.hop for s in speaking], budget - frame), strict=True))
-    said = [_fit(one, max(0, room.get(one.hop, 0)), count) for one in speakers]
+    said: list[_Said] = []
+    for one in speakers:
+        nearer = without.union(item.lesson for above in said for item in above.kept)
+        said.append(_fit(one, max(0, room.get(one.hop, 0)), count, nearer))
     _in_order([one for one in said if one.kept], count)
     while True:
         lines = render(said)
@@ -135,12 +141,14 @@ def _of(profile: LeaderProfile, section: str, *, key_only: bool) -> list[_Item]:
     return [(str(number), text, (), Trust.OPERATOR) for number, text in enumerate(texts, 1)]
 
 
-def _fit(speaker: Speaker, share: int, count: Count) -> _Said:
+def _fit(speaker: Speaker, share: int, count: Count, said_before: frozenset[str]) -> _Said:
     """Whole items as long as the share has room; a smaller one may go where a larger one did not."""
     said = _Said(speaker, share)
     used = sum(count(tag) for tag in _tags(speaker))
     opened: set[str] = set()
     for item in items(speaker, count):
+        if item.lesson in said_before:
+            continue
         cost = item.tokens
         if item.section not in opened:
             cost += count(f"<{item.section}>") + count(f"</{item.section}>")

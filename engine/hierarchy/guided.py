@@ -6,6 +6,7 @@ import json
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 
 import sqlalchemy
@@ -15,15 +16,7 @@ from sqlmodel import Field, col, delete, select
 from engine.clock import Clock
 from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.hierarchy.guidance_block import Speaker, items
-from engine.hierarchy.outcomes import (
-    FRESH,
-    RECENT,
-    Age,
-    Guided,
-    outlived,
-    paths,
-    tallies,
-)
+from engine.hierarchy.outcomes import FRESH, RECENT, outlived, paths, tallies
 from engine.hierarchy.profiles import Profiles
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
@@ -164,26 +157,21 @@ class GuidedSessions:
                 looked += len(names)
                 gone = sorted({name for at in where[key] if at and names for name in self._lost(at, names)})
                 age = past.get(item.ref)
-                if not gone and age is None:
-                    continue
-                event = GuidanceFoundStale(
-                    subject=item.ref,
-                    leader=leader,
-                    wording=item.wording,
-                    days=age.days if age else 0,
-                    most=age.most if age else 0,
-                    told=told[key],
-                    gone=tuple(gone),
-                )
-                found.append((("stale", *key, ""), event))
+                if gone or age is not None:
+                    days, most = age or (0, 0)
+                    event = GuidanceFoundStale(
+                        subject=item.ref, leader=leader, wording=item.wording, days=days, most=most, told=told[key],
+                        gone=tuple(gone),
+                    )  # fmt: skip
+                    found.append((("stale", *key, ""), event))
         return found
 
 
-def _past(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, Age]:
+def _past(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:
     """What of a profile is past its time."""
-    dated = [(f"{leader}#patterns/{one.key}", outlived(one, now)) for one in profile.patterns]
-    dated += [(f"{leader}#recent-decisions/{one.id}", outlived(one, now)) for one in profile.decisions]
-    return {ref: age for ref, age in dated if age is not None}
+    dated = {f"{leader}#patterns/{one.key}": outlived(one, now) for one in profile.patterns}
+    dated |= {f"{leader}#recent-decisions/{one.id}": outlived(one, now) for one in profile.decisions}
+    return {ref: age for ref, age in dated.items() if age is not None}
 
 
 def _guided(tx: Transaction, fact: Fact) -> None:
@@ -207,22 +195,14 @@ def _tell_noisy(tx: Transaction, agent: str) -> None:
         .where(col(GuidedSession.agent) == agent, col(GuidedSession.at) > tx.now - RECENT)
         .where(col(GuidedSession.state).in_(("good", "bad")))
     ).all()
-    counted = tallies(Guided(agent, row.items, row.state == "bad") for row in rows)
-    for item, tally in sorted(counted.items(), key=lambda one: one[0].ref):
-        if not tally.noisy:
-            continue
-        event = GuidanceFoundNoisy(
-            subject=item.ref,
-            leader=item.ref.partition("#")[0],
-            agent=agent,
-            wording=item.wording,
-            told=tally.told,
-            told_bad=tally.told_bad,
-            untold=tally.untold,
-            untold_bad=tally.untold_bad,
-            harm=round(tally.harm, 4),
-        )
-        _tell(tx, ("noisy", item.ref, item.wording, agent), event)
+    counted = tallies((row.items, row.state == "bad") for row in rows)
+    for (ref, wording), tally in sorted(counted.items()):
+        if tally.noisy:
+            event = GuidanceFoundNoisy(
+                subject=ref, leader=ref.partition("#")[0], agent=agent, wording=wording, **asdict(tally),
+                harm=round(tally.harm, 4),
+            )  # fmt: skip
+            _tell(tx, ("noisy", ref, wording, agent), event)
 
 
 def _tell(tx: Transaction, key: tuple[str, str, str, str], event: Event) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -35,24 +35,6 @@ LASTING = timedelta(days=180)
 """What works is told so long after it was last written or found out anew."""
 
 _PATH = re.compile(r"(?<![\w/.~-])(?:[\w.-]+/)+[\w.-]*\w\.[A-Za-z]\w{0,5}(?![\w/])")
-
-
-@dataclass(frozen=True, slots=True)
-class Guided:
-    """A session that was guided and ended well or badly. `items` are what it was told, with their wording."""
-
-    agent: str
-    items: Mapping[str, str]
-    bad: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """An item in one wording, as one agent was told it."""
-
-    agent: str
-    ref: str
-    wording: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,38 +67,23 @@ class Tally:
         return Arms(None, self.told, self.told - self.told_bad, self.untold, self.untold - self.untold_bad)
 
 
-def tallies(sessions: Iterable[Guided]) -> dict[Told, Tally]:
-    """How each agent did with and without each thing it was told."""
-    number: dict[str, int] = defaultdict(int)
-    bad: dict[str, int] = defaultdict(int)
-    told: dict[Told, list[int]] = defaultdict(lambda: [0, 0])
-    for one in sessions:
-        number[one.agent] += 1
-        bad[one.agent] += one.bad
-        for ref, wording in one.items.items():
-            counted = told[Told(one.agent, ref, wording)]
-            counted[0] += 1
-            counted[1] += one.bad
-    return {
-        item: Tally(count, hits, number[item.agent] - count, bad[item.agent] - hits)
-        for item, (count, hits) in told.items()
-    }
+def tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[str, str], Tally]:
+    """How an agent did with and without each thing it was told, by item and wording. A session is what it was told, by
+    item, and whether it ended badly."""
+    every = list(sessions)
+    bad = sum(ended for _, ended in every)
+    told, hits = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for items, ended in every:
+        told.update(items.items())
+        hits.update(dict.fromkeys(items.items(), int(ended)))
+    return {one: Tally(told[one], hits[one], len(every) - told[one], bad - hits[one]) for one in told}
 
 
-@dataclass(frozen=True, slots=True)
-class Age:
-    """How old something is, in whole days, and how old its kind may be."""
-
-    days: int
-    most: int
-
-
-def outlived(one: Pattern | LeaderDecision, now: datetime) -> Age | None:
-    """How far an item is past its time; None for one that is not, or that has no date."""
+def outlived(one: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
+    """How old an item is that is past its time, and how old its kind may be, in whole days; None for one that is not,
+    or that has no date."""
     most = LASTING if isinstance(one, Pattern) else FRESH
-    if one.at is None or now - one.at <= most:
-        return None
-    return Age((now - one.at).days, most.days)
+    return None if one.at is None or now - one.at <= most else ((now - one.at).days, most.days)
 
 
 def paths(text: str) -> tuple[str, ...]:

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
 
-from engine.hierarchy.profiles import SECTIONS, Entry, Use
+from engine.hierarchy.profiles import SECTIONS, WisdomEntry, WisdomUse
 from engine.hierarchy.sharing import Fetched
 from engine.storage.shared import SharedDatabase, lock
-from engine.values import PatternSource
 
 PAGE = 1_000
 """Rows that are fetched at once."""
@@ -54,7 +53,7 @@ class PostgresStore:
         self._shared = SharedDatabase(url, SCHEMA)
         self.name = self._shared.name
 
-    def push(self, entries: Sequence[Entry], uses: Sequence[Use]) -> None:
+    def push(self, entries: Sequence[WisdomEntry], uses: Sequence[WisdomUse]) -> None:
         """Add rows, all or none."""
         with self._shared.connect() as connection:
             lock(connection)
@@ -64,7 +63,7 @@ class PostgresStore:
                 [
                     (
                         one.leader, one.section, one.key, one.version, json.dumps(dict(one.body)), one.at, one.origin,
-                        json.dumps([[from_.learning, from_.agent, from_.session] for from_ in one.sources]),
+                        json.dumps([[from_.learning, from_.agent, from_.session] for from_ in one.learnt]),
                     )
                     for one in entries
                 ],
@@ -90,12 +89,18 @@ class PostgresStore:
             ).fetchall()
         return Fetched(
             [_entry(row) for row in entries if row[1] in SECTIONS],  # a newer version may know more of them
-            [Use(leader, key, origin, count, at.astimezone(UTC)) for leader, key, origin, count, at in uses],
+            [
+                WisdomUse(leader=leader, key=key, origin=origin, uses=count, last_used_at=at.astimezone(UTC))
+                for leader, key, origin, count, at in uses
+            ],
             last,
         )
 
 
-def _entry(row: Sequence[Any]) -> Entry:
+def _entry(row: Sequence[Any]) -> WisdomEntry:
     leader, section, key, body, at, origin, sources, version = row
-    told = tuple(PatternSource(learning, agent, session) for learning, agent, session in sources)
-    return Entry(leader, section, key, body, at.astimezone(UTC), origin, told, version)
+    told = [{"learning": learning, "agent": agent, "session": session} for learning, agent, session in sources]
+    return WisdomEntry(
+        leader=leader, section=section, key=key, version=version, body=body, at=at.astimezone(UTC), origin=origin,
+        sources=told,
+    )  # fmt: skip

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy
 from sqlalchemy import JSON, CheckConstraint, Column, Index, text
@@ -20,7 +20,6 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col, func, select
 
 from engine.events import ProfileEdited
-from engine.hierarchy.names import opaque_key, pattern_key
 from engine.hierarchy.seeds import item_text, slug
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -36,6 +35,7 @@ from engine.values import (
     Refusal,
     Trust,
 )
+from engine.values.lessons import lesson_id
 from engine.values.trust import may_guide
 
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
@@ -52,8 +52,9 @@ TICK = timedelta(microseconds=1)
 
 
 class WisdomEntry(Row, table=True):
-    """One version of one item. `body` has `text`, or `items` of a list; empty when the item was taken out. `unsent`:
-    the shared leadership has not confirmed it yet."""
+    """One version of one item. `body` has `text`, or `items` of a list; empty when the item was taken out. `version`
+    is the same for the same content, whoever holds it; one that was forgotten keeps its name when its words are gone.
+    `unsent`: the shared leadership has not confirmed it yet."""
 
     __tablename__ = "wisdom_entries"
     __table_args__ = (
@@ -71,6 +72,22 @@ class WisdomEntry(Row, table=True):
     sources: list[dict[str, str]] = Field(sa_column=Column(JSON, nullable=False))
     unsent: bool = True
 
+    @property
+    def text(self) -> str:
+        """What it says; "" for a list, and when it was taken out."""
+        return str(self.body.get("text", ""))
+
+    @property
+    def learnt(self) -> tuple[PatternSource, ...]:
+        """What it was learnt from."""
+        return tuple(PatternSource(**one) for one in self.sources)
+
+    @property
+    def trust(self) -> Trust:
+        """Whose words it is; those that do not say it are quotes."""
+        said = self.body.get(TRUST)
+        return Trust(said) if said in list(Trust) else Trust.QUOTED
+
 
 class WisdomUse(Row, table=True):
     """How often a pattern served in one home."""
@@ -86,89 +103,50 @@ class WisdomUse(Row, table=True):
     unsent: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A version of an item as stores exchange it. `known_as` is its version where it was stored before, "" for a new
-    one: a version that was forgotten keeps its name when its words are gone."""
-
-    leader: str
-    section: str
-    key: str
-    body: Mapping[str, Any]
-    at: datetime
-    origin: str
-    sources: tuple[PatternSource, ...] = ()
-    known_as: str = ""
-
-    @property
-    def version(self) -> str:
-        """The same for the same content, whoever holds it."""
-        if self.known_as:
-            return self.known_as
-        said = [
-            self.leader,
-            self.section,
-            self.key,
-            dict(self.body),
-            self.at.astimezone(UTC).isoformat(),
-            self.origin,
-            *_plain(self),
-        ]
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """A count of uses as stores exchange it."""
-
-    leader: str
-    key: str
-    origin: str
-    uses: int
-    last_used_at: datetime
-
-
 Decided = Callable[[Sequence[str]], Mapping[str, Sequence[LeaderDecision]]]
 
 
-class Seeds(Protocol):
-    """Where profiles begin: the headings of `soul.md`."""
+def wording(
+    leader: str,
+    section: str,
+    key: str,
+    body: Mapping[str, Any],
+    at: datetime,
+    origin: str,
+    sources: Iterable[PatternSource] = (),
+) -> WisdomEntry:
+    """A new version of an item."""
+    told = [asdict(one) for one in sources]
+    said = [leader, section, key, dict(body), at.astimezone(UTC).isoformat(), origin, *told]
+    version = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
+    return WisdomEntry(
+        leader=leader, section=section, key=key, version=version, body=dict(body), at=at, origin=origin, sources=told
+    )
 
-    def seed(self, leader: str, /) -> LeaderProfile: ...
 
-
-def newest(entries: Iterable[Entry]) -> dict[tuple[str, str], Entry]:
+def newest(entries: Iterable[WisdomEntry]) -> dict[tuple[str, str], WisdomEntry]:
     """The version that counts of each item, by section and key."""
-    found: dict[tuple[str, str], Entry] = {}
-    for one in entries:
-        held = found.get((one.section, one.key))
-        if held is None or (one.at, one.version) > (held.at, held.version):
-            found[one.section, one.key] = one
-    return found
+    return {(one.section, one.key): one for one in sorted(entries, key=lambda one: (one.at, one.version))}
 
 
-def profile_of(seed: LeaderProfile, entries: Sequence[Entry], uses: Iterable[Use]) -> LeaderProfile:
+def profile_of(seed: LeaderProfile, entries: Sequence[WisdomEntry], uses: Iterable[WisdomUse]) -> LeaderProfile:
     """The profile that counts: what is stored over what `soul.md` says. Pure."""
-    held = newest(entries)
     learnt: dict[tuple[str, str], dict[PatternSource, None]] = {}
     for one in entries:  # two homes may have learnt the same thing from different agents
-        if one.section == "patterns":
-            learnt.setdefault((one.key, str(one.body.get("text", ""))), {}).update(dict.fromkeys(one.sources))
-    counted: dict[str, int] = {}
-    last: dict[str, datetime] = {}
+        learnt.setdefault((one.key, one.text), {}).update(dict.fromkeys(one.learnt))
+    counted: dict[str, list[WisdomUse]] = {}
     for use in uses:
-        counted[use.key] = counted.get(use.key, 0) + use.uses
-        last[use.key] = max(use.last_used_at, last.get(use.key, use.last_used_at))
+        counted.setdefault(use.key, []).append(use)
     patterns = {one.key: one for one in seed.patterns}
     decisions = {one.id: one for one in seed.decisions}
     lists: dict[str, tuple[str, ...]] = {"principles": seed.principles, "guardrails": seed.guardrails}
     domain = seed.domain
-    for (section, key), one in held.items():
-        said = str(one.body.get("text", ""))
+    for (section, key), one in newest(entries).items():
+        said = one.text
         if section == "patterns":
             patterns.pop(key, None)
-            if said and may_guide(_trust(one), approved=bool(one.body.get(APPROVED))):
-                patterns[key] = Pattern(key, said, at=one.at, sources=tuple(learnt[key, said]), trust=_trust(one))
+            if said and may_guide(one.trust, approved=bool(one.body.get(APPROVED))):
+                patterns[key] = Pattern(key, said, at=one.at, sources=tuple(learnt[key, said]), trust=one.trust)
         elif section == "decisions":
             decisions.pop(key, None)
             if said:
@@ -178,7 +156,11 @@ def profile_of(seed: LeaderProfile, entries: Sequence[Entry], uses: Iterable[Use
         elif one.body:
             lists[section] = tuple(str(item) for item in one.body.get("items", ()))
     weighed = [
-        Pattern(one.key, one.text, counted.get(one.key, 0), one.at, last.get(one.key), one.sources, one.trust)
+        replace(
+            one,
+            uses=sum(use.uses for use in counted.get(one.key, ())),
+            last_used=max((use.last_used_at for use in counted.get(one.key, ())), default=None),
+        )
         for one in patterns.values()
     ]
     weighed.sort(key=lambda one: (-one.uses, -one.at.timestamp() if one.at else 0.0, one.key))
@@ -194,19 +176,16 @@ class Profiles:
     def __init__(
         self,
         database: Database,
-        seeds: Seeds,
+        seed: Callable[[str], LeaderProfile],
         *,
         randomness: Randomness,
         decided: Decided = lambda leaders: {},
-        shared: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`decided` tells what leaders decided in their own words, as it was captured (SPEC 4.4). `shared()`: other
-        machines have these profiles too; what is new is then named without its words, for a name stays in their
-        database when the words are forgotten (SPEC 4.10)."""
+        """`seed` gives where a profile begins, the headings of `soul.md`; `decided` tells what leaders decided in their
+        own words, as it was captured (SPEC 4.4)."""
         self._database = database
-        self._seeds = seeds
+        self._seed = seed
         self._decided = decided
-        self._shared = shared
         self.version = 0
         with database.read() as session:
             known = state.get(session, ORIGIN, "")
@@ -237,10 +216,12 @@ class Profiles:
     def history(self, leader: str, key: str) -> list[PatternVersion]:
         """Every wording that a pattern has and had, the newest first."""
         with self._database.read() as session:
-            found = [one for one in entries(session, [leader]) if one.section == "patterns" and one.key == key]
-        found.sort(key=lambda one: (one.at, one.version), reverse=True)
+            query = select(WisdomEntry).where(
+                WisdomEntry.leader == leader, WisdomEntry.section == "patterns", WisdomEntry.key == key
+            )
+            found = sorted(session.exec(query), key=lambda one: (one.at, one.version), reverse=True)
         return [
-            PatternVersion(one.key, str(one.body.get("text", "")), one.at, one.origin, number == 0, one.sources)
+            PatternVersion(one.key, one.text, one.at, one.origin, number == 0, one.learnt)
             for number, one in enumerate(found)
         ]
 
@@ -270,7 +251,7 @@ class Profiles:
             elif not key and not said:
                 raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
         named = slug(key) if key and section == "patterns" else key
-        named = named or (self.name_of(str(body.get("text", ""))) if section in ("patterns", "decisions") else "")
+        named = named or (lesson_id(str(body.get("text", ""))) if section in ("patterns", "decisions") else "")
 
         def work(tx: Transaction) -> None:
             self.write(tx, leader, section, named, body)
@@ -279,9 +260,26 @@ class Profiles:
         self._database.write(work)
         return self.get(leader)
 
-    def name_of(self, said: str) -> str:
-        """What a new pattern or decision is called."""
-        return opaque_key(said) if self._shared() else pattern_key(said)
+    def drop(self, lesson: str) -> list[str]:
+        """No leader says this lesson any more; who did. A pattern that was named otherwise and says the same goes,
+        too."""
+        with self._database.read() as session:
+            leaders = session.exec(select(WisdomEntry.leader).where(WisdomEntry.section == "patterns").distinct()).all()
+        said = [
+            (leader, one.key)
+            for leader, profile in self.load(leaders).items()
+            for one in profile.patterns
+            if lesson in (one.key, lesson_id(one.text))
+        ]
+
+        def work(tx: Transaction) -> None:
+            for leader, key in said:
+                self.write(tx, leader, "patterns", key, {})
+                tx.record(ProfileEdited(subject=leader, section="patterns", key=key))
+
+        if said:
+            self._database.write(work)
+        return sorted({leader for leader, _ in said})
 
     def write(
         self,
@@ -291,7 +289,7 @@ class Profiles:
         key: str,
         body: Mapping[str, Any],
         sources: tuple[PatternSource, ...] = (),
-    ) -> Entry:
+    ) -> None:
         """A new version of an item, newer than all that are known of it."""
         self._keep_origin(tx)
         last = tx.session.exec(
@@ -300,41 +298,32 @@ class Profiles:
             )
         ).one()
         at = tx.now if last is None else max(tx.now, last + TICK)
-        one = Entry(leader, section, key, dict(body), at, self._origin, sources)
-        self.absorb(tx, [one], unsent=True)
-        return one
+        self.absorb(tx, [wording(leader, section, key, body, at, self._origin, sources)], unsent=True)
 
-    def absorb(self, tx: Transaction, entries: Sequence[Entry], uses: Sequence[Use] = (), *, unsent: bool) -> int:
+    def absorb(
+        self, tx: Transaction, entries: Sequence[WisdomEntry], uses: Sequence[WisdomUse] = (), *, unsent: bool
+    ) -> None:
         """Take in rows, from here (`unsent`) or from the shared leadership. Those that are known change nothing, but
-        that one which was forgotten elsewhere loses its words here. Returns how many were new."""
-        new = 0
+        that one which was forgotten elsewhere loses its words here, and of counts the larger stays."""
+        connection, new = tx.session.connection(), 0
         for one in entries:
-            row = {
-                "leader": one.leader, "section": one.section, "key": one.key, "version": one.version,
-                "body": dict(one.body), "at": one.at, "origin": one.origin, "sources": _plain(one), "unsent": unsent,
-            }  # fmt: skip
-            fresh = insert(WisdomEntry).values(row)
+            fresh = insert(WisdomEntry).values({**one.model_dump(), "unsent": unsent})
             forgotten = fresh.on_conflict_do_update(
                 index_elements=["leader", "section", "key", "version"],
                 set_={"body": fresh.excluded.body},
                 where=text("excluded.body = '{}' AND wisdom_entries.body <> '{}'"),
             )
-            done = tx.session.connection().execute(forgotten)
-            new += done.rowcount
+            new += connection.execute(forgotten).rowcount
         for use in uses:
-            counted = insert(WisdomUse).values(
-                leader=use.leader, key=use.key, origin=use.origin, uses=use.uses, last_used_at=use.last_used_at,
-                unsent=unsent,
-            )  # fmt: skip
+            counted = insert(WisdomUse).values({**use.model_dump(), "unsent": unsent})
             larger = counted.on_conflict_do_update(
                 index_elements=["leader", "key", "origin"],
                 set_={"uses": counted.excluded.uses, "last_used_at": counted.excluded.last_used_at},
                 where=counted.excluded.uses > col(WisdomUse.uses),
             )
-            new += tx.session.connection().execute(larger).rowcount
+            new += connection.execute(larger).rowcount
         if new:
             tx.after_commit(self.changed)
-        return new
 
     def used(self, tx: Transaction, keys: Iterable[tuple[str, str]]) -> None:
         """Patterns (leader and key) served once more."""
@@ -363,15 +352,15 @@ class Profiles:
     def _profiles(
         self, session: Session, leaders: Sequence[str], decided: Mapping[str, Sequence[LeaderDecision]]
     ) -> dict[str, LeaderProfile]:
-        stored: dict[str, list[Entry]] = {leader: [] for leader in leaders}
-        counted: dict[str, list[Use]] = {leader: [] for leader in leaders}
-        for entry in entries(session, leaders):
+        stored: dict[str, list[WisdomEntry]] = {leader: [] for leader in leaders}
+        counted: dict[str, list[WisdomUse]] = {leader: [] for leader in leaders}
+        for entry in session.exec(select(WisdomEntry).where(col(WisdomEntry.leader).in_(leaders))):
             stored[entry.leader].append(entry)
-        for use in uses(session, leaders):
+        for use in session.exec(select(WisdomUse).where(col(WisdomUse.leader).in_(leaders))):
             counted[use.leader].append(use)
         found = {}
         for one in leaders:
-            seed = self._seeds.seed(one)
+            seed = self._seed(one)
             seed = replace(seed, decisions=(*decided.get(one, ()), *seed.decisions))
             found[one] = profile_of(seed, stored[one], counted[one])
         return found
@@ -381,81 +370,30 @@ class Profiles:
         self.version += 1
 
 
-_ENTRIES = sqlalchemy.select(
-    col(WisdomEntry.leader), col(WisdomEntry.section), col(WisdomEntry.key), col(WisdomEntry.body),
-    col(WisdomEntry.at), col(WisdomEntry.origin), col(WisdomEntry.sources), col(WisdomEntry.version),
-)  # fmt: skip
-_USES = sqlalchemy.select(
-    col(WisdomUse.leader), col(WisdomUse.key), col(WisdomUse.origin), col(WisdomUse.uses), col(WisdomUse.last_used_at)
-)
-
-
-def entries(session: Session, leaders: Sequence[str]) -> list[Entry]:
-    """Every version of every item of these leaders."""
-    return [_entry(row) for row in session.connection().execute(_ENTRIES.where(col(WisdomEntry.leader).in_(leaders)))]
-
-
-def uses(session: Session, leaders: Sequence[str]) -> list[Use]:
-    """How often patterns of these leaders served, by home."""
-    return [Use(*row) for row in session.connection().execute(_USES.where(col(WisdomUse.leader).in_(leaders)))]
-
-
 def unsent(
     session: Session, synced: Callable[[str], bool] = lambda leader: True, limit: int = 500
-) -> tuple[list[Entry], list[Use]]:
+) -> tuple[Sequence[WisdomEntry], Sequence[WisdomUse]]:
     """What the shared leadership has not confirmed of those who are `synced` (SPEC 1.3), at most `limit` of each."""
-    connection = session.connection()
     leaders = {
-        row[0]
+        leader
         for table in (WisdomEntry, WisdomUse)
-        for row in connection.execute(sqlalchemy.select(col(table.leader)).where(col(table.unsent)).distinct())
+        for leader in session.exec(select(table.leader).where(col(table.unsent)).distinct())
     }
     known = [leader for leader in leaders if synced(leader)]
-    found = connection.execute(_ENTRIES.where(col(WisdomEntry.unsent), col(WisdomEntry.leader).in_(known)).limit(limit))
-    counted = connection.execute(_USES.where(col(WisdomUse.unsent), col(WisdomUse.leader).in_(known)).limit(limit))
-    return [_entry(row) for row in found], [Use(*row) for row in counted]
+    entries = select(WisdomEntry).where(col(WisdomEntry.unsent), col(WisdomEntry.leader).in_(known)).limit(limit)
+    counted = select(WisdomUse).where(col(WisdomUse.unsent), col(WisdomUse.leader).in_(known)).limit(limit)
+    return session.exec(entries).all(), session.exec(counted).all()
 
 
-def confirm(tx: Transaction, sent: Sequence[Entry], counted: Sequence[Use]) -> None:
+def confirm(tx: Transaction, sent: Iterable[WisdomEntry | WisdomUse]) -> None:
     """The shared leadership has these rows now; a use that was counted further meanwhile stays unsent."""
-    connection = tx.session.connection()
+    names = {WisdomEntry: ("leader", "section", "key", "version"), WisdomUse: ("leader", "key", "origin", "uses")}
     for one in sent:
-        connection.execute(
-            sqlalchemy.update(WisdomEntry)
-            .where(
-                col(WisdomEntry.leader) == one.leader, col(WisdomEntry.section) == one.section,
-                col(WisdomEntry.key) == one.key, col(WisdomEntry.version) == one.version,
-            )
-            .values(unsent=False)
-        )  # fmt: skip
-    for use in counted:
-        connection.execute(
-            sqlalchemy.update(WisdomUse)
-            .where(
-                col(WisdomUse.leader) == use.leader, col(WisdomUse.key) == use.key,
-                col(WisdomUse.origin) == use.origin, col(WisdomUse.uses) == use.uses,
-            )
-            .values(unsent=False)
-        )  # fmt: skip
+        same = [getattr(type(one), name) == getattr(one, name) for name in names[type(one)]]
+        tx.session.connection().execute(sqlalchemy.update(type(one)).where(*same).values(unsent=False))
 
 
 def forget_sent(tx: Transaction) -> None:
     """Everything is unsent again."""
     for table in (WisdomEntry, WisdomUse):
         tx.session.connection().execute(sqlalchemy.update(table).values(unsent=True))
-
-
-def _entry(row: Any) -> Entry:
-    leader, section, key, body, at, origin, sources, version = row
-    told = tuple(PatternSource(one["learning"], one["agent"], one.get("session", "")) for one in sources)
-    return Entry(leader, section, key, body, at, origin, told, version)
-
-
-def _trust(one: Entry) -> Trust:
-    """Whose words a pattern is; those that do not say it are quotes."""
-    said = one.body.get(TRUST)
-    return Trust(said) if said in list(Trust) else Trust.QUOTED
-
-
-def _plain(one: Entry) -> list[dict[str, str]]:
-    return [{"learning": source.learning, "agent": source.agent, "session": source.session} for source in one.sources]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from engine.values import LeaderDecision, LeaderProfile, Pattern, sanitise
+from engine.values.lessons import lesson_id
 from engine.values.sections import INHERITED, without_section
 
 MOST_ITEMS = 60
@@ -53,6 +54,22 @@ def seed_profile(leader: str, soul: str) -> LeaderProfile:
             LeaderDecision(f"soul_{number}", text) for number, text in enumerate(found.get("decisions", []), 1)
         ),
     )
+
+
+def lessons_in(soul: str) -> frozenset[str]:
+    """The lessons that the lists of a soul say."""
+    listed = (_ITEM.match(line) for line in soul.splitlines())
+    return frozenset(lesson_id(item_text(one[1])) for one in listed if one)
+
+
+def without_lessons(soul: str, lessons: frozenset[str]) -> str:
+    """A soul without the items of its lists that say one of these lessons; every other line stays."""
+
+    def says(line: str) -> bool:
+        listed = _ITEM.match(line)
+        return listed is not None and lesson_id(item_text(listed[1])) in lessons
+
+    return "".join(line for line in soul.splitlines(keepends=True) if not says(line)) if lessons else soul
 
 
 def item_text(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.hierarchy.profiles import Entry, Profiles, Use, confirm, forget_sent, unsent
+from engine.hierarchy.profiles import Profiles, WisdomEntry, WisdomUse, confirm, forget_sent, unsent
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.shared import Outage
@@ -24,8 +24,8 @@ MOST_ROUNDS = 1_000
 class Fetched:
     """Rows that came after a cursor, and the cursor for the next time."""
 
-    entries: Sequence[Entry]
-    uses: Sequence[Use]
+    entries: Sequence[WisdomEntry]
+    uses: Sequence[WisdomUse]
     cursor: int
 
 
@@ -35,7 +35,7 @@ class ProfileStore(Protocol):
     name: str
     """Tells one from another, without secrets: who changes it begins anew."""
 
-    def push(self, entries: Sequence[Entry], uses: Sequence[Use]) -> None:
+    def push(self, entries: Sequence[WisdomEntry], uses: Sequence[WisdomUse]) -> None:
         """Add rows; those that are there change nothing, of counts the larger stays."""
 
     def fetch(self, cursor: int) -> Fetched:
@@ -95,7 +95,7 @@ class Sharing:
             if not entries and not uses:
                 return
             store.push(entries, uses)
-            self._database.write(lambda tx, sent=entries, counted=uses: confirm(tx, sent, counted))  # type: ignore[misc]
+            self._database.write(lambda tx, sent=(*entries, *uses): confirm(tx, sent))  # type: ignore[misc]
 
     def _fetch(self, store: ProfileStore) -> None:
         key = f"{CURSOR}.{store.name}"

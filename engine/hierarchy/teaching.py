@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
 from engine.events import TeachingRefreshed, WisdomTaught
 from engine.hierarchy.agents import Agents
+from engine.hierarchy.cascade import Cascade
 from engine.hierarchy.guidance_block import with_approval
 from engine.hierarchy.tiers import capabilities
 from engine.plain_files import read_plain
@@ -51,14 +51,12 @@ def _listed(title: str, items: list[GuidanceItem]) -> list[str]:
 
 
 class Teaching:
-    """Writes what was inherited into souls. One round at a time; `guidance(agent)` is what leaders say."""
+    """Writes what was inherited into souls. One round at a time."""
 
-    def __init__(
-        self, database: Database, agents: Agents, guidance: Callable[[str], Guidance], *, clock: Clock
-    ) -> None:
+    def __init__(self, database: Database, agents: Agents, cascade: Cascade, *, clock: Clock) -> None:
         self._database = database
         self._agents = agents
-        self._guidance = guidance
+        self._cascade = cascade
         self._clock = clock
 
     def round(self) -> list[Lesson]:
@@ -122,6 +120,9 @@ class Teaching:
     def _told(self, agent_id: str) -> None:
         leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
         self._database.write(lambda tx: tx.record(WisdomTaught(subject=agent_id, leaders=leaders)))
+
+    def _guidance(self, agent_id: str) -> Guidance:
+        return self._cascade.guidance(agent_id, in_prompts=False)
 
     def _change(self, file: Path, agent_id: str) -> tuple[bytes, bytes]:
         try:

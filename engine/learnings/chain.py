@@ -7,24 +7,38 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsCompacted
-from engine.learnings.asking import Judge
+from engine.learnings.asking import judge
 from engine.learnings.extraction import TAKEN, Extraction
 from engine.learnings.promotion import Plan, folded_together, folding, promotable, to_global, to_project
-from engine.learnings.recurrence import Meaning
+from engine.learnings.record import Around
+from engine.learnings.recurrence import Vectors
+from engine.learnings.rules import of_own_tools
 from engine.learnings.scopes import GLOBAL, Scope, project_key, scope_at
 from engine.learnings.store import Forgotten, LearningFiles, texts_of
-from engine.learnings.tables import LearningSession
+from engine.learnings.uses import LearningSession, retracted
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact
 from engine.storage.following import NotYet
-from engine.values import ChainReport, LearningEntry, LearningScope, Refusal, Trust
+from engine.values import (
+    Asks,
+    ChainReport,
+    LearningEntry,
+    LearningKind,
+    LearningScope,
+    LearningStatus,
+    Refusal,
+    Trust,
+)
 
 log = logging.getLogger(__name__)
 
@@ -55,24 +69,18 @@ class Chain:
         database: Database,
         clock: Clock,
         *,
-        extraction: Extraction,
-        meaning: Meaning,
-        judge: Judge,
-        workspace_of: Callable[[str], str],
-        report: Callable[[str, str], None],
+        around: Around,
+        vectors: Vectors,
+        model: Asks,
     ) -> None:
-        """`workspace_of` is the workspace of a session, `report(where, words)` tells of what work can go on without."""
         self._files = files
         self._database = database
         self._clock = clock
-        self._extraction = extraction
-        self._meaning = meaning
-        self._judge = judge
-        self._workspace_of = workspace_of
-        self._report = report
+        self._around = around
+        self._vectors = vectors
+        self._model = model
+        self.extraction = Extraction(files, around, model, self.offer)
         self._told: set[str] = set()
-        self.heard: ChainReport | None = None
-        """While it is a report, what facts come to is added to it."""
         self._held_by = ""
         """What the last fact waits for, which was told of."""
         self._running = threading.Lock()
@@ -99,7 +107,7 @@ class Chain:
             if refusal.code not in WAITS_FOR:
                 raise
             if self._held_by != refusal.code:
-                self._report("learnings", f"what sessions taught waits to be written: {refusal}")
+                self._around.report("learnings", f"what sessions taught waits to be written: {refusal}")
                 self._held_by = refusal.code
             raise NotYet(str(refusal)) from refusal
         self._held_by = ""
@@ -107,19 +115,16 @@ class Chain:
     def _handle(self, fact: Fact) -> None:
         session = str(fact.payload.get("session_id") or fact.subject)
         recent = fact.at > self._clock.now() - RECENT
-        new: Sequence[LearningEntry] = ()
         with self._turn:
             if fact.kind == "SessionEnded":
-                new = self._ended(session, ask=recent)
+                self._ended(session, ask=recent)
             elif fact.kind in AFTERWARDS:
-                new = self._extraction.late(fact)
+                self.extraction.late(fact)
                 if fact.kind not in TAKEN:
                     self._database.write(lambda tx: self._wanted(tx, session))
             elif recent:
-                work = self._extraction.begin if fact.kind == "SessionStarted" else self._extraction.in_flight
-                new = work(session)
-            if self.heard is not None and new:
-                self.heard = _joined(self.heard, ChainReport(extracted={session: len(new)}))
+                work = self.extraction.begin if fact.kind == "SessionStarted" else self.extraction.in_flight
+                work(session)
 
     def settle(self) -> None:
         """The gates of the projects whose sessions taught something since the last time: once for many sessions."""
@@ -128,64 +133,65 @@ class Chain:
                 wanted = list(state.get(session, WANTED, ()))
             for key in wanted:
                 try:
-                    done = self.project(Scope(key))
+                    self.project(Scope(key))
                 except Exception as error:  # whatever it is: it is told of, and tried again with the next fact
                     log.exception("the gates of %s", key)
                     self._once(f"the gates of {key} could not be gone through, and are tried again: {error}")
                     continue
                 self._database.write(lambda tx, key=key: self._done(tx, key))  # type: ignore[misc]
-                if self.heard is not None:
-                    self.heard = _joined(self.heard, done)
 
-    def run(self, catch_up: Callable[[], None] = lambda: None, *, judge: bool = False) -> ChainReport:
+    def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
         """What sessions taught is taken in by `catch_up`, then come the gates of every project; with `judge` also those
         from projects to all, which the operator's model decides. What cannot be done is told of, the rest goes on."""
         with self._running:
-            self.heard = ChainReport()
-            try:
-                catch_up()
-            finally:
-                with self._turn:
-                    report, self.heard = self.heard, None
+            before, judged = self._files.entries(), dict[str, str]()
+            catch_up()
             with self._turn:
-                return self._run(report, judge)
+                faults = self._files.faults()
+                for fault in faults:
+                    self._once(f"{fault}; it is left out and left alone: mend it in any editor")
+                projects = sorted({scope_at(read.path).project for read in self._files.pages()} - {""})
+                steps: list[Callable[[], None]] = [partial(self.project, Scope(key)) for key in projects]
+                steps += [partial(self._judge, judged)] if judge else []
+                steps.append(partial(self.compact, GLOBAL))
+                for step in steps:
+                    try:
+                        step()
+                    except Refusal as refusal:
+                        log.warning("the promotion chain: %s", refusal)
+                        self._around.report("learnings", str(refusal))
+                        faults.append(str(refusal))
+                return report_of(before, self._files.entries(), judged, faults)
 
-    def _run(self, report: ChainReport, judge: bool) -> ChainReport:
-        report = _joined(report, ChainReport(faults=tuple(self.faults())))
-        for key in sorted({one.project for one in self._scopes() if one.project}):
-            report = _joined(report, self._guarded(lambda key=key: self.project(Scope(key))))  # type: ignore[misc]
-        if judge:
-            report = _joined(report, self._guarded(self.judged))
-        return _joined(report, self._guarded(lambda: self.compact(GLOBAL)))
-
-    def project(self, scope: Scope) -> ChainReport:
+    def project(self, scope: Scope) -> None:
         """Session → project, then reinforcement, then compaction, of one project. Raises `Refusal`."""
         with self._lock:
             there = self._files.entries(scope, below=False)
             below = [one for one in self._files.entries(scope) if one.scope is not LearningScope.PROJECT]
-            plan = to_project(below, there, scope, self._meaning, self._clock.now())
-            done = self._carry_out(plan, "recurrence")
-            return _joined(done, self.compact(scope))
+            plan = to_project(below, there, scope, self._vectors, self._clock.now())
+            self._carry_out(plan, "recurrence")
+            agents = {one.id: one.agent for one in below}
+            for one in (*plan.promoted, *(entry for entry, _ in plan.reinforced)):
+                for agent in dict.fromkeys(agents.get(source.entry, "") for source in one.promoted_from):
+                    last = max((source.session for source in one.promoted_from), default="")
+                    self.offer(replace(one, id=f"{one.id}@{agent}", agent=agent, session_id=last))
+            self.compact(scope)
 
-    def judged(self) -> ChainReport:
-        """Project → global: each entry that is not there yet is judged by the model; nothing goes up without a clear
-        yes. Of what is forgotten meanwhile the model is not asked, and what it said is not written (SPEC 4.10). Raises
-        `Refusal`."""
-        done = ChainReport()
-        with self._files.watched() as forgotten:
-            for entry in self._files.entries():
-                if entry.scope is not LearningScope.PROJECT or not promotable(entry) or forgotten(texts_of(entry)):
-                    continue
-                if entry.trust is Trust.QUOTED:  # also an approved one: the operator alone promotes it (SPEC 6.8)
-                    continue
-                if self._rising(entry).promoted:
-                    done = _joined(done, self._judge_one(entry, forgotten))
-                else:
-                    done = _joined(done, self._rise(entry, "model"))
-        return done
+    def offer(self, entry: LearningEntry) -> None:
+        """Tell the hierarchy of an entry that generalises. Not of what is about the human or an agent's own tools, and
+        not of a lesson that was retracted."""
+        if not entry.agent or entry.kind is LearningKind.PROXY or of_own_tools(entry):
+            return
+        if entry.lesson in retracted(self._database):
+            return
+        try:
+            self._around.offer(entry)
+        except Refusal as refusal:  # its agent was retired meanwhile
+            log.warning("%s was not offered: %s", entry.id, refusal)
 
-    def promote(self, entry: LearningEntry) -> ChainReport:
-        """Project → global at the operator's word. Raises `Refusal`: `not_promotable`, `already_promoted`."""
+    def promote(self, entry: LearningEntry) -> str:
+        """Project → global at the operator's word; the id of the entry that it became or reinforced. Raises `Refusal`:
+        `not_promotable`, `already_promoted`."""
         with self._lock:
             if entry.scope is not LearningScope.PROJECT:
                 raise Refusal(
@@ -198,14 +204,16 @@ class Chain:
             plan = self._rising(entry)
             if not plan.promoted and not plan.reinforced:
                 raise Refusal("already_promoted", f"all projects know already what {entry.id} says")
-            return _joined(self._carry_out(plan, "operator"), self.compact(GLOBAL))
+            self._carry_out(plan, "operator")
+            self.compact(GLOBAL)
+            return (*plan.promoted, *(one for one, _ in plan.reinforced))[0].id
 
-    def compact(self, scope: Scope) -> ChainReport:
+    def compact(self, scope: Scope) -> None:
         """Fold entries of a scope that say the same into one, and tell which. Raises `Refusal`."""
         with self._lock:
-            found = folded_together(self._files.entries(scope, below=False), self._meaning)
+            found = folded_together(self._files.entries(scope, below=False), self._vectors)
             if not found:
-                return ChainReport()
+                return
             pairs = [(one, cluster.members[0]) for cluster in found for one in cluster.members[1:]]
             told = LearningsCompacted(
                 subject=scope.folder,
@@ -214,23 +222,15 @@ class Chain:
                 into=tuple(centre.id for _, centre in pairs),
             )
             self._files.apply([change for cluster in found for change in folding(cluster)], [told])
-            return ChainReport(compacted=told.folded)
 
-    def faults(self) -> list[str]:
-        """Pages and entries that make no sense, each told of once."""
-        found = self._files.faults()
-        for fault in found:
-            self._once(f"{fault}; it is left out and left alone: mend it in any editor")
-        return found
-
-    def _ended(self, session_id: str, *, ask: bool) -> Sequence[LearningEntry]:
+    def _ended(self, session_id: str, *, ask: bool) -> None:
         with self._database.read() as session:
             done = session.get(LearningSession, session_id) is not None
-        extracted = self._extraction.end(session_id, ask=ask and not done)
-        if extracted.fault:
-            self._once(extracted.fault)
+        new, fault = self.extraction.end(session_id, ask=ask and not done)
+        if fault:
+            self._once(fault)
         scope = Scope(project_key(self._workspace_of(session_id)), session_id)
-        taught = bool(extracted.entries) or (not done and bool(self._files.entries(scope)))
+        taught = bool(new) or (not done and bool(self._files.entries(scope)))
         if taught:
             self.compact(scope)
 
@@ -238,12 +238,10 @@ class Chain:
             if taught:
                 self._wanted(tx, session_id)
             if tx.session.get(LearningSession, session_id) is None:
-                row = LearningSession(session_id=session_id, entries=len(extracted.entries), at=tx.now)
-                tx.session.add(row)
+                tx.session.add(LearningSession(session_id=session_id, entries=len(new), at=tx.now))
 
         if taught or not done:
             self._database.write(mark)
-        return extracted.entries
 
     def _wanted(self, tx: Transaction, session_id: str) -> None:
         """The gates of a session's project are to be gone through, also after a crash."""
@@ -257,49 +255,76 @@ class Chain:
         """Tell of a fault that work can go on without, once."""
         if words not in self._told:
             self._told.add(words)
-            self._report("learnings", words)
+            self._around.report("learnings", words)
 
-    def _judge_one(self, entry: LearningEntry, forgotten: Forgotten) -> ChainReport:
-        verdict = self._judge.judge(entry)
+    def _judge(self, judged: dict[str, str]) -> None:
+        """Project → global: each entry that is not there yet is judged by the model, and `judged` says how; nothing
+        goes up without a clear yes. Of what is forgotten meanwhile the model is not asked, and what it said is not
+        written (SPEC 4.10); a quote the operator alone promotes (SPEC 6.8), also an approved one. Raises `Refusal`."""
+        with self._files.watched() as forgotten:
+            for entry in self._files.entries():
+                if entry.scope is not LearningScope.PROJECT or not promotable(entry) or forgotten(texts_of(entry)):
+                    continue
+                if entry.trust is Trust.QUOTED:
+                    continue
+                if self._rising(entry).promoted:
+                    self._judge_one(entry, forgotten, judged)
+                else:
+                    self._rise(entry)
+
+    def _judge_one(self, entry: LearningEntry, forgotten: Forgotten, judged: dict[str, str]) -> None:
+        verdict = judge(self._model, entry)
         if verdict is None:
-            return ChainReport(judged={entry.id: NO_JUDGE})
+            judged[entry.id] = NO_JUDGE
+            return
         word = {True: "generalises", False: "does not", None: "no answer"}[verdict.holds]
         told = LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
         with self._files.alone():  # what is forgotten after this is erased from the ledger after this
             if forgotten([*texts_of(entry), verdict.reason]):
-                return ChainReport()
+                return
             self._database.write(lambda tx: tx.record(told))
-        said = ChainReport(judged={entry.id: f"{word}: {verdict.reason}"})
-        return _joined(said, self._rise(entry, "model")) if verdict.holds is True else said
+        judged[entry.id] = f"{word}: {verdict.reason}"
+        if verdict.holds is True:
+            self._rise(entry)
 
     def _rising(self, entry: LearningEntry) -> Plan:
         there = self._files.entries(GLOBAL, below=False)
-        return to_global(entry, there, GLOBAL, self._meaning, self._clock.now())
+        return to_global(entry, there, GLOBAL, self._vectors, self._clock.now())
 
-    def _rise(self, entry: LearningEntry, by: str) -> ChainReport:
-        with self._lock:  # the entry as it is now: a judge takes his time
+    def _rise(self, entry: LearningEntry) -> None:
+        with self._lock:  # the entry as it is now: a judge takes time
             now = next((one for one in self._files.entries() if one.id == entry.id and one.text == entry.text), None)
-            if now is None or not promotable(now):
-                return ChainReport()
-            return self._carry_out(self._rising(now), by)
+            if now is not None and promotable(now):
+                self._carry_out(self._rising(now), "model")
 
-    def _carry_out(self, plan: Plan, by: str) -> ChainReport:
+    def _carry_out(self, plan: Plan, by: str) -> None:
         self._files.apply(plan.changes(self._clock.now()), plan.facts(by))
-        return ChainReport(
-            promoted=tuple(one.id for one in plan.promoted),
-            reinforced=tuple(entry.id for entry, _ in plan.reinforced),
-        )
 
-    def _guarded(self, work: Callable[[], ChainReport]) -> ChainReport:
-        try:
-            return work()
-        except Refusal as refusal:
-            log.warning("the promotion chain: %s", refusal)
-            self._report("learnings", str(refusal))
-            return ChainReport(faults=(str(refusal),))
+    def _workspace_of(self, session_id: str) -> str:
+        record = self._around.begun(session_id)
+        return "" if record is None else record.view.workspace
 
-    def _scopes(self) -> Iterable[Scope]:
-        return {Scope(scope_at(read.path).project) for read in self._files.pages()}
+
+def report_of(
+    before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], faults: Sequence[str]
+) -> ChainReport:
+    """What became of the entries of a home. Pure."""
+    known = {one.id: one for one in before}
+    new = [one for one in after if one.id not in known]
+    up = (LearningScope.PROJECT, LearningScope.GLOBAL)
+    again = [one for one in after if one.id in known and one.scope in up]
+    return ChainReport(
+        extracted=Counter(one.session_id for one in new if one.scope not in up),
+        promoted=tuple(one.id for one in new if one.scope in up),
+        reinforced=tuple(one.id for one in again if one.reinforcement_count > known[one.id].reinforcement_count),
+        compacted=tuple(
+            one.id
+            for one in after
+            if one.status is LearningStatus.COMPACTED and (one.id not in known or known[one.id].active)
+        ),
+        judged=judged,
+        faults=tuple(faults),
+    )
 
 
 def _why_not(entry: LearningEntry) -> str:
@@ -308,16 +333,3 @@ def _why_not(entry: LearningEntry) -> str:
     if entry.review:
         return f"waits for review: {entry.review}"
     return "is about the human, or was only feared or assumed"
-
-
-def _joined(one: ChainReport, other: ChainReport) -> ChainReport:
-    return ChainReport(
-        extracted={
-            id: one.extracted.get(id, 0) + other.extracted.get(id, 0) for id in {**one.extracted, **other.extracted}
-        },
-        promoted=(*one.promoted, *other.promoted),
-        reinforced=(*one.reinforced, *other.reinforced),
-        compacted=(*one.compacted, *other.compacted),
-        judged={**one.judged, **other.judged},
-        faults=(*one.faults, *other.faults),
-    )

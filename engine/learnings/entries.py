@@ -10,8 +10,8 @@ from typing import Any
 
 from engine.learnings.front_matter import Value
 from engine.learnings.page import Part, clean_text
-from engine.learnings.sameness import folded
 from engine.values import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Trust
+from engine.values.lessons import folded, lesson_id
 
 UNAPPROVED = "quoted from sessions, and never approved by you"
 """Why a quote of a project or of all waits for the operator."""
@@ -39,54 +39,42 @@ class Place:
     path: str
 
 
+_TEXTS = (
+    "domain", "title", "about", "phase", "session_id", "continues", "session_task", "agent", "retired_because",
+    "merged_into", "review", "approved_by", "lesson",
+)  # fmt: skip
+_INSTANTS = ("last_reinforced", "created_at", "promoted_at", "review_since", "approved_at")
+_LISTS = ("reasons", "reinforced_by")
+
+
 def read_entry(part: Part, place: Place) -> LearningEntry:
     """An entry of a page. Raises ValueError that says in which line what is wrong."""
     if part.fault:
         raise ValueError(part.fault)
-
-    def text(key: str, most: int = 500) -> str:
-        value = part.value(key)
-        if isinstance(value, list | dict):
-            raise ValueError(f"{_where(part, key)}: {key} is no text")
-        return clean_text(str("" if value is None else value))[:most]
-
-    status = _one_of(part, "status", LearningStatus, LearningStatus.ACTIVE)
-    said = part.text
-    kind = place.kind
+    said, kind = part.text, place.kind
+    found: dict[str, Any] = {name: _text(part, name) for name in _TEXTS}
+    found |= {name: _instant(part, name) for name in _INSTANTS}
+    found |= {name: _texts(part, name) for name in _LISTS}
+    found["domain"] = found["domain"] or domain_of(kind)
+    found["title"] = found["title"] or title_of(said)
+    found["session_id"] = found["session_id"] or place.session
+    found["lesson"] = found["lesson"] or lesson_id(said)
     entry = LearningEntry(
         id=part.id,
         scope=place.scope,
         scope_id=place.scope_id,
         kind=kind,
         type=_one_of(part, "type", LearningType, LearningType.DECLARATIVE),
-        domain=text("domain") or domain_of(kind),
         text=said,
-        title=text("title") or title_of(said),
         importance=_share(part, "importance"),
         confidence=_share(part, "confidence"),
-        reasons=_texts(part, "reasons"),
-        phase=text("phase"),
-        status=status,
-        created_at=_instant(part, "created_at"),
+        status=_one_of(part, "status", LearningStatus, LearningStatus.ACTIVE),
         reinforcement_count=_count(part, "reinforcement_count"),
-        last_reinforced=_instant(part, "last_reinforced"),
-        session_id=text("session_id") or place.session,
-        session_task=text("session_task"),
-        promoted_from=tuple(_source(one) for one in _texts(part, "promoted_from")),
-        promoted_at=_instant(part, "promoted_at"),
+        promoted_from=tuple(map(_source, _texts(part, "promoted_from"))),
         path=place.path,
-        workspace=text("workspace", 4_000),
-        agent=text("agent"),
-        reinforced_by=_texts(part, "reinforced_by"),
-        retired_because=text("retired_because"),
-        merged_into=text("merged_into"),
-        about=text("about"),
-        review=text("review"),
-        review_since=_instant(part, "review_since"),
-        continues=text("continues"),
+        workspace=_text(part, "workspace", 4_000),
         trust=_one_of(part, "trust", Trust, _unsaid(part, place)),
-        approved_by=text("approved_by"),
-        approved_at=_instant(part, "approved_at"),
+        **found,
     )
     # Pages of earlier versions say of no entry whose words it is, and hold quotes that nobody was asked about.
     above = entry.scope in (LearningScope.PROJECT, LearningScope.GLOBAL) and kind is not LearningKind.PROXY
@@ -96,35 +84,13 @@ def read_entry(part: Part, place: Place) -> LearningEntry:
 
 def as_fields(entry: LearningEntry) -> dict[str, Value]:
     """The front matter of an entry, without its id."""
-    fields: dict[str, Value] = {
-        "type": entry.type.value,
-        "domain": entry.domain,
-        "title": entry.title,
-        "about": entry.about,
-        "importance": entry.importance,
-        "confidence": entry.confidence,
-        "reasons": list(entry.reasons),
-        "phase": entry.phase,
-        "status": entry.status.value,
-        "reinforcement_count": entry.reinforcement_count,
-        "last_reinforced": stamp(entry.last_reinforced),
-        "reinforced_by": list(entry.reinforced_by),
-        "created_at": stamp(entry.created_at),
-        "session_id": entry.session_id,
-        "continues": entry.continues,
-        "session_task": entry.session_task,
-        "agent": entry.agent,
-        "workspace": entry.workspace,
-        "promoted_from": sources_written(entry.promoted_from),
-        "promoted_at": stamp(entry.promoted_at),
-        "retired_because": entry.retired_because,
-        "merged_into": entry.merged_into,
-        "review": entry.review,
-        "review_since": stamp(entry.review_since),
-        "trust": entry.trust.value,
-        "approved_by": entry.approved_by,
-        "approved_at": stamp(entry.approved_at),
-    }
+    fields: dict[str, Value] = {"type": entry.type.value, "importance": entry.importance}
+    fields |= {"confidence": entry.confidence, "status": entry.status.value, "trust": entry.trust.value}
+    fields |= {"reinforcement_count": entry.reinforcement_count, "workspace": entry.workspace}
+    fields |= {name: getattr(entry, name) for name in _TEXTS}
+    fields |= {name: list(getattr(entry, name)) for name in _LISTS}
+    fields |= {name: stamp(getattr(entry, name)) for name in _INSTANTS}
+    fields["promoted_from"] = sources_written(entry.promoted_from)
     return {key: value for key, value in fields.items() if value not in ("", []) or key in ALWAYS}
 
 
@@ -157,6 +123,13 @@ def title_of(text: str) -> str:
 def stamp(instant: datetime | None) -> str:
     """An instant as it is written, "" for none."""
     return "" if instant is None else instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _text(part: Part, key: str, most: int = 500) -> str:
+    value = part.value(key)
+    if isinstance(value, list | dict):
+        raise ValueError(f"{_where(part, key)}: {key} is no text")
+    return clean_text(str("" if value is None else value))[:most]
 
 
 def _source(text: str) -> EntrySource:

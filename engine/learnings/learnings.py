@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
 from engine.clock import Clock
 from engine.events import LearningKept
-from engine.learnings.asking import Extractor, Judge
+from engine.learnings import uses
 from engine.learnings.chain import FOLLOWED, Chain
 from engine.learnings.entries import stamp
-from engine.learnings.extraction import Extraction
 from engine.learnings.forgetting import LearningTexts
 from engine.learnings.front_matter import Value
 from engine.learnings.meaning import KeptMeaning, Make
-from engine.learnings.provenance import Provenance
-from engine.learnings.record import Records
-from engine.learnings.retraction import retraction
+from engine.learnings.provenance import Provenance, retraction
+from engine.learnings.record import Around
 from engine.learnings.scopes import Scope, project_key, scope_at
 from engine.learnings.store import Change, LearningFiles
-from engine.learnings.uses import Uses
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Facts
 from engine.storage.following import Follower, Following
@@ -58,69 +55,48 @@ class Learnings:
         clock: Clock,
         *,
         facts: Facts,
-        records: Records,
-        workspace_of: Callable[[str], str],
-        report: Callable[[str, str], None],
+        around: Around,
         make: Make = lambda texts: None,
         model_name: Callable[[], str] = lambda: "",
         model: Asks | None = None,
-        secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         """`data` is the home's data folder, `facts` the ledger, `make` makes vectors by the model `model_name`, and
-        `model` answers questions where the operator named one. `report(where, words)` tells of what work can go on
-        without."""
-        asks = model or NobodyAsks()
+        `model` answers questions where the operator named one."""
         self._database = database
         self._clock = clock
+        self._around = around
         self.files = LearningFiles(data, database)
-        self.uses = Uses(database)
         meaning = KeptMeaning(database, make, model_name)
         self._chain = Chain(
-            self.files,
-            database,
-            clock,
-            extraction=Extraction(self.files, records, Extractor(asks), secrets=secrets),
-            meaning=meaning,
-            judge=Judge(asks),
-            workspace_of=workspace_of,
-            report=report,
+            self.files, database, clock, around=around, vectors=meaning.vectors, model=model or NobodyAsks()
         )
         follower = Follower("chain", database, facts, FOLLOWED, self._chain.handle, key="learnings.follow")
         self._reviews: tuple[int, list[LearningEntry]] = (-1, [])
-        self._following = Following([follower], report, service="learnings", then=self._chain.settle)
+        following = Following([follower], around.report, service="learnings", then=self._chain.settle)
+        self._poke = following.poke
         self.texts = LearningTexts(self.files, meaning.forget, self._chain.alone)
         """The entries as forgetting knows them (SPEC 4.10)."""
+        self.recover = self.files.recover
+        """Finish what a crash left half written; in words what cannot be."""
+        self.start, self.close, self.catch_up = following.start, following.close, following.catch_up
+        """Take in what happened from now on; stop; take in everything that happened now, in this thread."""
+        self.faults = self.files.faults
+        """Pages and entries that make no sense, each with file and line."""
 
     # -- life
-
-    def recover(self) -> list[str]:
-        """Finish what a crash left half written; in words what cannot be."""
-        return self.files.recover()
-
-    def start(self) -> None:
-        """Take in what happened, from now on."""
-        self._following.start()
-
-    def close(self) -> None:
-        """Stop. Safe to call twice."""
-        self._following.close()
-
-    def catch_up(self, until: float | None = None) -> None:
-        """Take in everything that happened, now, in this thread; nothing is begun after `until`, a monotonic time."""
-        self._following.catch_up(until)
 
     def housekeeping(self) -> None:
         """Called every half minute: what failed is tried again, and what others wrote into the files is looked for."""
         self._reviews = (-1, [])
-        self._following.poke()
+        self._poke()
 
     def session_started(self, tx: Transaction, view: SessionView, /) -> None:
         """Observer of sessions."""
-        tx.after_commit(self._following.poke)
+        tx.after_commit(self._poke)
 
     def session_ended(self, tx: Transaction, view: SessionView, result: object, /) -> None:
         """Observer of sessions."""
-        tx.after_commit(self._following.poke)
+        tx.after_commit(self._poke)
 
     def told(
         self, tx: Transaction, provenance: Mapping[str, object], *, call: str, session_id: str, agent: str
@@ -128,7 +104,7 @@ class Learnings:
         """A call of a model was made with a prompt of this provenance."""
         sources = provenance.get("learning_sources")
         if isinstance(sources, list | tuple) and sources:
-            self.uses.told(tx, map(str, sources), call=call, session_id=session_id, agent=agent)
+            uses.told(tx, map(str, sources), call=call, session_id=session_id, agent=agent)
 
     # -- looking
 
@@ -171,12 +147,12 @@ class Learnings:
         return sorted(found, key=_newest)[:limit]
 
     def view(self, id: str) -> LearningView:
-        """An entry, by its id or the beginning of it, with its provenance both ways. Raises `Refusal`
+        """An entry, by its id, the beginning of it or its lesson, with its provenance both ways. Raises `Refusal`
         `unknown_learning`, `ambiguous_id`."""
         known = Provenance.of(self.files.entries())
         entry = _find(known, id)
         sources, gone = known.sources(entry)
-        reached, prompts = self.uses.of(entry.id)
+        reached, prompts = uses.reached(self._database, entry.id)
         return LearningView(
             entry,
             promoted_from=tuple(sources),
@@ -186,13 +162,6 @@ class Learnings:
             sessions=known.sessions(entry),
             gone=tuple(gone),
         )
-
-    def credits(self, session_id: str) -> list[LearningEntry]:
-        """What of projects and of all is owed to a session (SPEC 6.5), the newest first."""
-        every = self.files.entries()
-        known = Provenance.of(every)
-        up = [one for one in every if one.scope in (LearningScope.PROJECT, LearningScope.GLOBAL)]
-        return sorted((one for one in up if session_id in known.sessions(one)), key=_newest)
 
     def waiting(self) -> list[Waiting]:
         """What waits for the operator's word: quotes that recur, and entries whose source was retracted."""
@@ -212,7 +181,8 @@ class Learnings:
     # -- the operator's word
 
     def retract(self, id: str, reason: str = "") -> RetractReport:
-        """An entry holds no longer. What was promoted from it waits for the operator's word.
+        """An entry holds no longer, and its lesson is in no prompt any more, whoever said it: leaders, souls and
+        learned guidance lose it, and what was promoted from it waits for the operator's word.
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningFiles.apply`.
         """
@@ -223,7 +193,13 @@ class Learnings:
                 raise Refusal("already_retracted", f"{entry.id} is {entry.status.value}: {entry.retired_because}")
             changes, told, report = retraction(entry, known, sanitise(reason), self._clock.now())
             self.files.apply(changes, [told])
-            return report
+        uses.mark_retracted(self._database, entry.lesson, holds=False)
+        self._around.retracted(entry.lesson, told.reason)
+        return report
+
+    def retracted(self) -> frozenset[str]:
+        """The lessons that were taken back."""
+        return uses.retracted(self._database)
 
     def keep(self, id: str) -> LearningEntry:
         """An entry that waits for review holds; a quote may guide from now on, approved by the operator. Raises
@@ -237,6 +213,7 @@ class Learnings:
                 fields |= {"approved_by": "operator", "approved_at": stamp(self._clock.now())}
             told = LearningKept(subject=entry.id, workspace=entry.workspace)
             self.files.apply([Change(entry.path, entry.id, fields)], [told])
+            uses.mark_retracted(self._database, entry.lesson, holds=True)
         return _find(Provenance.of(self.files.entries()), entry.id)
 
     def promote(self, id: str) -> LearningEntry:
@@ -245,18 +222,14 @@ class Learnings:
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `not_promotable`, `already_promoted`.
         """
-        done = self._chain.promote(_find(Provenance.of(self.files.entries()), id))
-        return _find(Provenance.of(self.files.entries()), (*done.promoted, *done.reinforced)[0])
+        risen = self._chain.promote(_find(Provenance.of(self.files.entries()), id))
+        return _find(Provenance.of(self.files.entries()), risen)
 
     def chain(self, *, judge: bool = False) -> ChainReport:
         """Run the chain now: take in what sessions taught, then the gates from sessions to their projects; with `judge`
         also from projects to all, which the operator's model decides (SPEC 6.4). Takes seconds, with `judge` as long as
         the model does."""
         return self._chain.run(self.catch_up, judge=judge)
-
-    def faults(self) -> list[str]:
-        """Pages and entries that make no sense, each with file and line."""
-        return self.files.faults()
 
 
 def _asks(one: LearningEntry) -> str:
@@ -267,6 +240,8 @@ def _find(known: Provenance, id: str) -> LearningEntry:
     wanted = id.strip()
     if wanted in known.entries:
         return known.entries[wanted]
+    if of_lesson := [one for one in known.entries.values() if one.lesson == wanted]:
+        return max(of_lesson, key=lambda one: (one.active, list(LearningScope).index(one.scope), one.id))
     found = [name for name in known.entries if wanted and name.startswith((wanted, f"lrn_{wanted}"))]
     if len(found) == 1:
         return known.entries[found[0]]

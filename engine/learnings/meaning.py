@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sqlmodel import col, delete, select
 
-from engine.learnings.tables import LearningVector
+from engine.learnings.uses import LearningVector
 from engine.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)

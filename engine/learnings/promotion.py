@@ -17,9 +17,8 @@ from datetime import datetime
 from engine.events import Event, LearningPromoted, LearningReinforced
 from engine.learnings.entries import UNAPPROVED, entry_id, sources_written, stamp
 from engine.learnings.front_matter import Value
-from engine.learnings.own_tools import of_own_tools
-from engine.learnings.recurrence import Cluster, Meaning, clusters, matches
-from engine.learnings.rules import IN_FLIGHT, PROSPECTIVE
+from engine.learnings.recurrence import Cluster, Vectors, clusters, matches
+from engine.learnings.rules import IN_FLIGHT, PROSPECTIVE, of_own_tools
 from engine.learnings.scopes import Scope
 from engine.learnings.store import Change, added
 from engine.values import (
@@ -93,7 +92,7 @@ def promotable(entry: LearningEntry) -> bool:
 
 
 def to_project(
-    below: Iterable[LearningEntry], there: Iterable[LearningEntry], scope: Scope, meaning: Meaning, now: datetime
+    below: Iterable[LearningEntry], there: Iterable[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
 ) -> Plan:
     """Session → project: `below` are the entries of its sessions and teams, `there` those of the project."""
     every = list(below)
@@ -101,21 +100,21 @@ def to_project(
     standing = [one for one in there if one.kind is not LearningKind.PROXY]
     used = {source.entry for one in standing for source in one.promoted_from}
     known = _known(standing, pool)
-    had = _matched(pool, known, meaning) | _echoed(pool, known, meaning)
+    had = _matched(pool, known, vectors) | _echoed(pool, known, vectors)
     free = [one for one in pool if one.id not in had and one.id not in used]
-    new = [_promoted(one, scope, now) for one in clusters(free, meaning)]
+    new = [_promoted(one, scope, now) for one in clusters(free, vectors)]
     ids = {one.id for one in standing}
     new = [one for one in new if one.id not in ids]
     works = {one.session_id: one.work for one in every}
-    return Plan(tuple(new), _reinforced(pool, [*standing, *new], meaning, works))
+    return Plan(tuple(new), _reinforced(pool, [*standing, *new], vectors, works))
 
 
 def to_global(
-    entry: LearningEntry, there: Sequence[LearningEntry], scope: Scope, meaning: Meaning, now: datetime
+    entry: LearningEntry, there: Sequence[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
 ) -> Plan:
     """Project → global, of an entry that was judged to hold beyond its project."""
     sessions = tuple(sorted(({one.session for one in entry.promoted_from} | set(entry.reinforced_by)) - {""}))
-    same = _matched([entry], _known([one for one in there if one.kind is not LearningKind.PROXY], []), meaning)
+    same = _matched([entry], _known([one for one in there if one.kind is not LearningKind.PROXY], []), vectors)
     had = same.get(entry.id)
     if had is not None:
         ours = {one.session for one in had.promoted_from} | set(had.reinforced_by)
@@ -139,7 +138,7 @@ def to_global(
     return Plan(() if any(one.id == id for one in there) else (risen,))
 
 
-def folded_together(entries: Iterable[LearningEntry], meaning: Meaning) -> list[Cluster]:
+def folded_together(entries: Iterable[LearningEntry], vectors: Vectors) -> list[Cluster]:
     """Entries of one scope that say the same (SPEC 6.6): each cluster's centre takes in the other members. What is
     about the human is compared with nothing (SPEC 6.3)."""
     pool = [
@@ -147,7 +146,7 @@ def folded_together(entries: Iterable[LearningEntry], meaning: Meaning) -> list[
         for one in entries
         if one.active and not one.review and one.kind is not LearningKind.PROXY and one.text.strip()
     ]
-    return [one for one in clusters(pool, meaning, least=1) if len(one.members) > 1]
+    return [one for one in clusters(pool, vectors, least=1) if len(one.members) > 1]
 
 
 def folding(cluster: Cluster) -> list[Change]:
@@ -213,12 +212,12 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
 
 
 def _echoed(
-    pool: Sequence[LearningEntry], known: Mapping[str, LearningEntry], meaning: Meaning
+    pool: Sequence[LearningEntry], known: Mapping[str, LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
     """Quotes that say what the scope holds already in trusted words: nobody has to be asked about them."""
     quotes = [one for one in pool if one.trust is Trust.QUOTED]
     trusted = {name: replace(one, trust=Trust.QUOTED) for name, one in known.items() if one.trust is not Trust.QUOTED}
-    return _matched(quotes, trusted, meaning)
+    return _matched(quotes, trusted, vectors)
 
 
 def _known(standing: Iterable[LearningEntry], pool: Iterable[LearningEntry]) -> dict[str, LearningEntry]:
@@ -237,18 +236,18 @@ def _known(standing: Iterable[LearningEntry], pool: Iterable[LearningEntry]) -> 
 
 
 def _matched(
-    pool: Sequence[LearningEntry], known: Mapping[str, LearningEntry], meaning: Meaning
+    pool: Sequence[LearningEntry], known: Mapping[str, LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
     compared = [replace(one, id=name) for name, one in known.items()]
-    return {id: known[one.id.removesuffix(" was")] for id, one in matches(pool, compared, meaning).items()}
+    return {id: known[one.id.removesuffix(" was")] for id, one in matches(pool, compared, vectors).items()}
 
 
 def _reinforced(
-    pool: Sequence[LearningEntry], standing: Sequence[LearningEntry], meaning: Meaning, works: Mapping[str, str]
+    pool: Sequence[LearningEntry], standing: Sequence[LearningEntry], vectors: Vectors, works: Mapping[str, str]
 ) -> tuple[tuple[LearningEntry, tuple[str, ...]], ...]:
     said: dict[str, set[str]] = defaultdict(set)
     work = {one.id: one.work for one in pool}
-    for id, entry in _matched(pool, _known(standing, pool), meaning).items():
+    for id, entry in _matched(pool, _known(standing, pool), vectors).items():
         said[entry.id].add(work[id])
     found = []
     for entry in sorted(standing, key=lambda one: one.id):

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 from engine import tokenizer
 from engine.config import SettingsSource
 from engine.learnings.promotion import promotable
-from engine.learnings.sameness import folded, names
+from engine.learnings.sameness import names
 from engine.learnings.scopes import GLOBAL, Scope, project_key
 from engine.learnings.store import LearningFiles
 from engine.plain_files import read_plain
@@ -34,6 +34,7 @@ from engine.values import (
     prompt_words,
     sanitise,
 )
+from engine.values.lessons import folded
 from engine.values.sections import LEARNT, read_section
 
 BLOCK = "learnt"
@@ -55,8 +56,15 @@ class LearntPart:
     name = "learnings"
 
     def __init__(
-        self, files: LearningFiles, settings: SettingsSource, *, count: Callable[[str], int] = tokenizer.count
+        self,
+        files: LearningFiles,
+        settings: SettingsSource,
+        *,
+        count: Callable[[str], int] = tokenizer.count,
+        nearer: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
     ) -> None:
+        """`nearer`: lessons that blocks nearer to the agent say; they are not said again."""
+        self._nearer = nearer
         self._files = files
         self._settings = settings
         self._count = count
@@ -64,16 +72,25 @@ class LearntPart:
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None in it when there is nothing to say. Its provenance names what is said; the
         notes say what had no room."""
-        budget = self._settings.current.memory.learnings_tokens
-        found = self._holding(request.workspace) if budget else []
-        if not found:
-            return Contribution(None)
-        used, lines = self._fit(in_order(found, request.task), budget)
+        found, used, lines = self._told(request, self._nearer(request))
         cut = len(found) - len(used)
         notes = (f"learnings: {cut} of {len(found)} had no room",) if cut else ()
         if not used:
             return Contribution(None, notes=notes)
         return Contribution(PromptPart(BLOCK, tuple(lines)), {PROVENANCE: [one.id for one in used]}, notes)
+
+    def lessons(self, request: PromptRequest) -> frozenset[str]:
+        """What this part and those nearer to the agent say."""
+        nearer = self._nearer(request)
+        return nearer.union(one.lesson for one in self._told(request, nearer)[1])
+
+    def _told(
+        self, request: PromptRequest, nearer: frozenset[str]
+    ) -> tuple[list[LearningEntry], list[LearningEntry], list[PromptLine]]:
+        """What holds here and no nearer block says, what of it has room, and its lines."""
+        budget = self._settings.current.memory.learnings_tokens
+        found = [one for one in self._holding(request.workspace) if one.lesson not in nearer] if budget else []
+        return found, *(self._fit(in_order(found, request.task), budget) if found else ([], []))
 
     def _holding(self, workspace: str) -> list[LearningEntry]:
         """What holds in a workspace: of its project, and of all."""
@@ -82,9 +99,8 @@ class LearntPart:
         written = _written(workspace) if found else ""
         once: dict[str, LearningEntry] = {}
         for one in found:
-            words = folded(one.text)
-            if not written or words not in written:
-                once.setdefault(words, one)
+            if not written or folded(one.text) not in written:
+                once.setdefault(one.lesson, one)
         return list(once.values())
 
     def _fit(self, found: Sequence[LearningEntry], budget: int) -> tuple[list[LearningEntry], list[PromptLine]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
 from engine.storage.facts_read import Fact
-from engine.values import PermissionRequest, SessionView, TranscriptLine
+from engine.values import LearningEntry, PermissionRequest, SessionView, TranscriptLine
+from engine.values.lessons import Correction
 
 KINDS = (
     "ValidationHealed",
@@ -33,31 +33,22 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """What the operator made of the card's prompt before he approved it. `estimate` in micro-dollars; he did so `like`
-    times on cards of this kind and channel."""
-
-    original: str
-    edited: str
-    estimate: int = 0
-    like: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class SessionRecord:
     """One session, as it really went. `leader` is its agent's, "" for none; `facts` are those of `KINDS`; `red` are
     tests that failed in the workspace when it began; `continues` is the first of the sessions that it goes on with;
-    `own_words` says that the operator wrote what it was asked."""
+    `own_words` says that the operator wrote what it was asked. `reach` is how much work a rule that was met here
+    concerns: how many of the latest 200 decided cards were on the same channel, at least 1."""
 
     view: SessionView
     leader: str = ""
     facts: tuple[Fact, ...] = ()
     said: tuple[Said, ...] = ()
     permissions: tuple[PermissionRequest, ...] = ()
-    edit: Edit | None = None
+    edit: Correction | None = None
     red: tuple[str, ...] = ()
     continues: str = ""
     own_words: bool = False
+    reach: int = 1
 
     @property
     def seconds(self) -> float:
@@ -68,8 +59,8 @@ class SessionRecord:
         return max(0.0, (view.ended_at - view.started_at).total_seconds())
 
 
-class Records(Protocol):
-    """Who knows what sessions did."""
+class Around(Protocol):
+    """What the chain needs of the rest of the engine."""
 
     def of(self, session_id: str, /) -> SessionRecord | None:
         """Everything about a session, None for one that nobody knows."""
@@ -80,11 +71,18 @@ class Records(Protocol):
     def lines(self, session_id: str, /) -> Iterable[TranscriptLine]:
         """Its transcript up to now."""
 
+    def secrets(self) -> Iterable[str]:
+        """Values that are never written down (SPEC 11.1)."""
 
-class Ledger(Protocol):
-    """The event ledger, read by time."""
+    def offer(self, entry: LearningEntry, /) -> None:
+        """A lesson of `entry.agent` generalises: its leader may want it (SPEC 1.7). Again harmlessly. Raises `Refusal`
+        when the agent is not there."""
 
-    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000) -> Sequence[Fact]: ...
+    def retracted(self, lesson: str, reason: str, /) -> None:
+        """The operator took a lesson back: nobody says it any more."""
+
+    def report(self, where: str, words: str, /) -> None:
+        """Tells the operator of what work can go on without."""
 
 
 def about_session(facts: Iterable[Fact], session_id: str) -> list[Fact]:

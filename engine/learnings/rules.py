@@ -3,7 +3,7 @@
 Streams: *observations* (tests, tools, what was stated), *escalation* (what was asked for, allowed, denied, refused),
 *intent-alignment* (what the operator corrected, threw away, took back). What tests or people showed to be wrong is
 *corrective*. What rules find carries what it is `about`, so that it is known again without comparing words; what people
-and agents said is kept in their words alone, for words of ours around them would make all of them alike.
+and agents said is kept in their words alone, the operator's as the rule that is in them.
 
 Each says whose words it is made of (SPEC 6.8): the operator's, ours about what was measured, or a quote. What names a
 command, an error or a prompt that is not the operator's own is a quote, even where the operator decided about it.
@@ -12,15 +12,14 @@ command, an error or a prompt that is not the operator's own is a quote, even wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
-from engine.learnings.own_tools import ERRED, REFUSED
-from engine.learnings.record import Edit, Said, SessionRecord
-from engine.learnings.sameness import folded
+from engine.learnings.record import Said, SessionRecord
 from engine.storage.facts_read import Fact
 from engine.values import (
     Basis,
+    LearningEntry,
     LearningKind,
     LearningType,
     PermissionRequest,
@@ -30,14 +29,16 @@ from engine.values import (
     Trust,
     sanitise,
 )
-from engine.values.evidence import confidence, importance
+from engine.values.evidence import CONFIDENCE, confidence, importance
+from engine.values.lessons import Correction, Rule, added, distil, folded, sentences
 from engine.values.trust import of_names
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
 PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
 
+ERRED, REFUSED = "erred/", "refused/"
 DISCARDED, UNDONE = "discarded/", "undone/"
-"""What entries are about that say so of a session's changes."""
+"""What entries are about that say so of a tool's error, a rail's word, a session's changes."""
 
 MOST_OF_ONE = 5
 """Tests or files of one fact."""
@@ -51,10 +52,13 @@ QUOTED = 300
 NOBODY = "nobody"
 """Who answers where a session runs by itself."""
 
+ABOUT_ONE = "about one thing; three tasks must meet it"
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Something that was learnt, before it is an entry of a scope."""
+    """Something that was learnt, before it is an entry of a scope. `general` says why it holds beyond this session, ""
+    where three tasks have to meet it first (SPEC 6.8)."""
 
     kind: LearningKind
     type: LearningType
@@ -65,30 +69,41 @@ class Found:
     about: str = ""
     title: str = ""
     trust: Trust = Trust.QUOTED
+    general: str = ""
+
+
+_OF_TESTS: dict[str, tuple[str, str, str, LearningType, bool]] = {
+    "ValidationHealed": (
+        "healed", "Run `{}` before handing over: changes here break it unnoticed.", CORRECTIVE,
+        LearningType.PROCEDURAL, True,
+    ),
+    "ValidationFailed": (
+        "unmended", "`{}` resists being mended: look for the cause outside of the change.", CORRECTIVE,
+        LearningType.DECLARATIVE, False,
+    ),
+    "RetryRepeated": (
+        "circles", "Another attempt of the same kind leaves `{}` red: change the approach after the first.",
+        OBSERVATIONS, LearningType.PROCEDURAL, False,
+    ),
+}  # fmt: skip
+"""What facts about failing tests teach of each: what it is about, in which words, when, how, and whether it holds for
+every change of the project: what was red and is green again because somebody ran it."""
 
 
 def found(record: SessionRecord) -> list[Found]:
     """What a session teaches, each thing once, in the order in which it came up."""
     view = record.view
-    spent = _spent(record)
     every: list[Found] = []
     for fact in record.facts:
         every += of_fact(fact, record)
     for request in record.permissions:
         every += _answered(request, record)
     if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED):
-        every.append(
-            _task(
-                f"Such work ended without a result: {_short(view.error)}",
-                f"failed/{signature(view.error, view.cwd)}",
-                OBSERVATIONS,
-                Basis.SINGLE,
-                spent,
-            )
-        )
+        said = f"Such work ended without a result: {_short(view.error)}"
+        every.append(_task(said, f"failed/{signature(view.error, view.cwd)}", OBSERVATIONS, _spent(record)))
     if record.edit is not None:
         every += edited(record.edit)
-    every += [_stated(one, spent) for one in record.said]
+    every += [_stated(one, record) for one in record.said]
     once: dict[tuple[str, str, str], Found] = {}
     for one in every:
         if one.text.strip():
@@ -101,70 +116,36 @@ def found(record: SessionRecord) -> list[Found]:
 
 def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
     """What one fact of the ledger about a session teaches."""
-    payload, spent = fact.payload, _spent(record)
-    failing = [str(one) for one in payload.get("failing", ())][:MOST_OF_ONE]
+    payload, spent, cwd = fact.payload, _spent(record), record.view.cwd
+    if fact.kind in _OF_TESTS:
+        about, text, phase, type, general = _OF_TESTS[fact.kind]
+        failing = [str(one) for one in payload.get("failing", ())]
+        healed = fact.kind == "ValidationHealed"
+        touched = replace(spent, failure_avoided=healed, reach=max(1, len(failing)))
+        return [
+            replace(
+                _task(text.format(one), f"{about}/{one}", phase, touched, Basis.TESTS, of_names([one])),
+                type=type,
+                general="every change of the project can break it" if general else "",
+            )
+            for one in failing[:MOST_OF_ONE]
+        ]
     match fact.kind:
-        case "ValidationHealed":
-            touched = _with(spent, failure=True, reach=len(payload.get("failing", ())))
-            return [
-                _task(
-                    f"Run `{one}` before handing over: changes here break it unnoticed.",
-                    f"healed/{one}",
-                    CORRECTIVE,
-                    Basis.TESTS,
-                    touched,
-                    LearningType.PROCEDURAL,
-                    trust=of_names([one]),
-                )
-                for one in failing
-            ]
-        case "ValidationFailed":
-            touched = _with(spent, reach=len(payload.get("failing", ())))
-            return [
-                _task(
-                    f"`{one}` resists being mended: look for the cause outside of the change.",
-                    f"unmended/{one}",
-                    CORRECTIVE,
-                    Basis.TESTS,
-                    touched,
-                    trust=of_names([one]),
-                )
-                for one in failing
-            ]
-        case "RetryRepeated":
-            return [
-                _task(
-                    f"Another attempt of the same kind leaves `{one}` red: change the approach after the first.",
-                    f"circles/{one}",
-                    OBSERVATIONS,
-                    Basis.TESTS,
-                    spent,
-                    LearningType.PROCEDURAL,
-                    trust=of_names([one]),
-                )
-                for one in failing
-            ]
         case "AgentErred":
             message, tool = _short(str(payload.get("message", ""))), str(payload.get("tool", "")) or "its model"
-            about = f"{ERRED}{tool}/{signature(message, record.view.cwd)}"
-            return [_task(f"`{tool}` fails here: {message}", about, OBSERVATIONS, Basis.SINGLE, spent)]
+            about = f"{ERRED}{tool}/{signature(message, cwd)}"
+            return [_task(f"`{tool}` fails here: {message}", about, OBSERVATIONS, spent)]
         case "ToolRefused" if not _answered_no(str(payload.get("what", "")), record):
             what, rule = _short(str(payload.get("what", ""))), str(payload.get("rule", ""))
-            about = f"{REFUSED}{rule}/{signature(what, record.view.cwd)}"
+            about = f"{REFUSED}{rule}/{signature(what, cwd)}"
             said = f"`{what}` is refused here ({rule}): do without it."
             return [_institutional(said, about, ESCALATION, Basis.SINGLE, spent)]
         case "WorkOverlapped":
             files = list(dict.fromkeys([*payload.get("conflicting", ()), *payload.get("files", ())]))[:MOST_OF_ONE]
+            touched = replace(spent, reach=max(1, len(files)))
+            said = "`{}` is changed by several pieces of work at once: see what waits before changing it."
             return [
-                _task(
-                    f"`{one}` is changed by several pieces of work at once: see what waits before changing it.",
-                    f"overlap/{one}",
-                    OBSERVATIONS,
-                    Basis.SINGLE,
-                    _with(spent, reach=len(files)),
-                    trust=of_names([one]),
-                )
-                for one in files
+                _task(said.format(one), f"overlap/{one}", OBSERVATIONS, touched, trust=of_names([one])) for one in files
             ]
         case "ChangeSetDiscarded" if not payload.get("continued_in"):
             return [_unwanted(record, "was thrown away", DISCARDED)]
@@ -173,26 +154,22 @@ def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
     return []
 
 
-def edited(edit: Edit) -> list[Found]:
-    """What the operator wants instead: the sentences that he put into a prompt; where he only took some out, those."""
-    before, after = _sentences(edit.original), _sentences(edit.edited)
-    known, kept = {folded(one) for one in before}, {folded(one) for one in after}
-    new = [one for one in after if folded(one) not in known]
-    gone = [one for one in before if folded(one) not in kept]
-    texts = new or [f"Not wanted: {one}" for one in gone]
-    touched = Touched(failure_avoided=True, cost=edit.estimate, reach=edit.like)
-    return [
-        Found(
-            LearningKind.INSTITUTIONAL,
-            LearningType.CORRECTIVE,
-            _short(one),
-            ALIGNMENT,
-            confidence(Basis.OPERATOR),
-            importance(touched),
-            trust=Trust.OPERATOR if new else Trust.QUOTED,
-        )
-        for one in texts[:MOST_OF_ONE]
-    ]
+def edited(edit: Correction) -> list[Found]:
+    """What the operator wants instead: the rules in what was put into a prompt; where it was only shortened, that."""
+    new = [distil(one) for one in added(edit.original, edit.edited)]
+    kept = set(map(folded, sentences(edit.edited)))
+    gone = [Rule(f"Not wanted: {one}", False, "") for one in sentences(edit.original) if folded(one) not in kept]
+    trust = Trust.OPERATOR if new else Trust.QUOTED
+    return [corrected(one, edit, trust) for one in (new or gone)[:MOST_OF_ONE]]
+
+
+def corrected(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Found:
+    """A rule of the operator's, out of a correction."""
+    touched = Touched(failure_avoided=True, cost=edit.estimate, reach=edit.reach if rule.general else 1)
+    return Found(
+        LearningKind.INSTITUTIONAL, LearningType.CORRECTIVE, _short(rule.text), ALIGNMENT, confidence(Basis.OPERATOR),
+        importance(touched), trust=trust, general=rule.why if rule.general else "",
+    )  # fmt: skip
 
 
 def signature(text: str, folder: str = "") -> str:
@@ -202,18 +179,25 @@ def signature(text: str, folder: str = "") -> str:
     return " ".join(re.findall(r"[\w#./:-]+", flat))[:100]
 
 
-def _stated(one: Said, spent: Touched) -> Found:
+def _stated(one: Said, record: SessionRecord) -> Found:
+    """What somebody said: of the operator's words the rule, of all others the words. To go against a decision or a
+    correction is work that is thrown away."""
+    own = one.speaker == "operator"
+    rule = distil(one.text)
     basis = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}.get(one.speaker, Basis.MODEL)
     types = {"decision": LearningType.DIRECTIVE, "correction": LearningType.CORRECTIVE}
-    corrective = one.kind == "correction"
+    touched = replace(
+        _spent(record), failure_avoided=one.kind in types, reach=record.reach if rule.general and own else 1
+    )
     return Found(
         LearningKind.PROXY if one.preference else LearningKind.INSTITUTIONAL,
         types.get(one.kind, LearningType.DECLARATIVE),
-        _short(one.text),
-        CORRECTIVE if corrective else ALIGNMENT if one.speaker == "operator" else OBSERVATIONS,
+        _short(rule.text if own else one.text),
+        CORRECTIVE if one.kind == "correction" else ALIGNMENT if own else OBSERVATIONS,
         confidence(basis),
-        importance(_with(spent, failure=corrective)),
-        trust=Trust.OPERATOR if one.speaker == "operator" else Trust.QUOTED,
+        importance(touched),
+        trust=Trust.OPERATOR if own else Trust.QUOTED,
+        general=rule.why if rule.general else "",
     )
 
 
@@ -225,70 +209,77 @@ def _answered(request: PermissionRequest, record: SessionRecord) -> Iterator[Fou
     about = f"{request.tool}/{signature(title, record.view.cwd)}"
     if request.answer.allows:
         said = f"`{title}` needs the operator's word, and had it."
-        yield _institutional(said, f"allowed/{about}", ESCALATION, Basis.OPERATOR, Touched(), LearningType.DECLARATIVE)
+        allowed = _institutional(said, f"allowed/{about}", ESCALATION, Basis.OPERATOR, Touched())
+        yield replace(allowed, type=LearningType.DECLARATIVE)
     else:
         said = f"The operator does not allow `{title}`: find another way."
         yield _institutional(said, f"denied/{about}", ESCALATION, Basis.OPERATOR, Touched(failure_avoided=True))
 
 
 def _answered_no(what: str, record: SessionRecord) -> bool:
-    """Whether it was refused because a person said no: his answer tells of it."""
+    """Whether it was refused because a person said no: that answer tells of it."""
     denied = [one for one in record.permissions if one.answer is not None and not one.answer.allows]
     return any(what in one.title or what in one.detail for one in denied)
 
 
 def _unwanted(record: SessionRecord, how: str, about: str) -> Found:
-    """What the operator did once with the result; that it was for want of an agreement is no word of his."""
+    """What the operator did once with the result; that it was for want of an agreement is no word of the operator's."""
     prompt = _short(record.view.prompt)
-    return _task(
-        f"What was made of “{prompt}” {how}: agree on the result first.",
-        f"{about}{folded(prompt)}",
-        ALIGNMENT,
-        Basis.SINGLE,
-        _with(_spent(record), failure=True),
-        LearningType.CORRECTIVE,
-        trust=Trust.OPERATOR if record.own_words else Trust.QUOTED,
+    said = f"What was made of “{prompt}” {how}: agree on the result first."
+    trust = Trust.OPERATOR if record.own_words else Trust.QUOTED
+    touched = replace(_spent(record), failure_avoided=True)
+    return replace(
+        _task(said, f"{about}{folded(prompt)}", ALIGNMENT, touched, trust=trust), type=LearningType.CORRECTIVE
     )
 
 
 def _task(
-    text: str,
-    about: str,
-    phase: str,
-    basis: Basis,
-    touched: Touched,
-    type: LearningType = LearningType.DECLARATIVE,
-    *,
-    trust: Trust = Trust.QUOTED,
+    text: str, about: str, phase: str, touched: Touched, basis: Basis = Basis.SINGLE, trust: Trust = Trust.QUOTED
 ) -> Found:
-    return Found(LearningKind.TASK, type, text, phase, confidence(basis), importance(touched), about, trust=trust)
+    return Found(
+        LearningKind.TASK, LearningType.DECLARATIVE, text, phase, confidence(basis), importance(touched), about,
+        trust=trust,
+    )  # fmt: skip
 
 
-def _institutional(
-    text: str,
-    about: str,
-    phase: str,
-    basis: Basis,
-    touched: Touched,
-    type: LearningType = LearningType.DIRECTIVE,
-) -> Found:
-    return Found(LearningKind.INSTITUTIONAL, type, text, phase, confidence(basis), importance(touched), about)
+def _institutional(text: str, about: str, phase: str, basis: Basis, touched: Touched) -> Found:
+    return Found(
+        LearningKind.INSTITUTIONAL, LearningType.DIRECTIVE, text, phase, confidence(basis), importance(touched), about
+    )
 
 
 def _spent(record: SessionRecord) -> Touched:
     return Touched(seconds=record.seconds, cost=record.view.cost)
 
 
-def _with(touched: Touched, *, failure: bool = False, reach: int = 1) -> Touched:
-    return Touched(failure, touched.seconds, touched.cost, max(1, reach))
-
-
-def _sentences(text: str) -> list[str]:
-    """Sentences and lines of at least two words."""
-    parts: Iterable[str] = re.split(r"(?<=[.!?;])\s+|\n+", text)
-    return [" ".join(one.split()).strip("-*• ") for one in parts if len(one.split()) > 1]
-
-
 def _short(text: str) -> str:
     flat = " ".join(sanitise(text).split())
     return flat if len(flat) <= QUOTED else flat[: QUOTED - 1].rstrip() + "…"
+
+
+# -- what concerns an agent's own tools only
+
+_NAME = (
+    r"(?:read|write|edit|multi_?edit|exec|bash|shell|glob|grep|web[_ ]?search|web[_ ]?fetch|apply_patch|str_replace\w*)"
+)
+_TOOL = rf"(?:[`'\"“]?{_NAME}[`'\"”]?(?: file)? tools?|(?:{_NAME} )?tool[ -]calls?|my (?:own )?tools?)"
+_BEHAVES = (
+    r"(?:refuse|reject|fail|want|need|require|expect|take|accept|return|complain|demand|cut|den(?:y|ie)|truncate|block)"
+    r"(?:s|d|es|ed|ing)?|(?:must|can(?:not|['’]t)?|won['’]t|will|would|only|do(?:es)?(?: not|n['’]t)|has to|have to"
+    r"|(?:is|are|was|were) (?:not|only|un\w+|refused|denied|blocked|allowed|limited))"
+)
+_OWN_TOOLS: tuple[Callable[[str], object], ...] = (
+    re.compile(rf"\b{_TOOL}(?: (?:always|never|here|still|also|often))? (?:{_BEHAVES})\b", re.IGNORECASE).search,
+    re.compile(rf"\b(?:use|call|using|calling|with|through|via|by) (?:the |my )?{_TOOL}", re.IGNORECASE).search,
+)
+
+
+def of_own_tools(entry: LearningEntry) -> bool:
+    """Whether an entry is about the tools that its agent was given, and not about the project: who comes next with
+    other tools has no use for it. A program that cannot run here, or does not end, is the project's; and what the
+    operator said is what the operator wants of everybody."""
+    if entry.about:
+        return entry.about.startswith((ERRED, REFUSED)) and not entry.about.startswith(f"{ERRED}exec/exec")
+    if entry.confidence >= CONFIDENCE[Basis.OPERATOR][0]:
+        return False
+    return any(matches(entry.text) for matches in _OWN_TOOLS)

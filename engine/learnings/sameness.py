@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.values import LearningEntry, LearningKind, LearningType, Trust
+from engine.values.lessons import folded
 
 THRESHOLD = 0.8
 """Two entries are the same from this cosine on (SPEC 6.2)."""
@@ -121,12 +122,6 @@ def sides(text: str) -> tuple[int, ...]:
             axis, side = _SIDES[word]
             found.setdefault(axis, set()).add(side)
     return tuple(sum(found.get(axis, ())) for axis in range(AXES))
-
-
-@lru_cache(KEPT)
-def folded(text: str) -> str:
-    """The words of a text, as exact matches compare them: without case, signs and white space."""
-    return " ".join(re.findall(r"\w+", text.casefold())) or " ".join(text.casefold().split())
 
 
 def ordered(entries: Iterable[LearningEntry]) -> list[LearningEntry]:

@@ -158,7 +158,7 @@ class LearningFiles:
         place = place_of(path)
         assert place is not None, "only pages are read"
         try:
-            page = Page(read_plain(file, LARGEST))
+            page = Page(read_plain(file, LARGEST), path)
         except FileNotFoundError:
             return Read(path)
         except (OSError, ValueError) as error:
@@ -288,9 +288,9 @@ class LearningFiles:
 
     def _page(self, path: str) -> Page:
         try:
-            return Page(read_plain(self._data / path, LARGEST))
+            return Page(read_plain(self._data / path, LARGEST), path)
         except FileNotFoundError:
-            return Page()
+            return Page(path=path)
         except (OSError, ValueError) as error:
             raise Refusal(
                 "learnings_damaged", sanitise(f"{path} cannot be read: {error}"), "mend the file, or move it away"

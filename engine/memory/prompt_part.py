@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from xml.sax.saxutils import escape, quoteattr
 
 from engine import tokenizer
@@ -26,6 +27,7 @@ from engine.values import (
     SourceKind,
     sanitise,
 )
+from engine.values.lessons import without
 from engine.values.trust import label, may_guide
 
 BLOCK = "recalled-memory"
@@ -55,8 +57,15 @@ class RecalledPart:
     name = "recall"
 
     def __init__(
-        self, memory: MemoryPort, settings: SettingsSource, *, count: Callable[[str], int] = tokenizer.count
+        self,
+        memory: MemoryPort,
+        settings: SettingsSource,
+        *,
+        count: Callable[[str], int] = tokenizer.count,
+        known: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
     ) -> None:
+        """`known` are lessons that the prompt says elsewhere, or that were retracted: they are not recalled."""
+        self._known = known
         self._memory = memory
         self._settings = settings
         self._count = count
@@ -92,7 +101,10 @@ class RecalledPart:
             session=request.session_id or None,
             token_budget=budget,
         )
-        return self._memory.recall(query), budget
+        recall, known = self._memory.recall(query), self._known(request)
+        said = ((one, without(one.text, known)) for one in recall.items)
+        left = tuple(replace(one, text=text) for one, text in said if text.strip() or not one.text.strip())
+        return replace(recall, items=left), budget
 
     def _fit(self, recall: Recall, budget: int) -> tuple[list[PromptLine], list[Recalled], list[Recalled], int]:
         """The lines of the block, what is in it, what is not, and its tokens: whole memories, as many as fit."""

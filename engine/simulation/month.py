@@ -96,6 +96,7 @@ class Month:
                 self._do(what)
                 self._look()
         self._phase()
+        self._engine.wisdom.round()
 
     def _lids(self, day: Day) -> Iterator[tuple[datetime, datetime | Does]]:
         """(when the lid shuts, when it opens again); it stays open while he works."""
@@ -154,6 +155,7 @@ class Month:
                 self._pass(ending[0])
                 self._bench.release(ending[1])
                 self._settle()
+                self._engine.learnings.catch_up()
                 if self._runner.chatty:
                     self._look()  # for what it leads to
                 continue

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import date, timedelta
 
 from engine.engine import Engine
@@ -41,8 +43,35 @@ DEAR = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A correction: what is added to a card of `channel`, which `agent` serves for that while; `bubbling` as in
+    `wisdom_cascade_config.json`."""
+
+    channel: str
+    agent: str
+    said: str
+    bubbling: bool = True
+
+
+LESSONS = (
+    Lesson("garden", "gardener", "Facts have one home"),  # seldom work: importance
+    Lesson("koji-core", "backend_builder", "Docs end with a full stop"),  # goes up, and is known from then on
+    Lesson("koji-core", "backend_lead", "Names say what a thing is for"),  # who leads is no worker
+    Lesson("koji-core", "junior_backend", "Every test has one reason to fail"),  # its leader is no leader
+    Lesson("koji-core", "frontend_builder", "Always round a total once"),  # not what the leader answers for
+    Lesson("koji-core", "backend_builder", "Never log a customer's name", bubbling=False),
+    Lesson("koji-core", "backend_builder", "Rename the column of the cart"),  # about one thing: no lesson
+)
+"""One a day, again and again: a month meets every gate between a worker and its leader (SPEC 1.7). What sessions state
+themselves meets the gate of confidence."""
+
 GRUMPY = 3
 """So many cards he dismisses in a row when he is grumpy, those he likes least."""
+
+
+SERVES = {"garden": "gardener", "koji-core": "backend_builder"}
+"""Who serves these channels otherwise."""
 
 
 class Operator:
@@ -54,13 +83,35 @@ class Operator:
         self._chance = chance
         self._grumpy_on: date | None = None
         self._edits_left = 1
+        self._lessons = 0
+        self._corrected_on: date | None = None
         self.refused = 0
         self.settle: Callable[[], object] = lambda: None
         """Waits until threads stand still; set by who lets the time pass."""
 
     def comes(self) -> None:
-        """He opens the console."""
+        """He opens the console, and once a day corrects what an agent is asked."""
         self._engine.autonomy.heard("console")
+        today = self._engine.clock.now().date()
+        if self._corrected_on != today and self._corrects(LESSONS[self._lessons % len(LESSONS)]):
+            self._corrected_on, self._lessons = today, self._lessons + 1
+
+    def _corrects(self, one: Lesson) -> bool:
+        """Whether it was taken: a rail may stand against it, and tomorrow is another day."""
+        engine, prompt = self._engine, "Write down how totals are made"
+        config = engine.home.data / "wisdom_cascade_config.json"
+        config.write_text(json.dumps({"enable_upward_bubbling": one.bubbling}))
+        engine.settings.set(f"channels.{one.channel}.agent", one.agent)
+        card = engine.cards.propose(prompt, workspace=self._projects[0].workspace, channel=one.channel)
+        try:
+            engine.cards.approve(card.id, edit=f"{prompt}. {one.said}")
+        except Refusal:
+            self.refused += 1
+            engine.cards.dismiss(card.id)
+            return False
+        finally:
+            engine.settings.set(f"channels.{one.channel}.agent", SERVES[one.channel])
+        return True
 
     def works(self, odd: frozenset[Odd]) -> None:
         """A moment: he edits, commits, pushes; looks at his cards and decides; sometimes asks for something himself."""

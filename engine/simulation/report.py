@@ -9,10 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from engine.engine import Engine
+from engine.hierarchy.bubble import GATES
 from engine.safety.pipeline import ORDER
 from engine.safety.safety import LogEntry
 from engine.simulation.month import Seen
-from engine.values import Card, DecidedBy, Outcome, SessionState, SessionView, Source, Status, Verdict, dollars
+from engine.values import (
+    BubbleState,
+    Card,
+    DecidedBy,
+    Outcome,
+    SessionState,
+    SessionView,
+    Source,
+    Status,
+    Verdict,
+    dollars,
+)
 
 EVERYTHING = 1_000_000
 
@@ -41,6 +53,8 @@ def document(engine: Engine, seen: Seen, *, days: int, seed: int, begin: datetim
         "cards": _cards(cards),
         "kinds": _kinds(cards),
         "rails": [_rail(name, blocked) for name in ORDER],
+        "gates": _gates(engine),
+        "wentUp": len(engine.wisdom.bubbles(state=BubbleState.FLUSHED, limit=EVERYTHING)),
         "states": {state: round(hours, 2) for state, hours in sorted(seen.hours.items())},
         "asleepHours": round(seen.asleep.total_seconds() / 3600, 2),
         "cycles": {name: seen.jobs[name] for name in ("cards", "act")},
@@ -104,6 +118,18 @@ def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
         "alsoObjected": objected - len(first),
         "example": _blocked(first[0]) if first else None,
     }
+
+
+def _gates(engine: Engine) -> list[dict[str, Any]]:
+    """How often each gate between a worker's lesson and its leader refused (SPEC 1.7), with one example."""
+    bubbles = engine.wisdom.bubbles(limit=EVERYTHING)[::-1]
+    found: list[dict[str, Any]] = []
+    for number, name in enumerate(GATES, 1):
+        refused = [one for one in bubbles if one.refused_by is not None and one.refused_by.number == number]
+        gate = refused[0].refused_by if refused else None
+        example = {"text": refused[0].learning.text, "reason": gate.reason} if gate else None
+        found.append({"gate": number, "name": name, "refused": len(refused), "example": example})
+    return found
 
 
 def first_objection(entry: LogEntry) -> tuple[str, str]:

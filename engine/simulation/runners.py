@@ -37,6 +37,10 @@ ELSEWHERE: Mapping[str, str] = {"run_tests": "draft_changelog", "lint": "draft_c
 """The same on days when work leads to another channel."""
 
 
+STATED = "Decision: we keep totals in whole cents"
+"""What every session of prose states by itself: a model's claim."""
+
+
 class MadeSandbox:
     """Claims to confine; there is nothing to confine."""
 
@@ -160,6 +164,8 @@ class MadeRunner:
         price = round(chance.uniform(0.02, 0.10) * self.dear * MICRO)
         most = self.at_most(view)
         live.say("made up, nothing is executed")
+        if live.assignment.flow is None:
+            live.say(STATED)
         if not self.instant:
             self.bench.work(live, min(LONGEST, timedelta(seconds=chance.randint(5, 100))))
         price = price if most is None else min(price, most)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,18 +10,13 @@ from enum import StrEnum
 from typing import Any
 
 from engine.values.agents import PromptLine
+from engine.values.lessons import LESSON, lesson_id
 from engine.values.trust import Trust, may_guide
 
-OPAQUE = "said_"
-"""How the name of a pattern begins that is made of no words."""
 
-
-def telling(key: str, text: str = "") -> bool:
-    """Whether the name of a pattern says anything: one that was made of nothing, or of how its `text` begins, does
-    not. Pure."""
-    made = re.fullmatch(r"(.+)_[0-9a-f]{5}", key)
-    begins = "_".join(re.findall(r"[a-z0-9]+", text.lower()))
-    return not key.startswith(OPAQUE) and not (made and begins.startswith(made[1]))
+def telling(key: str) -> bool:
+    """Whether the name of a pattern says anything: the id of a lesson does not. Pure."""
+    return not key.startswith(LESSON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +45,7 @@ class Pattern:
     @property
     def said(self) -> str:
         """What it says, after its name where somebody gave it one."""
-        return f"{self.key}: {self.text}" if telling(self.key, self.text) else self.text
+        return f"{self.key}: {self.text}" if telling(self.key) else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +93,12 @@ class GuidanceItem:
     tokens: int
     sources: tuple[PatternSource, ...] = ()
     trust: Trust = Trust.OPERATOR
+
+    @property
+    def lesson(self) -> str:
+        """The lesson that it says, however its wording was changed."""
+        key = self.ref.rpartition("/")[2]
+        return lesson_id(self.text) if telling(key) else key
 
     @property
     def wording(self) -> str:

@@ -82,7 +82,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrat
             core.knowledge.housekeeping,
             core.learnings.housekeeping,
             lambda: core.gateway.follow(),
-            core.wisdom.discover,
+            core.wisdom.follow,
             core.adaptation.reflect,
             core.trials.catch_up,
         ),

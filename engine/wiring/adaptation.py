@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from engine.adaptation.adaptation import Adaptation
 from engine.adaptation.material import ModelsUsed, Priced
 from engine.adaptation.reading import Edit, edits_after
-from engine.hierarchy.discoveries import Correction
 from engine.hierarchy.guidance_block import Speaker, items
 from engine.values import ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.values.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
+from engine.values.lessons import Correction
 from engine.wiring.organisation import correction
 from engine.wiring.prices import price
 from engine.wiring.rails import held

@@ -36,12 +36,15 @@ from engine.execution.tools.belt import Toolbelts
 from engine.execution.upkeep import Upkeep
 from engine.execution.validation import Validation
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
+from engine.hierarchy.prompt_part import LeadershipGuidance
+from engine.hierarchy.seeds import lessons_in
 from engine.keys import Keys
+from engine.learnings.prompt_part import LearntPart
 from engine.memory.prompt_part import RecalledPart
 from engine.memory.summaries import from_others
 from engine.stand_ins import StandIns
 from engine.storage.database import Transaction
-from engine.values import CheckResult, Refusal
+from engine.values import CheckResult, PromptRequest, Refusal
 from engine.wiring.organisation import card
 from engine.wiring.prediction import last_sign
 from engine.wiring.rails import held
@@ -67,12 +70,18 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
     )
     core.hiring = Hiring(core.settings, data=home.data, model_for=core.models.choose)
     core.calls = Calls(core.database, randomness, secrets=core.keys.secrets, told=partial(_told, core))
-    core.recalling = RecalledPart(core.memory, core.settings)
+    # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
+    # soul, the leaders from the direct one upward, the project and all projects, memory.
+    guidance = LeadershipGuidance(core.wisdom.cascade, partial(_own_lessons, core))
+    core.learnt_part = LearntPart(core.learnings.files, core.settings, nearer=guidance.lessons)
+    core.recalling = RecalledPart(
+        core.memory, core.settings, known=lambda asked: core.learnt_part.lessons(asked) | core.learnings.retracted()
+    )
     core.prompts = PromptAssembly(
         [
-            Identity(core.hierarchy, folder=home.agents),
+            Identity(core.hierarchy, folder=home.agents, without=lambda asked: core.fragments.lessons(asked)),
             Rules(),
-            core.wisdom.part,
+            guidance,
             core.fragments,
             Project(),
             core.learnt_part,
@@ -182,6 +191,13 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         home.transcripts, core.database, over=partial(_over, core), secrets=core.keys.secrets, report=core.report
     )
     return Launcher(core.sessions, core.settings)
+
+
+def _own_lessons(core: Engine, asked: PromptRequest) -> frozenset[str]:
+    """What learned guidance and the soul of an agent say."""
+    learned = core.fragments.lessons(asked)
+    soul = core.hierarchy.soul_in_prompt(asked.agent) if asked.agent else ""
+    return learned | lessons_in(soul)
 
 
 def _over(core: Engine, session_id: str) -> bool:

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING
 
 from engine.adapters import MemoryModel
 from engine.learnings.learnings import Learnings
-from engine.learnings.prompt_part import LearntPart
-from engine.learnings.record import KINDS, Edit, Said, SessionRecord, about_session
+from engine.learnings.record import KINDS, Said, SessionRecord, about_session
 from engine.memory.capturing import Captured
 from engine.memory.embedding import LOCAL, NoEmbedder
 from engine.values import (
     Answer,
-    DecisionSignal,
+    Learning,
+    LearningEntry,
     PermissionRequest,
     Question,
     Refusal,
+    Score,
     SessionView,
     Source,
     TranscriptLine,
 )
-from engine.wiring.organisation import card
+from engine.values.adaptation import CandidateStatus, CandidateType, PromptFragment
+from engine.values.lessons import category, lessons_of
+from engine.wiring.organisation import card, correction, reach
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -33,9 +36,8 @@ SPEAKERS = {"reply": "operator", "say": "agent"}
 
 PAGE = 2_000
 MOST_REQUESTS = 200
-MOST_DECISIONS = 200
-"""So many of the operator's latest decisions are looked through for an edit."""
 
+EVERY = 100_000
 MOST_RUNS = 20
 MOST_CONTINUED = 100
 """Sessions that go on with each other; each is looked up."""
@@ -51,19 +53,15 @@ def build(core: Engine) -> None:
         core.database,
         core.clock,
         facts=core.ledger,
-        records=SessionRecords(core),
-        workspace_of=partial(_workspace, core),
-        report=core.report,
+        around=Around(core),
         make=partial(_vectors, core),
         model_name=lambda: LOCAL,
         model=_Model(core),
-        secrets=lambda: core.keys.secrets(),
     )
-    core.learnt_part = LearntPart(core.learnings.files, core.settings)
 
 
-class SessionRecords:
-    """Sessions as the chain reads them; see `record.Records`."""
+class Around:
+    """The rest of the engine as the chain sees it; see `record.Around`."""
 
     def __init__(self, core: Engine) -> None:
         self._core = core
@@ -83,10 +81,11 @@ class SessionRecords:
             tuple(about_session(facts, session_id)),
             tuple(said),
             self._asked(session_id),
-            _edit(core, view),
+            correction(core, view.prediction_id) if view.flow is None else None,
             begun.red,
             begun.continues,
             begun.own_words,
+            reach(core, view.channel),
         )
 
     def begun(self, session_id: str) -> SessionRecord | None:
@@ -111,6 +110,44 @@ class SessionRecords:
     def lines(self, session_id: str) -> Iterable[TranscriptLine]:
         """Its transcript."""
         return _lines(self._core, session_id)
+
+    def secrets(self) -> Iterable[str]:
+        """The operator's keys."""
+        return self._core.keys.secrets()
+
+    def report(self, where: str, words: str) -> None:
+        """Tells the operator."""
+        self._core.report(where, words)
+
+    def offer(self, entry: LearningEntry) -> None:
+        """Put it before the gates to the agent's leader. What it concerns are the topics it names and what the channel
+        is for that it came out of."""
+        core = self._core
+        try:
+            channel = core.settings.current.channels.get(core.sessions.get(entry.session_id).channel)
+        except Refusal:  # the session is forgotten
+            channel = None
+        scores = Score(entry.confidence, entry.reasons[:1]), Score(entry.importance, entry.reasons[1:])
+        concerns = category(entry.text, channel.specialty if channel else "")
+        evidence = (f"{entry.scope.value} entry {entry.id.partition('@')[0]}", *entry.reasons)
+        core.wisdom.offer(
+            Learning(
+                entry.id, entry.text, concerns, entry.agent, entry.session_id, *scores, evidence, entry.workspace,
+                entry.trust,
+            )
+        )  # fmt: skip
+
+    def retracted(self, lesson: str, reason: str) -> None:
+        """Leaders lose it, and learned guidance that says it is rolled back, or never comes into force."""
+        core = self._core
+        core.wisdom.retract(lesson)
+        for one in core.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=EVERY):
+            if not isinstance(one.effect, PromptFragment) or lesson not in lessons_of(one.effect.guidance):
+                continue
+            if one.status is CandidateStatus.PROMOTED:
+                core.adaptation.roll_back(one.id, f"its lesson was retracted: {reason}")
+            elif not one.status.decided:
+                core.adaptation.reject(one.id, f"its lesson was retracted: {reason}")
 
     def _first(self, session_id: str) -> str:
         """The first of the sessions that this one goes on with; itself when it goes on with none."""
@@ -155,32 +192,11 @@ def _said(one: Captured, line: TranscriptLine) -> Said:
     return Said(one.kind.value, one.text, SPEAKERS.get(line.kind, "program"), "preference" in one.tags)
 
 
-def _edit(core: Engine, view: SessionView) -> Edit | None:
-    """What the operator made of the card's prompt before he approved it. A flow's parameters are no words of his, and
-    its prompt is made of them."""
-    if view.flow is not None:
-        return None
-    latest = core.feedback.recent(MOST_DECISIONS)
-    said = {one.signal: one for one in latest if one.prediction_id == view.prediction_id}
-    original, approved = said.get(DecisionSignal.ORIGINAL), said.get(DecisionSignal.APPROVED)
-    if original is None or approved is None:
-        return None
-    like = sum(one.edited and (one.kind, one.channel) == (approved.kind, approved.channel) for one in latest)
-    return Edit(original.prompt, approved.prompt, like=max(1, like))
-
-
 def _lines(core: Engine, session_id: str) -> Iterator[TranscriptLine]:
     after = 0
     while page := core.sessions.transcript(session_id, after=after, limit=PAGE):
         yield from page
         after = page[-1].number
-
-
-def _workspace(core: Engine, session_id: str) -> str:
-    try:
-        return core.sessions.get(session_id).workspace
-    except Refusal:
-        return ""
 
 
 def _vectors(core: Engine, texts: Sequence[str]) -> list[bytes] | None:

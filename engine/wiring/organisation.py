@@ -12,7 +12,6 @@ from engine.adapters import lost_files
 from engine.feedback.decisions import Decisions
 from engine.feedback.exporting import Exporter
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.discoveries import Correction
 from engine.hierarchy.postgres import PostgresStore
 from engine.hierarchy.wisdom import Wisdom
 from engine.memory.importing import talks
@@ -21,6 +20,7 @@ from engine.memory.watching import Watching
 from engine.stand_ins import StandIns
 from engine.storage.shared import SHARED_URL
 from engine.values import Card, DecisionSignal, Doing, LeaderDecision, Refusal
+from engine.values.lessons import Correction
 from engine.values.trust import may_guide
 
 if TYPE_CHECKING:
@@ -58,8 +58,6 @@ def build(core: Engine, stand_ins: StandIns) -> None:
         randomness=randomness,
         count=tokenizer.count,
         facts=core.ledger,
-        seconds=partial(_session_seconds, core),
-        correction=partial(correction, core),
         decided=partial(_decided, core),
         store=lambda: shared,
         lost=lost_files,
@@ -71,16 +69,6 @@ def _activity(core: Engine) -> Mapping[str, Doing]:
     states = {view.agent: (view.state.value, view.tokens) for view in core.sessions.running()}
     states |= {one.agent: ("waiting", states.get(one.agent, ("", 0))[1]) for one in core.permissions.waiting()}
     return {agent: Doing(*states.get(agent, ("idle", 0)), *done) for agent, done in core.sessions.totals().items()}
-
-
-def _session_seconds(core: Engine, session_id: str) -> float:
-    """How long a session took, 0 when that is not known."""
-    try:
-        view = core.sessions.get(session_id)
-    except Refusal:
-        return 0.0
-    ended = view.ended_at or core.clock.now()
-    return 0.0 if view.started_at is None else max(0.0, (ended - view.started_at).total_seconds())
 
 
 def _decided(core: Engine, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
@@ -104,11 +92,15 @@ def correction(core: Engine, card_id: str) -> Correction | None:
     original, approved = said.get(DecisionSignal.ORIGINAL), said.get(DecisionSignal.APPROVED)
     if about is None or original is None or approved is None:
         return None
-    like = sum(one.edited and (one.kind, one.channel) == (approved.kind, approved.channel) for one in latest)
     return Correction(
-        about.agent, original.prompt, approved.prompt, approved.kind, approved.channel, about.session_id or "",
-        about.estimate, like,
+        original.prompt, approved.prompt, about.agent, approved.kind, approved.channel, about.session_id or "",
+        about.estimate, reach(core, approved.channel),
     )  # fmt: skip
+
+
+def reach(core: Engine, channel: str) -> int:
+    """How much work a rule of a channel concerns: how many of the latest decided cards were on it, at least 1."""
+    return max(1, sum(one.channel == channel for one in core.feedback.recent(FAR_BACK)))
 
 
 def card(core: Engine, card_id: str) -> Card | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -249,9 +250,11 @@ def test_an_edit_is_told_in_the_operators_words() -> None:
         RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/edited:koji-core:run-tests", added="and run the tests",
         channel="koji-core", kind="fix",
     )  # fmt: skip
-    (line,) = said(edit, Told())
-    assert "koji-core" in line
-    assert "“and run the tests”" in line
+    with pytest.raises(NothingToDraft, match="about one thing"):
+        said(edit, Told())
+    assert said(edit, Told(), edit, edit) == said(edit, Told(), edit, edit, edit) == ("run the tests",)
+    every = replace(edit, details={**edit.details, "added": "Docs end with a full stop."})
+    assert said(every, Told()) == ("Docs end with a full stop",)
     with pytest.raises(NothingToDraft):
         said(record(RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/card"), Told())
     kept = record(RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="Prices are whole cents.")

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from engine.adaptation.readers import READERS
 from engine.adaptation.reflection import CURSOR
-from engine.adaptation.signatures import added, difference, error_kind, slug
+from engine.adaptation.signatures import difference, error_kind, slug
 from engine.events import (
     BudgetExceeded,
     ChangeSetLanded,
@@ -253,20 +253,6 @@ def test_what_recurs_by_chance_is_none(world: World) -> None:
 
 
 # -- signatures
-
-
-@pytest.mark.parametrize(
-    ("original", "edited", "expected"),
-    [
-        ("Fix it", "Fix it and run the tests", [("run-tests", "and run the tests")]),
-        ("Fix it", "fix it", []),
-        ("Fix the cart", "Mend the cart with care", [("mend", "Mend"), ("care", "with care")]),
-        ("Fix it", "Fix it and then please", []),  # little words alone
-        ("one two three", "one three", []),
-    ],
-)
-def test_what_the_operator_adds(original: str, edited: str, expected: list[tuple[str, str]]) -> None:
-    assert added(original, edited) == expected
 
 
 def test_how_much_an_edit_changes() -> None:

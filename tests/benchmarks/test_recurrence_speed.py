@@ -113,7 +113,7 @@ def test_ten_thousand_entries_of_five_hundred_sessions(tmp_path: Path, database:
     baseline = Measured(lambda: one_by_one(entries[:PART], topics))
     reading = Measured(lambda: fresh.entries(PROJECT))
     again = Measured(lambda: fresh.entries(PROJECT))
-    planning = Measured(lambda: to_project(reading.result, [], PROJECT, meaning, MONDAY_MORNING))
+    planning = Measured(lambda: to_project(reading.result, [], PROJECT, meaning.vectors, MONDAY_MORNING))
     plan = planning.result
     changes, facts = plan.changes(MONDAY_MORNING), plan.facts("recurrence")
     writing = Measured(lambda: files.apply(changes, facts))

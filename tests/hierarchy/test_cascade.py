@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.execution.prompt.assembly import PromptAssembly
 from engine.hierarchy.chain import Stop, climb
+from engine.hierarchy.prompt_part import LeadershipGuidance
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database
 from engine.values import Guidance, PromptRequest, Refusal
@@ -137,7 +138,7 @@ def test_a_move_is_shown_before_it_is_made_and_refused_alike(world: World) -> No
 def test_a_prompt_carries_the_block_with_a_source_for_each_line(world: World) -> None:
     assert world.wisdom.offer(learning()).pattern == ""
     world.wisdom.flush()
-    assembly = PromptAssembly([world.wisdom.part])
+    assembly = PromptAssembly([LeadershipGuidance(world.wisdom.cascade)])
     prompt = assembly.assemble(PromptRequest("worker", "koji-core", "/w", "mend", session_id="ses_9"))
     assert prompt.text("system") == world.wisdom.guidance("worker").block
     told = prompt.provenance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from engine import tokenizer
 from engine.hierarchy.guidance_block import KEY_PATTERNS, RATIOS, SAYS, Speaker, compose, ratio, shares
 from engine.values import LeaderDecision, LeaderProfile, Pattern, SourceKind
+from engine.values.lessons import lesson_id
 
 HOSTILE = st.one_of(
     st.text(max_size=80),
@@ -32,9 +34,21 @@ PROFILES = st.builds(
 
 
 def speakers(profiles: list[LeaderProfile | None]) -> list[Speaker]:
+    """Each says the same in other words than those before: with a letter of its own, for nothing is said twice."""
     return [
-        Speaker(f"leader_{hop}", 3, hop, profile, "" if profile else "silent") for hop, profile in enumerate(profiles)
+        Speaker(f"leader_{hop}", 3, hop, profile and own(profile, "bcdefghijklm"[hop]), "" if profile else "silent")
+        for hop, profile in enumerate(profiles)
     ]
+
+
+def own(profile: LeaderProfile, letter: str) -> LeaderProfile:
+    return replace(
+        profile,
+        principles=tuple(f"{letter} {text}" for text in profile.principles),
+        patterns=tuple(replace(one, text=f"{letter} {one.text}") for one in profile.patterns),
+        guardrails=tuple(f"{letter} {text}" for text in profile.guardrails),
+        decisions=tuple(replace(one, text=f"{letter} {one.text}") for one in profile.decisions),
+    )
 
 
 def profile(principles: int = 3, patterns: int = 10, guardrails: int = 3, decisions: int = 3) -> LeaderProfile:
@@ -81,7 +95,7 @@ def test_farther_leaders_never_say_more_than_nearer_ones(
         assert farther.share <= nearer.share
         assert farther.tokens <= min(farther.share, nearer.tokens)
         assert {item.section for item in farther.kept} <= {*SAYS[min(nearer.hop, 2)]}
-        kept = [{item.text for item in hop.kept if item.section == "principles"} for hop in (nearer, farther)]
+        kept = [{item.text[1:] for item in hop.kept if item.section == "principles"} for hop in (nearer, farther)]
         assert kept[1] <= kept[0]
 
 
@@ -151,3 +165,11 @@ def test_what_no_count_of_pieces_foresaw_is_dropped_from_the_farthest_first() ->
     assert len(hops[2].kept) < len(free[2].kept)
     dropped = [len(a.kept) - len(b.kept) for a, b in zip(free, hops, strict=True)]
     assert dropped[2] == len(free[2].kept) or dropped[1] == 0
+
+
+def test_what_a_nearer_leader_or_block_says_is_said_once() -> None:
+    brief, known = LeaderProfile("x", principles=("Be brief.", "Be kind.")), lesson_id("be kind")
+    above = [Speaker(name, 3, hop, brief) for hop, name in enumerate(("lead", "cto"))]
+    lines, hops, _ = compose(above, 800, tokenizer.count, frozenset({known}))
+    assert [[item.text for item in hop.kept] for hop in hops] == [["Be brief."], []]
+    assert sum("Be brief." in line.text for line in lines) == 1

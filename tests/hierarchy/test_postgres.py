@@ -21,6 +21,7 @@ from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
 from engine.doors.outward import shared_database
 from engine.execution.prompt.assembly import PartSource
+from engine.hierarchy.prompt_part import LeadershipGuidance
 from engine.stand_ins import StandIns
 from engine.storage.shared import SharedDatabase
 from engine.values import (
@@ -233,7 +234,7 @@ def test_two_engines_converge_and_nothing_is_lost(
                 wisdom.edit_profile("cto", "patterns", key=f"p{chance.randrange(4)}", value=text)
                 edited.add(text)
             elif what == "call":
-                one.call(number, wisdom.part)
+                one.call(number, LeadershipGuidance(wisdom.cascade))
             elif what == "teach":
                 wisdom.teach()
             elif what == "did":

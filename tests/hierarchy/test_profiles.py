@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.profiles import Entry, Use, newest, profile_of
+from engine.hierarchy.profiles import WisdomEntry, WisdomUse, newest, profile_of, wording
 from engine.hierarchy.seeds import seed_profile, slug
 from engine.storage.database import Database
 from engine.values import LeaderDecision, LeaderProfile, PatternSource, Refusal
@@ -76,7 +76,7 @@ def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_in
 
 
 ENTRIES = st.builds(
-    Entry,
+    wording,
     leader=st.just("cto"),
     section=st.just("patterns"),
     key=st.sampled_from(["a", "b"]),
@@ -88,7 +88,7 @@ ENTRIES = st.builds(
 
 
 @given(st.lists(ENTRIES, max_size=12), st.randoms())
-def test_the_newest_wins_in_whatever_order_rows_come(entries: list[Entry], random: object) -> None:
+def test_the_newest_wins_in_whatever_order_rows_come(entries: list[WisdomEntry], random: object) -> None:
     shuffled = [*entries, *entries[:3]]
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert newest(entries) == newest(shuffled)
@@ -97,9 +97,9 @@ def test_the_newest_wins_in_whatever_order_rows_come(entries: list[Entry], rando
 
 
 @given(st.lists(ENTRIES, max_size=8), st.lists(ENTRIES, max_size=8))
-def test_two_stores_that_exchange_rows_say_the_same(first: list[Entry], second: list[Entry]) -> None:
+def test_two_stores_that_exchange_rows_say_the_same(first: list[WisdomEntry], second: list[WisdomEntry]) -> None:
     seed = LeaderProfile("cto")
-    uses = [Use("cto", "a", "home_1", 3, BEGIN), Use("cto", "a", "home_2", 4, BEGIN)]
+    uses = [WisdomUse(leader="cto", key="a", origin=f"home_{uses}", uses=uses, last_used_at=BEGIN) for uses in (3, 4)]
     one, other = ({e.version: e for e in [*a, *b]} for a, b in ((first, second), (second, first)))
     left, right = (profile_of(seed, list(rows.values()), uses) for rows in (one, other))
     assert {(p.key, p.text, p.uses, p.at, frozenset(p.sources)) for p in left.patterns} == {

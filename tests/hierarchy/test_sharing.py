@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.hierarchy.profiles import Entry, Use
+from engine.hierarchy.profiles import WisdomEntry, WisdomUse
 from engine.hierarchy.sharing import Fetched
 from engine.memory.ledger import Ledger, append
 from engine.storage.database import Database
@@ -26,8 +26,8 @@ class Shared:
     """A shared leadership in memory whose connection can be cut before or after it took something."""
 
     name: str = "shared"
-    rows: dict[str, tuple[int, Entry]] = field(default_factory=dict)
-    counts: dict[tuple[str, str, str], tuple[int, Use]] = field(default_factory=dict)
+    rows: dict[str, tuple[int, WisdomEntry]] = field(default_factory=dict)
+    counts: dict[tuple[str, str, str], tuple[int, WisdomUse]] = field(default_factory=dict)
     cuts: list[str] = field(default_factory=list)
     seq: int = 0
 
@@ -36,7 +36,7 @@ class Shared:
             self.cuts.pop(0)
             raise ConnectionError(f"cut {where}")
 
-    def push(self, entries: Sequence[Entry], uses: Sequence[Use]) -> None:
+    def push(self, entries: Sequence[WisdomEntry], uses: Sequence[WisdomUse]) -> None:
         self._cut("before push")
         for one in entries:
             if one.version not in self.rows or (not one.body and self.rows[one.version][1].body):

@@ -11,7 +11,6 @@ from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Activity, Agents
-from engine.hierarchy.discoveries import Correction
 from engine.hierarchy.guided import Lost
 from engine.hierarchy.profiles import Decided
 from engine.hierarchy.sharing import ProfileStore
@@ -84,7 +83,6 @@ def make_world(
     database: Database,
     clock: FakeClock,
     *,
-    correction: Callable[[str], Correction | None] = lambda card: None,
     decided: Decided = lambda leaders: {},
     store: Callable[[], ProfileStore | None] = lambda: None,
     lost: Lost = lambda workspace, paths: (),
@@ -104,8 +102,6 @@ def make_world(
         randomness=Randomness(seed),
         count=tokenizer.count,
         facts=Ledger(database),
-        seconds=lambda session: 600.0,
-        correction=correction,
         decided=decided,
         store=store,
         lost=lost,

@@ -44,6 +44,11 @@ def entry(text: str, session: str = "s1", **more: Any) -> LearningEntry:
     )
 
 
+def no_vectors(texts: Sequence[str]) -> list[bytes | None]:
+    """Where there is no model."""
+    return [None] * len(texts)
+
+
 class WordMeaning:
     """Texts with the same words are near: the cosine of two texts is that of their word counts, nearly."""
 

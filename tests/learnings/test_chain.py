@@ -14,6 +14,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import SessionEnded, SessionStarted
 from engine.learnings import chain as chain_module
+from engine.learnings import promotion
 from engine.learnings.page import Page
 from engine.learnings.record import Said, SessionRecord
 from engine.learnings.store import added
@@ -109,7 +110,6 @@ def test_the_session_is_known_after_reading_and_leads_to_everything_that_came_of
     assert {one.session_id for one in below} == {"s0", "s1", "s2"}
     view = world.learnings.view(below[0].id[:12])
     assert [one.text for one in view.promoted_to] == [UV]
-    assert [one.scope for one in world.learnings.credits("s1")] == [LearningScope.PROJECT]
 
 
 def test_retired_entries_never_promote(world: World) -> None:
@@ -170,7 +170,7 @@ def test_what_is_about_an_agents_own_tools_stays_with_its_team(world: World) -> 
         session = f"s{number}"
         facts = [fact("AgentErred", session, agent="backend_builder", **one) for one in erred]
         facts.append(fact("ToolRefused", session, tool="write", what="/etc/hosts", rule="outside", reason="outside"))
-        wants = Said("fact", "Never use the edit tool on generated files.", "operator")
+        wants = Said("fact", "Never use the edit tool on generated files", "operator")
         said = (Said("fact", "The read tool requires a relative path.", "agent"), Said("decision", UV, "agent"), wants)
         world.session(session, said=said, facts=tuple(facts))
     kept = {one.text for one in world.learnings.entries("project")}
@@ -444,13 +444,13 @@ def test_the_chain_can_be_run_by_two_at_once_and_after_a_fault(world: World) -> 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(chain.run, slow)
         waiting.wait(5)
-        second = pool.submit(chain.run)
+        second = pool.submit(chain.run, lambda: None)
         going_on.set()
         assert first.result(10).nothing
         assert second.result(10).nothing
     with pytest.raises(Refusal):
         chain.run(broken)
-    assert chain.heard is None
+    assert chain.run(lambda: None).nothing
 
 
 def test_what_is_retracted_while_the_gates_are_open_does_not_go_through_them(
@@ -461,7 +461,7 @@ def test_what_is_retracted_while_the_gates_are_open_does_not_go_through_them(
     world.session("s2", UV)
     below = world.learnings.entries("team", session="s1")[0]
     reports: list[RetractReport] = []
-    real = chain_module.to_project
+    real = promotion.to_project
 
     def planned(*given: Any) -> Any:
         plan = real(*given)

@@ -68,7 +68,6 @@ def test_what_three_sessions_say_becomes_the_projects_by_itself_and_reaches_prom
     view = engine.learnings.view(known.id)
     assert view.sessions == tuple(sorted(sessions))
     assert {one.session_id for one in view.promoted_from} == set(sessions)
-    assert [one.id for one in engine.learnings.credits(sessions[0])] == [known.id]
 
     request = PromptRequest("backend_builder", "koji-core", workspace, "look at the parser")
     assert WORDS not in engine.prompts.assemble(request).text("system"), "a commit's words are a quote"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.learnings.own_tools import of_own_tools
+from engine.learnings.rules import of_own_tools
 from tests.learnings.made import entry
 
 

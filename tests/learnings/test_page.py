@@ -141,7 +141,7 @@ def test_a_bad_entry_is_named_with_its_line_and_the_others_are_read() -> None:
         ("created_at: yesterday", "not a time such as"),
         ("promoted_from: {a: b}", "line 3: promoted_from"),
         ('title: "open', "line 3: title: '\"open' cannot be read"),
-        ("title: 'a' b", "stands after the value"),
+        ("title: 'a' b", "cannot be read"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(front: str, words: str) -> None:
@@ -178,6 +178,13 @@ def test_an_entry_made_by_hand_without_an_id_gets_one_that_lasts() -> None:
     assert changed.entries[0].id == name
 
 
+def test_the_same_words_by_hand_in_two_places_are_two_entries() -> None:
+    """Identical learnings of three sessions recur; they do not collide."""
+    data = b"---\ntype: directive\n---\nUse uv.\n"
+    ids = {Page(data, f"learnings/{session}/institutional.md").entries[0].id for session in ("s1", "s2", "s3")}
+    assert len(ids) == 3
+
+
 def test_every_field_of_an_entry_comes_back() -> None:
     one = entry(
         "text",
@@ -196,6 +203,7 @@ def test_every_field_of_an_entry_comes_back() -> None:
         merged_into="lrn_z",
         session_task="do # this",
         title="- no list: 'x'",
+        lesson="les_1",
     )
     page = Page()
     page.append(one.id, as_fields(one), one.text)

@@ -70,8 +70,10 @@ def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
         )
         for number, one in enumerate(there)
     ]
-    plan = to_project(sessions, project, PROJECT, Angles(), MONDAY_MORNING)
-    assert to_project(shuffled(sessions, seed), shuffled(project, seed), PROJECT, Angles(), MONDAY_MORNING) == plan
+    plan = to_project(sessions, project, PROJECT, Angles().vectors, MONDAY_MORNING)
+    assert (
+        to_project(shuffled(sessions, seed), shuffled(project, seed), PROJECT, Angles().vectors, MONDAY_MORNING) == plan
+    )
 
     by_id = {one.id: one for one in sessions}
     for one in plan.promoted:
@@ -87,7 +89,7 @@ def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
         assert not set(names) & {source.session for source in one.promoted_from}
 
     after = carried_out(project, plan)
-    second = to_project(sessions, after, PROJECT, Angles(), MONDAY_MORNING)
+    second = to_project(sessions, after, PROJECT, Angles().vectors, MONDAY_MORNING)
     assert second == Plan()
 
 
@@ -101,7 +103,7 @@ def test_a_session_that_says_two_entries_again_reinforces_what_they_are_folded_i
         )
         for number, again in enumerate(["r2", "s0"])
     )
-    [cluster] = folded_together([one, other], Angles())
+    [cluster] = folded_together([one, other], Angles().vectors)
     (into, _) = folding(cluster)
     assert (into.fields["reinforced_by"], into.fields["reinforcement_count"]) == (["r1", "r2"], 2)
 
@@ -122,7 +124,7 @@ def test_compaction_loses_no_source_no_session_and_no_entry(
         for number, one in enumerate(known)
     ]
     left = {one.id: one for one in project}
-    for cluster in folded_together(project, Angles()):
+    for cluster in folded_together(project, Angles().vectors):
         centre = cluster.members[0]
         (into, *others) = folding(cluster)
         assert into.entry == centre.id
@@ -135,4 +137,4 @@ def test_compaction_loses_no_source_no_session_and_no_entry(
             left[one.entry] = replace(left[one.entry], status=LearningStatus.COMPACTED)
         assert {(one.kind, one.type) for one in cluster.members} == {(centre.kind, centre.type)}
         assert centre.kind is not LearningKind.PROXY, "what is about the human is in no cluster"
-    assert folded_together(left.values(), Angles()) == []
+    assert folded_together(left.values(), Angles().vectors) == []

@@ -14,7 +14,7 @@ from engine.learnings.learnings import Learnings
 from engine.learnings.record import Said, SessionRecord
 from engine.memory.ledger import Ledger, LedgerEntry
 from engine.storage.database import Database
-from engine.values import Answer, Asks, NoAnswer, Question, SessionState, SessionView, TranscriptLine
+from engine.values import Answer, Asks, LearningEntry, NoAnswer, Question, SessionState, SessionView, TranscriptLine
 from tests.conftest import MONDAY_MORNING
 
 SHOP = "/srv/shop"
@@ -56,6 +56,9 @@ class Told:
 
     records: dict[str, SessionRecord] = field(default_factory=dict)
     transcripts: dict[str, list[TranscriptLine]] = field(default_factory=dict)
+    tell: Callable[[str, str], None] = lambda where, words: None
+    offered: dict[str, LearningEntry] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
 
     def of(self, session_id: str, /) -> SessionRecord | None:
         return self.records.get(session_id)
@@ -66,6 +69,18 @@ class Told:
 
     def lines(self, session_id: str, /) -> Iterable[TranscriptLine]:
         return self.transcripts.get(session_id, [])
+
+    def secrets(self) -> Iterable[str]:
+        return ()
+
+    def offer(self, entry: LearningEntry, /) -> None:
+        self.offered[entry.id] = entry
+
+    def retracted(self, lesson: str, reason: str, /) -> None:
+        self.gone.append(lesson)
+
+    def report(self, where: str, words: str, /) -> None:
+        self.tell(where, words)
 
 
 class Says:
@@ -98,7 +113,7 @@ class World:
         self.data = folder
         self.database = database
         self.clock = clock
-        self.told = Told()
+        self.told = Told(tell=self._report)
         self.model = model
         self.faults: list[str] = []
         self.learnings = Learnings(
@@ -106,9 +121,7 @@ class World:
             database,
             clock,
             facts=Ledger(database),
-            records=self.told,
-            workspace_of=lambda id: self.told.records[id].view.workspace if id in self.told.records else "",
-            report=self._report,
+            around=self.told,
             make=make,
             model_name=lambda: "made",
             model=model,

@@ -51,7 +51,7 @@ class Souls(Protocol):
 
     def get(self, agent_id: str, /) -> AgentView: ...
 
-    def soul(self, agent_id: str, /) -> str: ...
+    def soul_in_prompt(self, agent_id: str, without: frozenset[str], /) -> str: ...
 
 
 class Identity:
@@ -59,10 +59,17 @@ class Identity:
 
     name = "identity"
 
-    def __init__(self, souls: Souls, *, folder: Path) -> None:
-        """`folder` is where the agents' folders are."""
+    def __init__(
+        self,
+        souls: Souls,
+        *,
+        folder: Path,
+        without: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
+    ) -> None:
+        """`folder` is where the agents' folders are; `without` are lessons that the prompt says elsewhere."""
         self._souls = souls
         self._folder = folder
+        self._without = without
 
     def part(self, request: PromptRequest) -> Contribution:
         """Raises `Refusal` when the agent's folder cannot be read."""
@@ -70,7 +77,7 @@ class Identity:
             return Contribution(None)
         agent = self._souls.get(request.agent)
         path = self._folder / agent.id / "soul.md"
-        text, notes = bounded(self._souls.soul(agent.id), SOUL_MOST, str(path))
+        text, notes = bounded(self._souls.soul_in_prompt(agent.id, self._without(request)), SOUL_MOST, str(path))
         source = PromptSource(SourceKind.SOUL, str(path), f"{agent.id}/soul.md", Trust.OPERATOR)
         attributes = {"agent": agent.id, "title": agent.title, "domain": agent.domain}
         return Contribution(block("identity", quoted(text, source), attributes=attributes), notes=notes)

@@ -1,0 +1,199 @@
+"""Lessons (SPEC 6.8): the rule in somebody's words, whether it holds beyond one case, and its one identity. Pure.
+
+A lesson is known by the same id wherever it stands: in entries of the promotion chain, in a leader's patterns, in a
+soul, in learned guidance. The id follows from the words of the rule, so whoever meets the rule again meets the lesson.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+LESSON = "les_"
+"""How the id of a lesson begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What one sentence says. `general`: it is said of a kind of thing, not of one thing; `why` says which word shows
+    that."""
+
+    text: str
+    general: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What the operator made of a card's prompt before approving it. `estimate` is what the work would have cost, in
+    micro-dollars; `reach` how many of the latest 200 decided cards were on the same channel, at least 1."""
+
+    original: str
+    edited: str
+    agent: str = ""
+    kind: str = ""
+    channel: str = ""
+    session: str = ""
+    estimate: int = 0
+    reach: int = 1
+
+
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+_CLAUSE = re.compile(r"[,:]\s+(?:and\s+)?|\s+and\s+")
+_LITTLE = frozenset(
+    (
+        *("a", "an", "the", "that", "this", "these", "to", "of", "in", "on", "at", "for", "and", "or"),
+        *("is", "are", "was", "were", "be", "it", "its", "we", "i", "you"),
+    )
+)
+
+
+def _any(*words: str) -> re.Pattern[str]:
+    return re.compile("|".join(words), re.IGNORECASE)
+
+
+_STANDING = r"from now on|going forward|in (?:the )?future|in general|generally|as a rule|by default|next time"
+_LEAD = _any(
+    r"^(?:please|also|and|but|so|then|ok(?:ay)?)\b[,:]?\s+",
+    r"^(?:no|actually),\s+",
+    r"^(?:remember|note|important|reminder|decision|decided|agreed|correction|fact|rule|fyi)\s*[:—–]\s*",
+    r"^(?:remember|note|keep in mind|be aware)(?: that)?\s+(?!to\b)",
+    r"^(?:remember|be sure|take care|do not forget|don['’]t forget) to\s+",
+    r"^(?:make sure|be sure|ensure|take care|see to it)(?: that)?\s+",
+    r"^(?:I want|I['’]d like|I would like) you to\s+",
+    r"^you (?:should|must|have to|need to)\s+",
+    r"^(?:we|I) (?:have |['’]ve )?(?:decided|agreed|chose) (?:to|that)\s+",
+    rf"^(?:{_STANDING}),?\s+",
+)
+_ONE = _any(r"\b(?:this|these|those|today|tonight|tomorrow|yesterday|right now|for now|for once|once more)\b")
+_ALL = _any(rf"\b(?:always|never|every|each|all|any|anything|whenever|no longer|{_STANDING})\b", r"^no\s+\w+")
+_OURS = _any(
+    r"\bwe (?:always |never |only )?(?:use|keep|write|prefer|name|call|put|avoid|test|run|ship|want|do not|don['’]t)\b"
+)
+_WISH = _any(r"\b(?:I|the operator) (?:always |never )?(?:prefers?|wants?|likes?|dislikes?) (?!the\b|an?\b|it\b|you\b)")
+_KIND = re.compile(
+    r"^(?!(?:the|this|that|these|those|his|her|its|our|your|my)\b)(?:[a-z][\w-]* ){0,2}?(?P<kind>[a-z]\w*[^\Ws])s\s+"
+    r"(?:are|have|must|should|need|may|go|end|start|begin|use|live|stay|belong|come|carry|say|do|don['’]t|take|get|contain"
+    r"|stand|follow|name|tell|read)\b",
+    re.IGNORECASE,
+)
+_GENERIC = re.compile(r"^an? (?P<kind>[\w-]+(?: [\w-]+)?) (?:must|should|needs?|has|gets?|is|ends?|begins?)\b", re.I)
+_CASE = _any(r"^(?:when|if|where) (?:an? |you |tests? |something |nothing )", r"^(?:before|after|when) \w+ing\b")
+_BARE = r"(?!(?:the|this|that|an?|it|them|my|your|our|his|her|one|both|another|more|him)\b)"
+_MANNER = re.compile(
+    rf"^(?:(?:use|prefer|avoid|spell|cite) {_BARE}|(?:do not|don['’]t|stop) \w+(?:ing)? {_BARE}[\w-]+s\b"
+    rf"|(?:keep|end|begin|start|name|format|quote|write|put|state|say|round) {_BARE}(?:[\w-]+ ){{0,2}}?[\w-]+s\b"
+    r" (?:in|with|by|before|after|first|as|at|without|under|short|small|plain|\w+ly\b))",
+    re.IGNORECASE,
+)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text and its lines, each in one line and without a list's mark; of at least two words."""
+    flat = (" ".join(one.split()).strip("-*• ") for one in _SENTENCE.split(text))
+    return [one for one in flat if len(one.split()) > 1]
+
+
+def distil(sentence: str) -> Rule:
+    """The rule in a sentence: without what only leads up to it, and without its full stop. "Please make sure that docs
+    end with a full stop." says "docs end with a full stop", of a kind of thing: docs."""
+    said = " ".join(sentence.split())
+    bare, before = said, ""
+    while bare != before:
+        before, bare = bare, _LEAD.sub("", bare, count=1)
+    bare = bare.rstrip(" .;!") or said
+    first = bare.split(" ", 1)[0]
+    if first[1:].islower() and bare != said.rstrip(" .;!"):
+        bare = bare[0].lower() + bare[1:]
+    return Rule(bare, *_generalises(said, bare))
+
+
+def rules(text: str) -> list[Rule]:
+    """The rules in a text, each once."""
+    return list({lesson_id(one.text): one for one in map(distil, sentences(text))}.values())
+
+
+def added(original: str, edited: str) -> list[str]:
+    """What somebody put into a text: the sentences of `edited` that are not in `original`; of one that goes on where
+    one of `original` ends, how it goes on."""
+    before = [folded(one).split() for one in sentences(original)]
+    new = [one for one in sentences(edited) if folded(one).split() not in before]
+    return [_goes_on(one, before) for one in new]
+
+
+def _goes_on(sentence: str, before: list[list[str]]) -> str:
+    said = sentence.split()
+    for known in before:
+        rest = said[len(known) :]
+        if len(rest) > 1 and folded(" ".join(said[: len(known)])).split() == known:
+            return " ".join(rest)
+    return sentence
+
+
+def folded(text: str) -> str:
+    """The words of a text as exact matches compare them: without case, signs and white space."""
+    return " ".join(re.findall(r"\w+", text.casefold())) or " ".join(text.casefold().split())
+
+
+def lesson_id(text: str) -> str:
+    """The id of the lesson that a rule or a sentence says; little words, case and signs make no other."""
+    said = [one for one in folded(distil(text).text).split() if one not in _LITTLE]
+    return LESSON + hashlib.sha256(" ".join(said or [folded(text)]).encode(errors="replace")).hexdigest()[:12]
+
+
+def lessons_of(texts: Iterable[str]) -> frozenset[str]:
+    """The lessons that these texts say, one each."""
+    return frozenset(map(lesson_id, texts))
+
+
+def without(text: str, lessons: frozenset[str]) -> str:
+    """A text without the sentences, and the ends of sentences, that say one of these lessons; everything else stays."""
+    if not lessons:
+        return text
+    parts = re.split(r"((?<=[.!?;])\s+|\n+)", text)
+    said = zip(parts[::2], [*parts[1::2], ""], strict=True)
+    left = ((_unless(one, lessons), one, gap) for one, gap in said)
+    return "".join(kept + gap for kept, one, gap in left if kept or not one)
+
+
+def _unless(sentence: str, lessons: frozenset[str]) -> str:
+    begins = [0, *(one.start() for one in _CLAUSE.finditer(sentence))]
+    says = (at for at in begins if lesson_id(_CLAUSE.sub("", sentence[at:], count=at > 0)) in lessons)
+    return sentence[: next(says, len(sentence))]
+
+
+_TOPICS = {
+    "tests": r"tests?|pytest|coverage|fixtures?|assert\w*",
+    "documentation": r"docs?|docstrings?|readme|documentation|manual|change ?log",
+    "writing": r"sentences?|words?|spelling|tone|titles?|summar(?:y|ies)|prose",
+    "frontend interface": r"buttons?|screens?|layout|colou?rs?|css|dialogs?|pages?",
+    "backend": r"database|schema|migrations?|api|endpoints?|servers?|sql|quer(?:y|ies)",
+    "code": r"functions?|class(?:es)?|modules?|types?|lint\w*|imports?|refactor\w*|variables?|exceptions?|comments?",
+    "finance": r"costs?|prices?|budgets?|money|cents?",
+    "research analysis": r"sources?|figures?|measure\w*|evidence|benchmarks?",
+}
+_TOPIC = {name: re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE) for name, pattern in _TOPICS.items()}
+
+
+def category(text: str, work: str = "") -> str:
+    """What a lesson concerns, in words: the topics that it names, and those of the `work` in which it was met."""
+    named = [name for name, pattern in _TOPIC.items() if pattern.search(text)]
+    return " ".join(dict.fromkeys(re.findall(r"[a-z0-9]+", " ".join([*named, work]).lower())))
+
+
+def _generalises(said: str, bare: str) -> tuple[bool, str]:
+    if one := _ONE.search(bare):
+        return False, f"about one thing: “{one[0]}”"
+    if every := _ALL.search(said):
+        return True, f"said of a kind of thing: “{every[0].strip()}”"
+    for pattern in (_KIND, _GENERIC):
+        if (found := pattern.match(bare)) is not None:
+            plural = "s" if pattern is _KIND else ""
+            return True, f"said of a kind of thing: {found['kind']}{plural}"
+    if _OURS.search(bare) or _WISH.search(bare):
+        return True, "said of how things are done here"
+    if _CASE.search(bare) or _MANNER.match(bare):
+        return True, "said of a kind of case"
+    return False, "about one thing; three tasks must meet it"

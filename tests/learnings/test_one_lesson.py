@@ -1,0 +1,141 @@
+"""One correction is one lesson: in the prompt once, in the nearest block, and gone from everywhere when it is
+retracted (SPEC 6.8). Edits of cards, sessions of a model on loopback, files and prompts are real."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine import Engine
+from engine.clock import FakeClock
+from engine.values import BubbleState, LearningScope
+from engine.values.adaptation import CandidateStatus, PromptFragment
+from engine.values.lessons import lesson_id
+from tests.execution.model.world import KEY, ModelWorld
+from tests.support.model_server import ModelServer
+
+RULE = "docs end with a full stop"
+LESSON = lesson_id(RULE)
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelWorld]:
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
+    with ModelServer() as server:
+        yield ModelWorld(tmp_path, clock, server)
+
+
+def corrected(world: ModelWorld, prompt: str, said: str) -> str:
+    """A card that is edited and approved; its session's id. The model does nothing."""
+    world.server.script("Done.")
+    card = world.propose(prompt)
+    world.engine.cards.approve(card.id, edit=f"{prompt}. {said}", without_sandbox=True)
+    session = world.engine.sessions.of_prediction(card.id)
+    assert session is not None
+    world.finish(session)
+    world.engine.learnings.catch_up()
+    world.engine.adaptation.reflect()
+    return session.id
+
+
+def sources(world: ModelWorld, text: str = RULE) -> list[str]:
+    """Of the prompt that the provider got last: where each line that says the lesson came from."""
+    view = world.run("Describe the parser")
+    (call,) = world.engine.calls.for_session(view.id)
+    parts = [part for part in world.engine.calls.prompt(call.id) if part.name != "task"]
+    found = [line.source.kind.value for part in parts for line in part.lines if text in line.text.lower()]
+    assert world.server.requests[-1].system.lower().count(text) == len(found), "what is shown is what was sent"
+    return found
+
+
+def test_one_correction_stands_in_the_next_prompt_once_and_goes_when_it_is_retracted(world: ModelWorld) -> None:
+    with world.opened() as engine:
+        for number in range(4):  # work of this channel that was decided: what a rule of it concerns
+            world.run(f"Write greeting {number}")
+        session = corrected(world, "Describe the cart", "Please make sure that docs end with a full stop.")
+        (bubble,) = engine.wisdom.bubbles()
+        assert (bubble.state, bubble.learning.text, bubble.leader) == (BubbleState.QUEUED, RULE, "backend_lead")
+        assert bubble.learning.category == "documentation code builds tests"
+        engine.wisdom.flush()
+        (pattern,) = [one for one in engine.wisdom.profile("backend_lead").patterns if one.sources]
+        assert (pattern.key, pattern.text) == (LESSON, RULE)
+        assert sources(world) == ["leader"]
+
+        for number in (2, 3):
+            corrected(world, f"Describe part {number}", "Docs end with a full stop.")
+        (known,) = engine.learnings.entries("project")
+        assert (known.lesson, known.text) == (LESSON, RULE)
+        assert sources(world) == ["leader"], "the project knows it, and the leader is nearer"
+
+        fragment = promoted(engine)
+        assert fragment.guidance == (RULE,)
+        assert sources(world) in (["overlay"], []), "learned guidance is nearest; a trial may withhold it"
+
+        engine.learnings.retract(LESSON, "it is wrong")
+        assert sources(world) == []
+        assert [one.text for one in engine.wisdom.profile("backend_lead").patterns if one.sources] == []
+        assert [one.status for one in engine.adaptation.candidates()] == [CandidateStatus.ROLLED_BACK]
+        assert not [one for one in engine.learnings.entries("project") if one.active]
+        corrected(world, "Describe part 4", "Docs end with a full stop.")
+        engine.wisdom.flush()
+        assert sources(world) == [], "what was retracted does not come back by being said again"
+        assert engine.learnings.view(known.id).sessions[0] <= session
+
+
+def promoted(engine: Engine) -> PromptFragment:
+    """The candidate that the corrections make, approved."""
+    engine.adaptation.digest()
+    (candidate,) = engine.adaptation.candidates(CandidateStatus.REVIEW)
+    engine.adaptation.approve(candidate.id)
+    assert isinstance(candidate.effect, PromptFragment)
+    return candidate.effect
+
+
+def test_an_order_about_one_thing_is_no_lesson_until_three_tasks_meet_it(world: ModelWorld) -> None:
+    order = "Leave the fixtures alone"
+    with world.opened() as engine:
+        for number in range(4):
+            world.run(f"Write greeting {number}")
+        for number in range(3):
+            assert engine.wisdom.bubbles() == [], number
+            corrected(world, f"Mend part {number}", order)
+        (bubble,) = engine.wisdom.bubbles()
+        (known,) = engine.learnings.entries("project")
+        assert bubble.learning.text == known.text == order
+        assert bubble.learning.id == f"{known.id}@backend_builder"
+        below = engine.learnings.entries("team")
+        assert all("about one thing; three tasks must meet it" in one.reasons for one in below if one.text == order)
+
+
+def test_a_model_puts_the_rule_in_fewer_of_the_operators_words_and_in_no_others(world: ModelWorld) -> None:
+    with world.home.config_file.open("a") as file:
+        file.write('[memory]\nmodel = "openai:gpt-5-mini"\n')
+    said = "In this file the docs end with a full stop, and elsewhere, too"
+    with world.opened() as engine:
+        for rule in ("docs end with a full stop", "docs end with a semicolon"):
+            card = world.propose("Describe the cart")
+            world.server.script("Done.", json.dumps({"rule": rule, "learnings": []}))
+            engine.cards.approve(card.id, edit=f"Describe the cart. {said}", without_sandbox=True)
+            session = engine.sessions.of_prediction(card.id)
+            assert session is not None
+            world.finish(session)
+            engine.learnings.catch_up()
+        (bubble,) = engine.wisdom.bubbles()
+        assert bubble.learning.text == RULE, "words that the operator did not say are the model's own"
+        assert bubble.learning.trust.value == "operator"
+
+
+def test_what_the_operator_decides_in_a_session_rises_too(world: ModelWorld) -> None:
+    with world.opened() as engine:
+        world.server.script("Done.")
+        card = world.propose("Add a dependency. Decision: we use uv for dependencies")
+        engine.cards.approve(card.id, without_sandbox=True)
+        session = engine.sessions.of_prediction(card.id)
+        assert session is not None
+        world.finish(session)
+        engine.learnings.catch_up()
+        said = [one for one in engine.learnings.entries(LearningScope.TEAM.value) if "uv" in one.text]
+        assert [bubble.learning.text for bubble in engine.wisdom.bubbles()] == [one.text for one in said]
