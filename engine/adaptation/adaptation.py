@@ -25,10 +25,13 @@ from engine.values.adaptation import (
     Effect,
     FixTemplate,
     FlowOffload,
+    KnownFix,
     LearningRecord,
     PromptFragment,
     RecordKind,
 )
+
+PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.PROMOTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Adaptation:
         self._candidates = Candidates(database)
         self._overlays = overlays
         self._trials = trials
+        self._material = material
         self._deciding = Deciding(database, self._candidates, overlays)
         self._rounds = Rounds(
             database,
@@ -108,6 +112,21 @@ class Adaptation:
             overlays,
             stations(row.history, records, one.drafted_from, one.status, one.reason),
         )
+
+    def fixes(self, workspace: str) -> list[KnownFix]:
+        """Diffs that turned red tests of a workspace green, those borne out most first, then the newest. Not those that
+        were turned down or rolled back: as long as nobody did, a card may ask. What happened until now is digested."""
+        self._rounds.reflect()
+        if self._rounds.wanted():
+            self._rounds.round()
+        found = []
+        for row in sound(self._candidates.rows(tuple(PROPOSED))):
+            one = row.value
+            if one.workspace == workspace and isinstance(one.effect, FixTemplate) and one.effect.patch:
+                for record in self._records.by_id(one.drafted_from):
+                    if title := self._material.title(record.session_id):
+                        found.append((one.score, KnownFix(one.id, title, record.at, one.effect)))
+        return [fix for _, fix in sorted(found, key=lambda pair: (pair[0], pair[1].at), reverse=True)]
 
     def records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:
         """What was reflected on, the newest first; of one of the 15 kinds. Raises `Refusal` `unknown_kind`."""

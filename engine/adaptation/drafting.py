@@ -19,6 +19,7 @@ from engine.adaptation.saying import QUOTED, SAY, flat
 from engine.adaptation.sequences import commands
 from engine.values import Trust, dollars
 from engine.values.adaptation import (
+    LONGEST_PATCH,
     CandidateType,
     Effect,
     FixTemplate,
@@ -62,8 +63,12 @@ def _without_secrets(effect: Effect, known: Sequence[str]) -> Effect:
     match effect:
         case PromptFragment():
             return PromptFragment(clean(effect.guidance))
-        case FixTemplate():
-            return FixTemplate(effect.failing, clean(effect.repairs))
+        case FixTemplate(patch=patch):
+            # A diff without its key would be another; nothing is applied then.
+            whole = redact(patch, known) == patch
+            return replace(
+                effect, repairs=clean(effect.repairs), patch=patch if whole else "", causes=clean(effect.causes)
+            )
         case FlowOffload() if clean(effect.commands) != effect.commands:
             raise NothingToDraft("a key or a password stands in its commands")
     return effect
@@ -85,10 +90,13 @@ def _fix(record: LearningRecord, known: Sequence[LearningRecord], material: Mate
         raise NothingToDraft(f"session {session} mended {test} and does not say how")
     failing = tuple(dict.fromkeys([test, *map(str, heal.details["failing"])]))
     more = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
+    patch = material.patch(session, landed="landed" in heal.details)
+    causes = tuple(map(str, heal.details.get("causes", ())))
     return Draft(
-        FixTemplate(failing, repairs),
+        FixTemplate(
+            failing, repairs, patch if len(patch) <= LONGEST_PATCH else "", causes, heal.details.get("project", "")
+        ),
         f"Keep the repair of {test}{more} as a playbook",
-        agent_id=record.agent,
         run_kind="heal",
         workspace=record.workspace,
     )
@@ -144,7 +152,7 @@ def _tighten(record: LearningRecord, known: Sequence[LearningRecord], material: 
         vain = [record]
     if not vain:
         raise NothingToDraft("no try was made in vain here that a tighter bound would save")
-    heals = [one for one in known if one.kind is RecordKind.SUCCESSFUL_HEAL]
+    heals = [one for one in known if one.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in one.details]
     needed = max((int(one.details["attempts"]) - 1 for one in heals), default=1)
     made = min(max(int(one.details["attempts"]) - 1 for one in vain), material.tries())
     if needed >= made:

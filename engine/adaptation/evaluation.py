@@ -130,7 +130,7 @@ def speaks_against(
         case FixTemplate():
             red = record.kind is RecordKind.FAILED_TDD and told.get("test") in effect.failing
             return red and promoted_at is not None and record.at > promoted_at
-        case PolicyTweak() if record.kind is RecordKind.SUCCESSFUL_HEAL:
+        case PolicyTweak() if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in told:
             tries, cost = int(told.get("attempts", 1)) - 1, int(told.get("cost", 0))
             return (effect.tries is not None and tries > effect.tries) or (
                 effect.cost is not None and cost > effect.cost

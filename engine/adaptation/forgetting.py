@@ -150,7 +150,14 @@ def without(effect: Effect, wanted: Words) -> Effect:
         case PromptFragment():
             return PromptFragment(kept(effect.guidance))
         case FixTemplate():
-            return FixTemplate(kept(effect.failing), kept(effect.repairs))
+            patch = "" if wanted.holds(effect.patch) else effect.patch
+            return replace(
+                effect,
+                failing=kept(effect.failing),
+                repairs=kept(effect.repairs),
+                patch=patch,
+                causes=kept(effect.causes),
+            )
         case RoutingHint():
             return replace(effect, why="" if wanted.holds(effect.why) else effect.why)
         case PolicyTweak():
@@ -166,7 +173,7 @@ def _texts(effect: Effect) -> tuple[str, ...]:
         case PromptFragment():
             return effect.guidance
         case FixTemplate():
-            return (*effect.failing, *effect.repairs)
+            return (*effect.failing, *effect.repairs, *effect.causes, *([effect.patch] if effect.patch else []))
         case RoutingHint():
             return (effect.why,)
         case PolicyTweak():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,6 +31,17 @@ class ModelsUsed:
     median_prompt: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """Tests that were red when a session began and green with its changes: their signatures (see
+    `values.adaptation.FixTemplate.causes`) by name, "" where not known. `cost` of the session in micro-dollars."""
+
+    tests: Mapping[str, str]
+    project: str
+    agent: str
+    cost: int
+
+
 class Material(Protocol):
     """What is known of sessions, sayings and models, as their owners tell it."""
 
@@ -45,6 +56,13 @@ class Material(Protocol):
 
     def changed(self, session_id: str, /) -> Sequence[str]:
         """The files that its change set changes; empty without one."""
+
+    def patch(self, session_id: str, /, *, landed: bool) -> str:
+        """The diff that turned red to green, as git applies it: of its whole change set when that is `landed`, else
+        from its last red run to its green one. "" when git does not have it any more."""
+
+    def title(self, session_id: str, /) -> str:
+        """What the session was to do."""
 
     def summary(self, session_id: str, /) -> str: ...
 

@@ -231,7 +231,7 @@ def checked(effect: Effect) -> Effect:
         case FixTemplate():
             if not effect.failing:
                 raise _bad("it names no failing test")
-            return FixTemplate(effect.failing, _lines("repairs", effect.repairs))
+            return replace(effect, repairs=_lines("repairs", effect.repairs))
         case RoutingHint():
             if fault := model_fault(effect.model):
                 raise _bad(fault)

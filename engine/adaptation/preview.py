@@ -84,7 +84,9 @@ def _repairs(failing: Sequence[str], overlays: Sequence[Overlay]) -> tuple[str, 
         if isinstance(one.effect, FixTemplate) and set(failing).intersection(one.effect.failing)
         for line in one.effect.repairs
     )
-    return (*(f"red: {name}" for name in failing), *(f"told: {line}" for line in told or ("no repair",)))
+    patches = [one.effect.patch for one in overlays if isinstance(one.effect, FixTemplate) and one.effect.patch]
+    shown = [line for patch in patches for line in patch.splitlines()]
+    return (*(f"red: {name}" for name in failing), *(f"told: {line}" for line in told or ("no repair",)), *shown)
 
 
 def _model(candidate: Candidate, asked: RoutingHint, overlays: Sequence[Overlay], present: Present) -> tuple[str, ...]:

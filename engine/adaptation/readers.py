@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from engine.adaptation import weighing
+from engine.adaptation.material import Mended
 from engine.adaptation.saying import quoted
 from engine.adaptation.signatures import added, difference, error_kind, slug
 from engine.adaptation.weighing import Weight
@@ -56,6 +57,9 @@ class Known(Protocol):
     def kept_fact(self, fact_id: str, /) -> KeptFact | None:
         """None for one that is not there any more."""
 
+    def mended(self, session_id: str, /) -> Mended | None:
+        """What a session turned from red to green; None for nothing."""
+
     def day(self, at: datetime, /) -> str:
         """The operator's day that an instant falls into, as `2026-01-05`."""
 
@@ -89,7 +93,7 @@ def _healing(fact: Fact, kind: RecordKind, weight: Weight) -> Iterator[Found]:
         yield Found(
             kind,
             f"{kind.value}/{test}",
-            ("agent", str(told["agent"])),
+            ("workspace", fact.workspace),
             weight,
             key=test,
             agent=str(told["agent"]),
@@ -204,8 +208,31 @@ def _permitted(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
 
 
 def _landed(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
+    session_id = fact.payload["session_id"]
     found = _approval(fact, "change_set", weighing.LANDED, "a change set was taken", files=fact.payload["files"])
-    yield replace(found, session_id=fact.payload["session_id"])
+    yield replace(found, session_id=session_id)
+    mended = known.mended(session_id)
+    if mended is None:
+        return
+    failing = sorted(mended.tests)
+    for test in failing[:MOST_TESTS]:
+        yield Found(
+            RecordKind.SUCCESSFUL_HEAL,
+            f"{RecordKind.SUCCESSFUL_HEAL}/{test}",
+            ("workspace", fact.workspace),
+            weighing.successful_heal(1, mended.cost, len(failing)),
+            key=test,
+            agent=mended.agent,
+            session_id=session_id,
+            details={
+                "test": test,
+                "failing": failing,
+                "causes": sorted({cause for cause in mended.tests.values() if cause}),
+                "project": mended.project,
+                "landed": fact.subject,
+                "cost": mended.cost,
+            },
+        )
 
 
 def _kept(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:

@@ -54,6 +54,13 @@ MOST_TRIED = 25
 """So many opportunities are tried in a round until `TOP` of them could be drafted."""
 
 
+JUDGED_BY = {
+    CandidateType.POLICY_TWEAK: RecordKind.SUCCESSFUL_HEAL,
+    CandidateType.ROUTING_HINT: RecordKind.FAILED_TDD,
+}
+"""What speaks against these is recorded for workspaces."""
+
+
 class Trials(Protocol):
     """What overlays do to the work they are tried on (SPEC 5.7)."""
 
@@ -173,9 +180,11 @@ class Rounds:
 
     def _known(self, one: Opportunity) -> list[LearningRecord]:
         """The records that a draft may look at: of its scope, or of all agents where it concerns them all."""
-        if one.type is CandidateType.POLICY_TWEAK and one.record.scope_type != "agent":
+        if one.type is CandidateType.POLICY_TWEAK:
+            agent = one.record.scope_id if one.record.scope_type == "agent" else ""
             kinds = (RecordKind.REPEATED_RETRY, RecordKind.SUCCESSFUL_HEAL)
-            return [record for kind in kinds for record in self._records.newest(kind=kind.value)]
+            every = [record for kind in kinds for record in self._records.newest(kind=kind.value)]
+            return [record for record in every if agent in ("", record.agent)]
         return self._records.of_scope(one.record.scope_type, one.record.scope_id)
 
     def _store(self, one: Opportunity, found: Draft) -> Candidate | None:
@@ -213,18 +222,16 @@ class Rounds:
 
     def _weigh(self, touched: set[tuple[str, str]]) -> None:
         """Weigh again those of which there are new records."""
-        agents = {scope_id for scope_type, scope_id in touched if scope_type == "agent"}
         for row in sound(self._candidates.rows(LIVING)):
-            wide = row.type == CandidateType.POLICY_TWEAK and not row.agent_id and bool(agents)
-            if (row.scope_type, row.scope_id) in touched or wide:
+            if (row.scope_type, row.scope_id) in touched or row.type in JUDGED_BY:
                 self._weigh_one(row)
 
     def _weigh_one(self, row: CandidateRow) -> None:
         one = row.value
         drafted = self._records.by_id(one.drafted_from)
         records = self._records.of_scope(one.scope_type, one.scope_id)
-        if one.type is CandidateType.POLICY_TWEAK and not one.agent_id:
-            records = [*records, *self._records.newest(kind=RecordKind.SUCCESSFUL_HEAL.value)]
+        if one.type in JUDGED_BY:  # what is red or healed is a workspace's; who did it may be theirs
+            records = [*records, *self._records.newest(kind=JUDGED_BY[one.type].value)]
         promoted = row.last(CandidateStatus.PROMOTED) if one.status is CandidateStatus.PROMOTED else None
         found = evaluate(one, drafted, records, promoted_at=promoted)
         move = self._move(row, one, found, drafted, records)

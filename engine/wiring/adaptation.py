@@ -6,15 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from engine.adaptation.adaptation import Adaptation
-from engine.adaptation.material import ModelsUsed, Priced
+from engine.adaptation.material import Mended, ModelsUsed, Priced
 from engine.adaptation.reading import Edit, edits_after
+from engine.execution.diffs import patch
 from engine.hierarchy.discoveries import Correction
 from engine.hierarchy.guidance_block import Speaker, items
-from engine.values import ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
+from engine.memory.validation_runs import mended_tests
+from engine.values import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.values.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
 from engine.wiring.organisation import correction
 from engine.wiring.prices import price
@@ -87,6 +90,32 @@ class _Known:
         except Refusal:
             return None
 
+    def mended(self, session_id: str, /) -> Mended | None:
+        core = self._core
+        runs = core.runs.of_session(session_id)
+        if not runs:
+            return None
+        view = core.sessions.get(session_id)
+        before = [run for run in core.runs.latest(view.workspace) if run.ran_at <= view.created_at]
+        before = [run for run in before if run.project == runs[-1].project]
+        found = mended_tests(before, runs[-1])
+        return (
+            Mended(
+                {test: self._signature(run.session_id, test) for test, run in found.items()},
+                runs[-1].project,
+                view.agent,
+                view.cost,
+            )
+            if found
+            else None
+        )
+
+    def _signature(self, session_id: str, test: str) -> str:
+        try:
+            return str(self._core.sessions.get(session_id).facts.get("signatures", {}).get(test, ""))
+        except Refusal:
+            return ""
+
     def day(self, at: datetime, /) -> str:
         return at.astimezone(self._core.clock.local().tzinfo).date().isoformat()
 
@@ -114,6 +143,22 @@ class _Material:
     def changed(self, session_id: str, /) -> Sequence[str]:
         change = self._core.changes.for_session(session_id)
         return [one.path for one in change.files] if change is not None else ()
+
+    def patch(self, session_id: str, /, *, landed: bool) -> str:
+        if landed:
+            return self._core.changes.patch(session_id)
+        runs = self._core.runs.of_session(session_id)
+        red = [run for run in runs[:-1] if not run.check.green and run.tree]
+        view = self._session(session_id)
+        if not red or not runs[-1].tree or view is None:
+            return ""
+        return patch(Path(view.workspace), red[-1].tree, runs[-1].tree)
+
+    def title(self, session_id: str, /) -> str:
+        """ "" when the operator threw its work away, or took it back."""
+        change, view = self._core.changes.for_session(session_id), self._session(session_id)
+        thrown_away = change is not None and change.state in (ChangeState.DISCARDED, ChangeState.UNDONE)
+        return "" if view is None or thrown_away else view.prompt
 
     def summary(self, session_id: str, /) -> str:
         view = self._session(session_id)

@@ -78,6 +78,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         find_projects=projects,
         github=GitHub(clock),
         learned=lambda workspace: [one.name for one in learned_work(core) if one.workspace in ("", workspace)],
+        fixes=lambda workspace: core.adaptation.fixes(workspace),
         landings=lambda workspace: core.changes.landed(workspace),
         # One disk, one card: in the first workspace.
         disk=lambda workspace: core.upkeep.disk() if workspace in core.workspaces[:1] else None,

@@ -29,8 +29,8 @@ def test_one_heal_is_drafted_from_its_own_words_and_waits_for_more(world: World)
     (drafted,) = world.adaptation.digest()
     assert drafted.status is CandidateStatus.DRAFTED
     assert drafted.effect == FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))
-    assert drafted.dedupe_key == f"fix_template:agent:{AGENT}:successful_heal/{TOTAL}"
-    assert (drafted.score, drafted.agent_id, drafted.workspace, drafted.run_kind) == (45.0, AGENT, SHOP, "heal")
+    assert drafted.dedupe_key == f"fix_template:workspace:{SHOP}:successful_heal/{TOTAL}"
+    assert (drafted.score, drafted.agent_id, drafted.workspace, drafted.run_kind) == (45.0, "", SHOP, "heal")
     assert world.adaptation.waiting() == []
     with pytest.raises(Refusal) as refused:
         world.adaptation.approve(drafted.id)

@@ -98,7 +98,7 @@ def permitted(answer: str, by: str = "") -> Event:
 @pytest.mark.parametrize(
     ("fact", "expected"),
     [
-        (failed("sess_1"), [(f"failed_tdd/{TOTAL}", "agent", AGENT, 80.0)]),
+        (failed("sess_1"), [(f"failed_tdd/{TOTAL}", "workspace", SHOP, 80.0)]),
         (retried("sess_1"), [("repeated_retry", "agent", AGENT, 85.0)]),
         (overlap(), [("task_conflict", "agent", AGENT, 66.5)]),
         (overlap(conflicting=()), [("task_conflict", "agent", AGENT, 28.0)]),

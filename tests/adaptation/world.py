@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from engine.adaptation.adaptation import Adaptation
-from engine.adaptation.material import ModelsUsed
+from engine.adaptation.material import Mended, ModelsUsed
 from engine.adaptation.overlays import Overlays
 from engine.adaptation.reading import Edit
 from engine.clock import FakeClock
@@ -66,6 +66,8 @@ class Told:
     said: dict[str, str] = field(default_factory=dict)
     learnt: dict[str, list[str]] = field(default_factory=dict)
     used: ModelsUsed | None = None
+    patches: dict[str, str] = field(default_factory=dict)
+    turned_green: dict[str, Mended] = field(default_factory=dict)
     most_tries: int = 3
     running: set[str] = field(default_factory=set)
 
@@ -89,6 +91,15 @@ class Told:
 
     def changed(self, session_id: str) -> Sequence[str]:
         return self.files.get(session_id, [])
+
+    def patch(self, session_id: str, *, landed: bool) -> str:
+        return self.patches.get(session_id, "")
+
+    def title(self, session_id: str) -> str:
+        return f"the task of {session_id}"
+
+    def mended(self, session_id: str) -> Mended | None:
+        return self.turned_green.get(session_id)
 
     def summary(self, session_id: str) -> str:
         return self.summaries.get(session_id, "")
