@@ -19,16 +19,18 @@ import sqlalchemy
 from sqlalchemy import CheckConstraint, Index
 from sqlmodel import Field, Session, SQLModel, col, func, select
 
+from engine.adaptation.candidates import CandidateRow
 from engine.adaptation.lift import HARMS, lift, withheld
-from engine.adaptation.overlays import OverlayRow, Overlays
+from engine.adaptation.overlays import Overlays
 from engine.betting import Arms
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.storage.kept import Kept
 from engine.storage.quick import ask, each_of
 from engine.storage.types import utc
-from engine.values.adaptation import Lift, Overlay
+from engine.values.adaptation import CandidateStatus, Lift, Overlay
 from engine.values.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 
 CURSOR = "adaptation.trials"
@@ -48,7 +50,7 @@ class OverlayRun(SQLModel, table=True):
         Index("ix_overlay_runs_session", "session_id"),
     )
 
-    overlay_id: str = Field(primary_key=True, foreign_key="overlays.id")
+    overlay_id: str = Field(primary_key=True)
     session_id: str = Field(primary_key=True)
     agent: str
     workspace: str
@@ -86,13 +88,11 @@ class Trials:
 
     def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, facts: Facts) -> None:
         self._database = database
-        self._overlays = overlays
+        self.overlays = overlays
         self._settings = settings
         self._facts = FactsRead(database, facts, CURSOR, _concerns)
         self._busy = threading.Lock()
-        self._lock = threading.Lock()
-        self._lifts: Mapping[str, Lift] | None = None
-        self._changes = 0
+        self._lifts: Kept[Mapping[str, Lift]] = Kept(database, OverlayRun)
 
     def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Drawn]:
         """For each overlay whether this run goes without it. What belongs to no run (`run_id` "") has everything."""
@@ -124,18 +124,14 @@ class Trials:
         finally:
             self._busy.release()
 
-    def lift_of(self, overlay_id: str) -> Lift | None:
-        """What is known of an overlay, None for one that was never on trial."""
-        return self._known().get(overlay_id)
-
     def lifts(self) -> Mapping[str, Lift]:
         """Of every overlay that was ever on trial, by its id."""
-        return self._known()
+        return self._lifts.get("", self._read)
 
     def harmful(self) -> list[tuple[Overlay, Lift]]:
         """What is in force and does harm: to be rolled back. The surest harm first."""
-        known = self._known()
-        found = [(one, known[one.id]) for one in self._overlays.every() if one.id in known]
+        known = self.lifts()
+        found = [(one, known[one.id]) for one in self.overlays.every() if one.id in known]
         return sorted((pair for pair in found if pair[1].verdict == HARMS), key=lambda pair: pair[1].high)
 
     def _note(
@@ -154,8 +150,6 @@ class Trials:
                 at=tx.now,
             )
         )
-        if 0 < propensity < 1 and overlay not in (self._lifts or {}):  # its first run; later ones count when they end
-            tx.after_commit(self._changed)
 
     def _take_in(self, facts: Sequence[Fact]) -> None:
         sessions = sorted({session_of(fact.kind, fact.subject, fact.payload) for fact in facts})
@@ -176,13 +170,14 @@ class Trials:
                     touched.add(row.overlay_id)
         if touched:
             tx.session.flush()
-            tx.after_commit(self._changed)
             self._tell(tx, touched)
 
     def _tell(self, tx: Transaction, overlays: set[str]) -> None:
         for overlay_id, found in _lifts(tx.session, overlays).items():
-            row = tx.session.get(OverlayRow, overlay_id)
-            if row is None or row.until is not None or row.told_at is not None or found.verdict != HARMS:
+            row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])
+            if row is None or row.told_at is not None or found.verdict != HARMS:
+                continue
+            if row.status != CandidateStatus.PROMOTED or overlay_id != f"{row.id}.{row.term}":
                 continue
             row.told_at = tx.now
             tx.session.add(row)
@@ -190,7 +185,7 @@ class Trials:
                 OverlayFoundHarmful(
                     subject=overlay_id,
                     workspace=row.workspace,
-                    candidate_id=row.candidate_id,
+                    candidate_id=row.id,
                     type=row.type,
                     agent=row.agent_id,
                     with_runs=found.with_runs,
@@ -203,22 +198,9 @@ class Trials:
                 )
             )
 
-    def _known(self) -> Mapping[str, Lift]:
-        with self._lock:
-            known, changes = self._lifts, self._changes
-        if known is not None:
-            return known
+    def _read(self) -> Mapping[str, Lift]:
         with self._database.read() as session:
-            loaded = _lifts(session)
-        with self._lock:
-            if self._changes == changes:  # else what was read may be from before the change
-                self._lifts = loaded
-        return loaded
-
-    def _changed(self) -> None:
-        with self._lock:
-            self._lifts = None
-            self._changes += 1
+            return _lifts(session)
 
 
 def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str, Lift]:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.adaptation.effects import LearnedBounds, LearnedModels, LearnedRepairs
+from engine.adaptation.applied import LearnedBounds, LearnedModels, LearnedRepairs
 from engine.adapters import Brakes
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.events import CloudMemoryRecalled

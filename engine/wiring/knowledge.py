@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.adaptation.forgetting import CandidateTexts, OverlayTexts
+from engine.adaptation.forgetting import CandidateTexts
 from engine.adapters import Diaries, MemoryModel, OurFolders, Projects, WhenOver, Work, top_folder
 from engine.memory.knowledge import Knowledge
 from engine.memory.summaries import SummarySharing
@@ -38,7 +38,6 @@ def build(core: Engine, stand_ins: StandIns) -> None:
         others=(
             core.wisdom.texts,
             core.learnings.texts,
-            OverlayTexts(core.database, core.overlays),
             CandidateTexts(core.database),
         ),
         made=(core.learnings.texts,),

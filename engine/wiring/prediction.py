@@ -23,7 +23,7 @@ from engine.prediction.cycle import Predictions
 from engine.prediction.hook import PredictorHook
 from engine.prediction.kinds import HANDED_OVER, kind_of
 from engine.prediction.templates.learned import learned
-from engine.prediction.twin import Calibrator, EmbeddedTwin
+from engine.prediction.twin import EmbeddedTwin
 from engine.stand_ins import StandIns
 from engine.tasks.board import TaskBoard
 from engine.values import Assignment
@@ -36,8 +36,8 @@ STAMP_SLACK = timedelta(milliseconds=1)
 """Files carry nanoseconds, instants microseconds."""
 
 
-def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook, stand_ins: StandIns) -> Calibrator:
-    """What is predicted and decided; returns who calibrates confidence."""
+def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook, stand_ins: StandIns) -> None:
+    """What is predicted and decided."""
     clock, randomness = core.clock, core.randomness
     core.meanings = Meanings(core.memory)
     core.embedded = EmbeddedTwin(core.feedback, TwinStates(core.database), meanings=core.meanings)
@@ -106,7 +106,6 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         session=core.sessions.get,
         twin=core.embedded,
     )
-    return calibrator
 
 
 def _takes_prose(launcher: Launcher, workspace: str) -> str:

@@ -15,7 +15,7 @@ from engine.storage.retention import RetentionRounds
 from engine.values import Refusal
 from engine.values.adaptation import CandidateStatus, CandidateType, FixTemplate
 from engine.wiring.retention import RECORDS
-from tests.adaptation.world import AGENT, HEALED_BY, SHOP, TOTAL, World, failed, retried
+from tests.adaptation.world import HEALED_BY, SHOP, TOTAL, World, failed, retried
 
 
 def kinds(world: World, like: str = "Candidate") -> list[str]:

@@ -1,14 +1,15 @@
-"""What drafts are made of, and what they are (SPEC 5.2)."""
+"""What adaptation is told of everything else: `engine.wiring.adaptation` fills it in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
-from engine.adaptation.reading import Edit
-from engine.values import TranscriptLine, Trust
-from engine.values.adaptation import Effect
+from engine.storage.facts_read import Fact
+from engine.values import ParaFact, TranscriptLine, Trust
+from engine.values.adaptation import Candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,18 @@ class ModelsUsed:
 
 
 @dataclass(frozen=True, slots=True)
+class Edited:
+    """What the operator made of a card's prompt, and the session that it led to."""
+
+    agent: str
+    original: str
+    edited: str
+    kind: str
+    channel: str
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Mended:
     """Tests that were red when a session began and green with its changes: their signatures (see
     `values.adaptation.FixTemplate.causes`) by name, "" where not known. `cost` of the session in micro-dollars."""
@@ -42,8 +55,27 @@ class Mended:
     cost: int
 
 
-class Material(Protocol):
-    """What is known of sessions, sayings and models, as their owners tell it."""
+class Sources(Protocol):
+    """Cards, sessions, memory, guidance, models and rails, as their owners know them."""
+
+    # -- what facts are about
+
+    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[Fact]:
+        """Facts of these kinds with start <= time < end, oldest first."""
+
+    def edited(self, card_id: str, /) -> Edited | None:
+        """None for a card that was approved as it was."""
+
+    def kept_fact(self, fact_id: str, /) -> ParaFact | None:
+        """None for one that is not there any more."""
+
+    def mended(self, session_id: str, /) -> Mended | None:
+        """What a session turned from red to green; None for nothing."""
+
+    def day(self, at: datetime, /) -> str:
+        """The operator's day that an instant falls into, as `2026-01-05`."""
+
+    # -- what sessions said and did
 
     def over(self, session_id: str, /) -> bool:
         """False while it still runs: it may say more."""
@@ -51,18 +83,15 @@ class Material(Protocol):
     def transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
         """Empty for one that is not there."""
 
-    def edits(self, session_id: str, /) -> Sequence[Edit]:
-        """What its model changed in its last turn of healing; empty where that is not known."""
-
-    def changed(self, session_id: str, /) -> Sequence[str]:
-        """The files that its change set changes; empty without one."""
-
     def patch(self, session_id: str, /, *, landed: bool) -> str:
         """The diff that turned red to green, as git applies it: of its whole change set when that is `landed`, else
         from its last red run to its green one. "" when git does not have it any more."""
 
+    def changed(self, session_id: str, /) -> Sequence[str]:
+        """The files that its change set changes; empty without one."""
+
     def title(self, session_id: str, /) -> str:
-        """What the session was to do."""
+        """What it was to do; "" when the operator threw its work away, or took it back."""
 
     def summary(self, session_id: str, /) -> str: ...
 
@@ -75,35 +104,25 @@ class Material(Protocol):
     def saying(self, ref: str, /) -> tuple[str, Trust]:
         """What a leader says under `ref` now, "" when that is gone, and whose words it is."""
 
+    # -- how things are done now
+
     def models(self, agent: str, /) -> ModelsUsed | None:
         """None when no call of the agent's is known, or no price of its model."""
 
     def tries(self) -> int:
         """How often healing is tried, by the settings."""
 
+    def flows(self) -> Collection[str]:
+        """Names of the program's own flows: new ones may not have them."""
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """An effect, where it would apply, "" for anywhere, and whose words it is made of (SPEC 6.8)."""
+    def phase(self) -> int:
+        """That of SPEC 2.6."""
 
-    effect: Effect
-    title: str
-    agent_id: str = ""
-    run_kind: str = ""
-    workspace: str = ""
-    trust: Trust = Trust.QUOTED
+    def held(self) -> str:
+        """Why nothing may be done by itself now, "" when it may."""
 
+    def objects(self, candidate: Candidate, /) -> str:
+        """What a candidate says that only the operator may let into prompts and commands, "" for nothing."""
 
-class NothingToDraft(Exception):
-    """The evidence does not say what to change; the words say why."""
-
-
-class NotYet(NothingToDraft):
-    """What the evidence says is not all said yet: it is looked at again soon."""
-
-
-def ended(session_id: str, material: Material) -> str:
-    """The session, when it is over. Raises `NotYet` while it may say more."""
-    if not material.over(session_id):
-        raise NotYet(f"session {session_id} still runs")
-    return session_id
+    def secrets(self) -> Iterable[str]:
+        """Values that no candidate may hold."""
