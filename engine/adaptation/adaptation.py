@@ -155,18 +155,21 @@ class Adaptation:
         return EffectPreview(tuple(before), tuple(after))
 
     def fixes(self, workspace: str) -> list[KnownFix]:
-        """Diffs that turned red tests of a workspace green, those borne out most first, then the newest. Not those that
-        were turned down or rolled back: as long as nobody did, a card may ask. What happened until now is digested."""
+        """Landed diffs that turned red tests of a workspace green, those borne out most first, then the newest. Not
+        those that were turned down or rolled back: as long as nobody did, a card may ask. What happened until now is
+        digested first."""
         self.reflect()
         if self.wanted():
             self.digest()
         found = []
         for row in self._candidates.sound(*PROPOSED):
             one = row.value
-            if one.workspace == workspace and isinstance(one.effect, FixTemplate) and one.effect.patch:
-                for record in self._records.by_id(one.drafted_from):
-                    if title := self._sources.title(record.session_id):
-                        found.append((one.score, KnownFix(one.id, title, record.at, one.effect)))
+            if one.workspace != workspace or not isinstance(one.effect, FixTemplate) or not one.effect.patch:
+                continue
+            for record in self._records.by_id(one.drafted_from):
+                title = self._sources.title(record.session_id)
+                if title and "landed" in record.details:
+                    found.append((one.score, KnownFix(one.id, title, record.at, one.effect)))
         return [fix for _, fix in sorted(found, key=lambda pair: (pair[0], pair[1].at), reverse=True)]
 
     def records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:

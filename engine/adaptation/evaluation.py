@@ -138,11 +138,6 @@ class Evaluation:
         """Whether it comes up for review."""
         return bool(self.corroborated_by) and self.score >= PASS
 
-    @property
-    def outweighed(self) -> bool:
-        """Whether at least as many records speak against it as for it: then nobody but the operator promotes it."""
-        return len(self.against) >= len(self.corroborated_by)
-
 
 def corroborated_score(drafted: float, scores: Sequence[float]) -> float:
     """`min(100, 0.85·mean + min(15, 5·n))` over the held-out `scores`; without any the draft's own, at most 45."""

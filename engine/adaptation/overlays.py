@@ -2,7 +2,7 @@
 
 It is asked on every prompt, every choice of a model and every red test, so it is kept until a candidate changes. Each
 answer is made of what is in force at that moment; nothing is copied, so what is rolled back is gone with the next
-question. Prompts are `fragments`, flows `execution.runners.flows.learned`, the rest `applied`.
+question. Prompts are made by `fragments`, flows run by `execution.runners.flows.learned`, repairs told by `trials`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.adaptation.candidates import CandidateRow, Candidates
 from engine.storage.database import Database
 from engine.storage.kept import Kept
 from engine.values import Refusal
-from engine.values.adaptation import CandidateStatus, CandidateType, Overlay
+from engine.values.adaptation import CandidateStatus, CandidateType, Overlay, PolicyTweak, RoutingHint
 
 log = logging.getLogger(__name__)
 
@@ -29,30 +29,37 @@ class Overlays:
     def get_prompt_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
         """Fragments for prompts of an agent's runs of a kind, the oldest first. `workspace` "" is none: what is bound
         to one does not apply then."""
-        return self._for(CandidateType.PROMPT_FRAGMENT, agent_id, run_kind, workspace)
+        return self.of(CandidateType.PROMPT_FRAGMENT, agent_id, run_kind, workspace)
 
-    def fix_templates(self, *, agent_id: str, workspace: str = "") -> Sequence[Overlay]:
-        """Repairs that an agent is told of when tests of its work are red, the oldest first."""
-        return self._for(CandidateType.FIX_TEMPLATE, agent_id, None, workspace)
+    def model(
+        self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str = ""
+    ) -> tuple[str, str] | None:
+        """The model of the newest hint that fits, and why; None without one."""
+        for one in reversed(self.of(CandidateType.ROUTING_HINT, agent, run_kind, workspace)):
+            hint = one.effect
+            if not isinstance(hint, RoutingHint) or hint.channel not in ("", channel):
+                continue
+            if hint.longest_prompt is None or len(prompt) <= hint.longest_prompt:
+                return hint.model, f"{hint.why or 'a hint was learnt'} (candidate {one.candidate_id})"
+        return None
 
-    def routing_hints(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
-        """Models for an agent's runs of a kind, the newest first: what was learnt last comes first."""
-        return self._for(CandidateType.ROUTING_HINT, agent_id, run_kind, workspace)[::-1]
-
-    def policy_tweaks(self, *, agent_id: str, workspace: str = "") -> Sequence[Overlay]:
-        """Bounds of the validation loop for an agent, the oldest first; all of them hold."""
-        return self._for(CandidateType.POLICY_TWEAK, agent_id, None, workspace)
+    def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
+        """Bounds of the validation loop for an agent's work in a workspace; all of them hold."""
+        found = self.of(CandidateType.POLICY_TWEAK, agent, None, workspace)
+        return [one.effect for one in found if isinstance(one.effect, PolicyTweak)]
 
     def flows(self) -> Sequence[Overlay]:
         """Every flow in force, the oldest first."""
         return [one for one in self.every() if one.type is CandidateType.FLOW_OFFLOAD]
 
+    def of(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
+        """What is in force of a type for an agent, a kind of runs (None where kinds do not matter) and a workspace, the
+        oldest first."""
+        return [one for one in self.every() if one.type is type and one.applies(agent_id, run_kind, workspace)]
+
     def every(self) -> Sequence[Overlay]:
         """Everything in force, the oldest first."""
         return self._known.get("", self._read)
-
-    def _for(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
-        return [one for one in self.every() if one.type is type and one.applies(agent_id, run_kind, workspace)]
 
     def _read(self) -> list[Overlay]:
         found = []

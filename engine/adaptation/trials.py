@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,10 +29,13 @@ from engine.storage.facts_read import Fact, Facts, FactsRead
 from engine.storage.kept import Kept
 from engine.storage.quick import ask, each_of
 from engine.storage.types import utc
-from engine.values.adaptation import CandidateStatus, Lift, Overlay
+from engine.values.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay
 from engine.values.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 
 CURSOR = "adaptation.trials"
+
+MOST_REPAIRS = 8
+"""So many repairs go to an agent at once, those learnt last."""
 
 PROVENANCE = "overlays"
 """Under this name a prompt's provenance says which overlays it carries, or carries not by way of a trial."""
@@ -60,6 +62,7 @@ class OverlayRun(SQLModel, table=True):
     at: datetime = Field(sa_column=utc())
 
 
+_MEASURED = ("with_runs", "with_good", "without_runs", "without_good", "difference", "low", "high")
 _KNOWN = (
     sqlalchemy.select(col(OverlayRun.session_id)).where(col(OverlayRun.session_id).in_(each_of("sessions"))).limit(1)
 )
@@ -103,17 +106,34 @@ class Trials:
         """A prompt with this provenance is sent: its overlays, carried and withheld, are written down. A run that is
         written down stays as it is, however many prompts it makes."""
         for one in told.get(PROVENANCE, ()):
-            self._note(tx, one["id"], one["withheld"], one["propensity"], session_id, agent, workspace)
+            if tx.session.get(OverlayRun, (one["id"], session_id)) is None:
+                tx.session.add(
+                    OverlayRun(
+                        overlay_id=one["id"],
+                        session_id=session_id,
+                        agent=agent,
+                        workspace=workspace,
+                        withheld=one["withheld"],
+                        propensity=one["propensity"],
+                        at=tx.now,
+                    )
+                )
 
-    def used(self, drawn: Sequence[Drawn], *, session_id: str, agent: str, workspace: str) -> None:
-        """The same for what is no prompt's. Not inside a transaction."""
-
-        def work(tx: Transaction) -> None:
-            for one in drawn:
-                self._note(tx, one.overlay.id, one.withheld, one.propensity, session_id, agent, workspace)
-
+    def repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
+        """What mended the like before, for the tests that are red now: those learnt last first, each once. A share of
+        runs goes without by way of a trial. Not inside a transaction."""
+        red = set(broken)
+        known = reversed(self.overlays.of(CandidateType.FIX_TEMPLATE, agent, None, workspace))
+        drawn = self.draw(
+            [one for one in known if isinstance(one.effect, FixTemplate) and red & {*one.effect.failing}], session_id
+        )
         if drawn and session_id:
-            self._database.write(work)
+            told = {PROVENANCE: [one.told() for one in drawn]}
+            where = {"session_id": session_id, "agent": agent, "workspace": workspace}
+            self._database.write(lambda tx: self.applied(tx, told, **where))
+        carried = (one.overlay.effect for one in drawn if not one.withheld)
+        lines = (line for one in carried if isinstance(one, FixTemplate) for line in one.repairs)
+        return tuple(dict.fromkeys(lines))[:MOST_REPAIRS]
 
     def catch_up(self) -> None:
         """Take in what became of runs since the last time, and tell once of an overlay that does harm."""
@@ -133,23 +153,6 @@ class Trials:
         known = self.lifts()
         found = [(one, known[one.id]) for one in self.overlays.every() if one.id in known]
         return sorted((pair for pair in found if pair[1].verdict == HARMS), key=lambda pair: pair[1].high)
-
-    def _note(
-        self, tx: Transaction, overlay: str, withheld: bool, propensity: float, session: str, agent: str, workspace: str
-    ) -> None:
-        if tx.session.get(OverlayRun, (overlay, session)) is not None:
-            return
-        tx.session.add(
-            OverlayRun(
-                overlay_id=overlay,
-                session_id=session,
-                agent=agent,
-                workspace=workspace,
-                withheld=withheld,
-                propensity=propensity,
-                at=tx.now,
-            )
-        )
 
     def _take_in(self, facts: Sequence[Fact]) -> None:
         sessions = sorted({session_of(fact.kind, fact.subject, fact.payload) for fact in facts})
@@ -188,13 +191,7 @@ class Trials:
                     candidate_id=row.id,
                     type=row.type,
                     agent=row.agent_id,
-                    with_runs=found.with_runs,
-                    with_good=found.with_good,
-                    without_runs=found.without_runs,
-                    without_good=found.without_good,
-                    difference=round(found.difference, 4),
-                    low=round(found.low, 4),
-                    high=round(found.high, 4),
+                    **{name: round(getattr(found, name), 4) for name in _MEASURED},
                 )
             )
 
@@ -206,21 +203,17 @@ class Trials:
 def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str, Lift]:
     """Lifts from what is counted now. Runs that had no chance to fall into the other arm prove nothing; they are not
     counted. Those that had the same chance are a stratum: the settings may change, and work with them."""
-    key = (OverlayRun.overlay_id, OverlayRun.propensity, OverlayRun.withheld, OverlayRun.state)
-    statement = sqlalchemy.select(*map(col, key), func.count()).group_by(*map(col, key))
-    statement = statement.where(col(OverlayRun.propensity) > 0, col(OverlayRun.propensity) < 1)
+    run, number = OverlayRun, func.count()
+    good, over = col(run.state) == "good", col(run.state).in_(["good", "bad"])
+    arms = (number.filter(arm & state) for arm in (~col(run.withheld), col(run.withheld)) for state in (over, good))
+    key = (col(run.overlay_id), col(run.propensity))
+    statement = sqlalchemy.select(*key, *arms).group_by(*key).order_by(*key).where(key[1] > 0, key[1] < 1)
     if overlays is not None:
-        statement = statement.where(col(OverlayRun.overlay_id).in_(sorted(overlays)))
-    counts: Counter[tuple[str, float, bool, str]] = Counter()
-    for overlay_id, propensity, without, state, number in session.execute(statement):
-        counts[overlay_id, propensity, bool(without), state] += number
+        statement = statement.where(key[0].in_(sorted(overlays)))
     strata: dict[str, list[Arms]] = {}
-    for overlay_id, propensity in sorted({(one, chance) for one, chance, _, _ in counts}):
-        good = {without: counts[overlay_id, propensity, without, "good"] for without in (False, True)}
-        bad = {without: counts[overlay_id, propensity, without, "bad"] for without in (False, True)}
-        arms = Arms(propensity, good[False] + bad[False], good[False], good[True] + bad[True], good[True])
-        strata.setdefault(overlay_id, []).append(arms)
-    return {overlay_id: lift(overlay_id, arms) for overlay_id, arms in strata.items()}
+    for overlay_id, *counted in session.execute(statement):
+        strata.setdefault(overlay_id, []).append(Arms(*counted))
+    return {overlay_id: lift(overlay_id, several) for overlay_id, several in strata.items()}
 
 
 def _concerns(fact: Fact) -> bool:

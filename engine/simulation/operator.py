@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from engine.engine import Engine
 from engine.simulation.days import Odd
 from engine.simulation.world import DEPLOYED, Project
-from engine.values import Card, Refusal, Source
+from engine.values import Card, DecidedBy, Refusal, Source, Status
 
 LIKES: Mapping[str, float] = {
     "run_tests": 1.0,
@@ -54,13 +54,18 @@ class Operator:
         self._chance = chance
         self._grumpy_on: date | None = None
         self._edits_left = 1
+        self._looked: set[str] = set()
         self.refused = 0
         self.settle: Callable[[], object] = lambda: None
         """Waits until threads stand still; set by who lets the time pass."""
 
     def comes(self) -> None:
-        """He opens the console."""
+        """He opens the console, and looks at what ran by itself."""
         self._engine.autonomy.heard("console")
+        for card in self._engine.cards.recent(20):
+            if card.decided_by is DecidedBy.AUTONOMY and card.status is Status.EXECUTED and card.id not in self._looked:
+                self._looked.add(card.id)
+                self._engine.cards.look_at(card.id)
 
     def works(self, odd: frozenset[Odd]) -> None:
         """A moment: he edits, commits, pushes; looks at his cards and decides; sometimes asks for something himself."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.adaptation.applied import MOST_REPAIRS, LearnedBounds, LearnedModels, LearnedRepairs
 from engine.adaptation.effects import preview_lines
+from engine.adaptation.trials import MOST_REPAIRS
 from engine.clock import FakeClock
 from engine.execution.validation import Caps
 from engine.storage.database import Database
@@ -23,7 +23,7 @@ def world(database: Database, clock: FakeClock) -> World:
 
 
 def repairs(world: World, *broken: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
-    book = LearnedRepairs(world.overlays, world.trials)
+    book = world.trials
     return tuple(book.repairs(agent=agent, workspace=workspace, broken=broken, session_id="ses_1"))
 
 
@@ -45,7 +45,7 @@ def test_the_latest_repairs_come_first_each_once_and_not_too_many(world: World) 
 
 
 def test_the_newest_hint_that_fits_is_followed(world: World) -> None:
-    models = LearnedModels(world.overlays)
+    models = world.overlays
     assert models.model("cto", "koji-core", "task", "short") is None
     world.put(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
     narrow = world.put(RoutingHint("openai:narrow", "koji-core", 5, "short ones"), agent="cto", run_kind="task")
@@ -80,7 +80,7 @@ def test_a_preview_agrees_with_what_is_done(world: World) -> None:
     tweak, repair = PolicyTweak(tries=1, cost=10), FixTemplate(("t::a",), ("Mend the sum.",))
     world.put(tweak)
     world.put(repair)
-    found = LearnedBounds(world.overlays).tweaks(agent="cto", workspace="")
+    found = world.overlays.tweaks(agent="cto", workspace="")
     now = {"model": "", "tries": 3, "cost": 500_000, "flows": ()}
     caps = Caps(3, 500_000).tightened(found[0].tries, found[0].cost)
     assert preview_lines(tweak.kind, found, **now)[0] == f"tries to heal: {caps.tries}"

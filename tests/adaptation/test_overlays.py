@@ -48,17 +48,8 @@ def world(database: Database, clock: FakeClock) -> World:
 def asked(
     world: World, type: CandidateType, agent: str = "cto", kind: str = "task", workspace: str = "/w"
 ) -> list[str]:
-    found = {
-        CandidateType.PROMPT_FRAGMENT: lambda: world.overlays.get_prompt_fragments(
-            agent_id=agent, run_kind=kind, workspace=workspace
-        ),
-        CandidateType.FIX_TEMPLATE: lambda: world.overlays.fix_templates(agent_id=agent, workspace=workspace),
-        CandidateType.ROUTING_HINT: lambda: world.overlays.routing_hints(
-            agent_id=agent, run_kind=kind, workspace=workspace
-        ),
-        CandidateType.POLICY_TWEAK: lambda: world.overlays.policy_tweaks(agent_id=agent, workspace=workspace),
-        CandidateType.FLOW_OFFLOAD: world.overlays.flows,
-    }[type]()
+    run_kind = kind if type in (CandidateType.PROMPT_FRAGMENT, CandidateType.ROUTING_HINT) else None
+    found = world.overlays.of(type, agent, run_kind, workspace)
     return [one.id for one in found]
 
 
@@ -246,7 +237,7 @@ def test_forgotten_words_leave_prompts_at_once_and_no_command_is_cut(world: Worl
     assert left.effect == PromptFragment(("Test first.",))
     assert alone.id not in asked(world, CandidateType.PROMPT_FRAGMENT)
     assert not world.overlays.flows()
-    assert [one.effect for one in world.overlays.fix_templates(agent_id="cto")] == [
+    assert [one.effect for one in world.overlays.of(CandidateType.FIX_TEMPLATE, "cto", None, "")] == [
         FixTemplate(("t::a",), ("Round once.",))
     ]
     world.withdraw(repair.candidate_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from sqlmodel import select
 
-from engine.adaptation.applied import LearnedRepairs
 from engine.adaptation.trials import OverlayRun
 from engine.clock import FakeClock
 from engine.events import ChangeSetReady, LandingUndone, ValidationFailed
@@ -143,7 +142,7 @@ def test_where_nothing_is_withheld_nothing_is_measured(world: World) -> None:
 
 
 def test_repairs_are_on_trial_too(world: World) -> None:
-    playbook = LearnedRepairs(world.overlays, world.trials)
+    playbook = world.trials
     overlay = world.put(FixTemplate(("test_total",), ("Round once.",)))
     said = {}
     for number in range(40):

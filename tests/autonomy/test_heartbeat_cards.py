@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.autonomy.autonomy import PULSE
+from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
 from engine.prediction.kinds import is_heartbeat
 from engine.values import Card, Outcome, Refusal, Status, TriggerType
