@@ -57,7 +57,7 @@ def _propose(options: argparse.Namespace, where: Where) -> dict[str, Any]:
 def _work(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     if options.id is None:
         return _scoped(options, where)
-    return {"id": options.id, "lines": options.lines, "diff": options.diff}
+    return {"id": options.id, "lines": options.lines, "diff": options.diff, "shown": not where.as_json}
 
 
 def _export(options: argparse.Namespace, where: Where) -> dict[str, Any]:

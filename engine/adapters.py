@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.autonomy.acting import Acting, Attempt
-from engine.autonomy.earning import Earning
 from engine.config import SettingsSource
 from engine.execution.changesets import ChangeSets
 from engine.execution.routing import ModelChoice, ModelRouter
@@ -26,7 +24,6 @@ from engine.git import Git, repository_root
 from engine.keys import TWIN, Key, Keys
 from engine.memory.embedding import NoEmbedder
 from engine.memory.memory import MemoryPort
-from engine.prediction.cycle import Predictions
 from engine.prediction.model_twin import ModelTwin, TwinModelId, Unusable
 from engine.safety.kill_switch import KillSwitch
 from engine.settings_store import SettingsStore
@@ -57,23 +54,6 @@ class Brakes:
     def stopped(self) -> str | None:
         verdict = self.kill_switch.ask(by_operator=True)
         return None if verdict.verdict is Verdict.ALLOW else verdict.reason
-
-
-@dataclass(frozen=True, slots=True)
-class Actor:
-    """Prediction as the autonomous cycle uses it."""
-
-    predictions: Predictions
-    acting: Acting
-
-    def predict(self) -> Sequence[str]:
-        return self.predictions.run_cycle().errors
-
-    def attempt(self, still: Callable[[], bool]) -> Attempt:
-        return self.acting.attempt(still)
-
-    def earning(self, workspaces: Sequence[str]) -> Earning:
-        return self.acting.earning(workspaces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,11 +218,11 @@ class Engine:
         learnings.build(self)
         launcher = execution.build(self, brakes, stand_ins)
         hook = twin.build(self, brakes)
-        calibrator = prediction.build(self, brakes, launcher, hook, stand_ins)
+        prediction.build(self, brakes, launcher, hook, stand_ins)
         knowledge.build(self, stand_ins)
         adaptation.build(self)
         retention.build(self)
-        acting.build(self, brakes, launcher, calibrator)
+        acting.build(self, brakes, launcher)
         self.gateway = Gateway(self, announce=lock.announce_gateway)
         doors.build(self)
 

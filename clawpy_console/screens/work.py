@@ -55,6 +55,7 @@ class WorkScreen(Conversing, Filtering):
         self._chosen = False
         self._beyond = ""  # the oldest session that was listed when older ones were asked for
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
+        self._seen: set[str] = set()  # sessions that ran by themselves and were looked at
         self._calls_of: tuple[str, int, bool] = ("", 0, False)
         self._begun: dict[str, tuple[str, ChangeSet]] = {}  # by change set: what was begun with it, as it was then
 
@@ -183,10 +184,18 @@ class WorkScreen(Conversing, Filtering):
             transcript.clear(empty="choose a session")
         else:
             transcript.follow(session, self.app.transcript)
+            self._looked(session)
         shows = self.query_one(Changes).show(session, self.change)
         self.set_class(not shows, "-nothing")
         self._draw_tabs()
         self.refresh_bindings()
+
+    def _looked(self, session: SessionView) -> None:
+        """What ran by itself counts as kept only when somebody looked at it."""
+        engine = self.app.engine
+        if engine is not None and session.mode == "autonomous" and session.state.over and session.id not in self._seen:
+            self._seen.add(session.id)
+            self.app.ask(lambda: engine.cards.look_at(session.prediction_id))
 
     def _draw_about(self, now: datetime) -> None:
         session, calls = self.session, self._calls

@@ -1,18 +1,21 @@
-"""The table of candidates and the few ways to change it (SPEC 5.3): legal steps only, each with its fact and its line
-of history, in the caller's transaction."""
+"""The table of candidates and their one life cycle (SPEC 5.3): proposed, in force, rolled back. Legal steps only, each
+with its fact and its line of history, in the caller's transaction. What a candidate changes is in force as long as it
+is promoted, and nowhere else: a crash leaves the former behaviour or the new one.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
-from sqlmodel import Field, SQLModel, col
+from sqlalchemy import JSON, CheckConstraint, Column, Index
+from sqlmodel import Field, SQLModel, col, select
 
-from engine.adaptation.evaluation import Evaluation
+from engine.adaptation.effects import checked, free_name
+from engine.adaptation.evaluation import PASS, Evaluation
 from engine.events import (
     CandidateDecisionUndone,
     CandidateDrafted,
@@ -23,7 +26,8 @@ from engine.events import (
 )
 from engine.storage.database import Database, Transaction
 from engine.storage.ids import beginning
-from engine.storage.quick import ask, found, load, whole
+from engine.storage.kept import Kept
+from engine.storage.quick import found, load, whole
 from engine.storage.types import utc
 from engine.values import Refusal, Trust
 from engine.values.adaptation import (
@@ -32,7 +36,12 @@ from engine.values.adaptation import (
     CandidateMove,
     CandidateStatus,
     CandidateType,
+    Effect,
+    FlowOffload,
+    LearningRecord,
+    Overlay,
     PromptFragment,
+    Station,
     candidate_after,
     effect_from_json,
 )
@@ -42,12 +51,10 @@ log = logging.getLogger(__name__)
 STATUSES = ", ".join(f"'{one.value}'" for one in CandidateStatus)
 TYPES = ", ".join(f"'{one.value}'" for one in CandidateType)
 
-LIVING = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.PROMOTED, CandidateStatus.REJECTED)
-"""Those that new records can say something about."""
-
 
 class CandidateRow(SQLModel, table=True):
-    """One candidate as stored. `history` has a line for each step that it took."""
+    """One candidate as stored. `history` has a line for each step that it took. `term`: how often it came in force,
+    `since` when it last did; `told_at`: when it was told of that it does harm, in this term."""
 
     __tablename__ = "candidates"
     __table_args__ = (
@@ -80,6 +87,9 @@ class CandidateRow(SQLModel, table=True):
     decided_by: str = ""
     reason: str = ""
     trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
+    term: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    since: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    told_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
 
     @property
     def value(self) -> Candidate:
@@ -91,67 +101,110 @@ class CandidateRow(SQLModel, table=True):
             if self.status not in (CandidateStatus.REJECTED, CandidateStatus.ROLLED_BACK):
                 raise
             effect = PromptFragment((refusal.message,))
-        return Candidate(
-            id=self.id,
+        told = {one.name: getattr(self, one.name) for one in fields(Candidate)}
+        told |= {name: tuple(told[name]) for name in _IDS}
+        told |= {"type": CandidateType(self.type), "status": CandidateStatus(self.status), "trust": Trust(self.trust)}
+        return Candidate(**told | {"effect": effect})
+
+    @property
+    def overlay(self) -> Overlay:
+        """What it puts in force, in its present or last term. Raises `Refusal` `bad_effect`."""
+        return Overlay(
+            id=f"{self.id}.{self.term}",
+            candidate_id=self.id,
             type=CandidateType(self.type),
-            scope_type=self.scope_type,
-            scope_id=self.scope_id,
-            source_label=self.source_label,
-            title=self.title,
-            status=CandidateStatus(self.status),
-            score=self.score,
-            effect=effect,
-            created_at=self.created_at,
-            changed_at=self.changed_at,
             agent_id=self.agent_id,
             run_kind=self.run_kind,
             workspace=self.workspace,
-            drafted_from=tuple(self.drafted_from),
-            corroborated_by=tuple(self.corroborated_by),
-            against=tuple(self.against),
-            decided_by=self.decided_by,
-            reason=self.reason,
+            effect=checked(effect_from_json(self.effect)),
+            since=self.since or self.changed_at,
             trust=Trust(self.trust),
         )
+
+    @property
+    def overlays(self) -> tuple[Overlay, ...]:
+        """One for each of its terms, the newest first; () for one that cannot be read."""
+        begun: list[tuple[datetime, datetime | None]] = []
+        was = ""
+        for step in self.history:
+            at, status = datetime.fromisoformat(step["at"]), step["status"]
+            if status == CandidateStatus.PROMOTED != was:
+                begun.append((at, None))
+            elif was == CandidateStatus.PROMOTED != status:
+                begun[-1] = (begun[-1][0], at)
+            was = status
+        try:
+            last = self.overlay
+        except Refusal:
+            return ()
+        terms = [
+            replace(last, id=f"{self.id}.{number}", since=since, until=until)
+            for number, (since, until) in enumerate(begun, 1)
+        ]
+        return tuple(reversed(terms))
 
     @property
     def taken_back(self) -> bool:
         """Whether nothing has happened to it since the operator took a decision on it back."""
         return bool(self.history) and self.history[-1]["move"] == CandidateMove.UNDO
 
-    def last(self, *statuses: CandidateStatus) -> datetime | None:
-        """When it last came into one of these, None when never."""
-        wanted = {one.value for one in statuses}
-        return next(
-            (datetime.fromisoformat(step["at"]) for step in reversed(self.history) if step["status"] in wanted), None
+    def last(self, status: CandidateStatus) -> datetime | None:
+        """When it last came into this status, None when never."""
+        return next((_at(step) for step in reversed(self.history) if step["status"] == status), None)
+
+    def stations(self, drafted: Iterable[LearningRecord]) -> tuple[Station, ...]:
+        """Where it stands on its way (SPEC 5.3, 9.5); `drafted` are the records that it was drafted from."""
+        records = list(drafted)
+        begun, last = _at(self.history[0]), self.history[-1]
+        said = f": {last['reason']}" if last["reason"] else ""
+        first = records[0] if records else None
+        own = max((one.score for one in records), default=0.0)
+        told = f"{first.kind}: {first.reason}" if first else "its record is not kept any more"
+        borne = next((one for one in reversed(self.history) if one["move"] == CandidateMove.CORROBORATE), None)
+        status = CandidateStatus(self.status)
+        review, end = Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
+        corroborated = Station("corroborate", None, "it was turned down before", "ahead")
+        if status is CandidateStatus.DRAFTED:
+            words = f"{self.reason}; from {PASS:.0f} on it comes up for review"
+            corroborated = Station("corroborate", None, words, "now")
+        elif borne is not None:
+            corroborated = Station("corroborate", _at(borne), str(borne["reason"]), "done")
+        if status is CandidateStatus.REVIEW:
+            undone = f"; {last['reason']}" if self.taken_back else ""
+            review = Station("review", borne and _at(borne), f"it waits for the operator's word{undone}", "now")
+        elif status.decided:
+            review = Station("review", _at(last), f"by {last['by']}", "done")
+            name = "reject" if status is CandidateStatus.REJECTED else "promote"
+            state = "done" if status is CandidateStatus.PROMOTED else "failed"
+            end = Station(name, _at(last), f"{_ENDS[status]}{said}", state)
+        return (
+            Station("detect", max((one.at for one in records), default=None), told, "done"),
+            Station(
+                "draft", begun, f"from {len(self.drafted_from)} record" + "s" * (len(self.drafted_from) != 1), "done"
+            ),
+            Station("score", begun, f"{own:.0f} of 100, its record's own", "done"),
+            corroborated,
+            review,
+            end,
         )
 
 
-_ROWS = whole(CandidateRow)
-_NEWEST = _ROWS.order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id)).limit(bindparam("most"))
-_IN = col(CandidateRow.status).in_(bindparam("statuses", expanding=True))
-_NEWEST_IN = _NEWEST.where(_IN)
-_IN_ORDER = _ROWS.where(_IN).order_by(col(CandidateRow.created_at), col(CandidateRow.id))
-_KEYS = sqlalchemy.select(col(CandidateRow.dedupe_key))
-_COUNTS = sqlalchemy.select(col(CandidateRow.status), sqlalchemy.func.count()).group_by(col(CandidateRow.status))
-_OF_SCOPE = _ROWS.where(
-    col(CandidateRow.type) == bindparam("type"),
-    col(CandidateRow.scope_type) == bindparam("scope_type"),
-    col(CandidateRow.scope_id) == bindparam("scope_id"),
-)
+_IDS = ("drafted_from", "corroborated_by", "against")
+_ENDS = {
+    CandidateStatus.PROMOTED: "its effect is in force",
+    CandidateStatus.REJECTED: "turned down",
+    CandidateStatus.ROLLED_BACK: "rolled back",
+}
+_FACTS = {
+    CandidateMove.APPROVE: CandidatePromoted,
+    CandidateMove.REJECT: CandidateRejected,
+    CandidateMove.ROLL_BACK: CandidateRolledBack,
+}
+_ROWS = whole(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
 
 
-def sound(rows: Iterable[CandidateRow]) -> list[CandidateRow]:
-    """Those whose effect can be read: a damaged one takes no other with it. It can still be shown and rejected."""
-    found = []
-    for row in rows:
-        try:
-            row.value  # noqa: B018 (reads it)
-        except Refusal as refusal:
-            log.warning("candidate %s is left out: %s", row.id, refusal)
-        else:
-            found.append(row)
-    return found
+def _at(step: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(step["at"])
 
 
 class Candidates:
@@ -159,71 +212,63 @@ class Candidates:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._rows: Kept[list[CandidateRow]] = Kept(database, CandidateRow)
 
-    def rows(self, statuses: Sequence[CandidateStatus] = (), *, limit: int = 10_000) -> list[CandidateRow]:
-        """Those of some statuses, or all, the latest change first."""
-        with self._database.read() as session:
-            if statuses:
-                values = {"statuses": [one.value for one in statuses], "most": limit}
-                return found(session, CandidateRow, _NEWEST_IN, values)
-            return found(session, CandidateRow, _NEWEST, {"most": limit})
+    def rows(self, *statuses: CandidateStatus) -> list[CandidateRow]:
+        """Those of some statuses, or all, the latest change first. Nobody's to change."""
+        return [one for one in self._rows.get("", self._read) if not statuses or one.status in statuses]
 
-    def keys(self) -> set[str]:
-        """What there are candidates of, whatever became of them."""
-        with self._database.read() as session:
-            return {str(key) for (key,) in ask(session, _KEYS)}
-
-    def of_scope(self, type: CandidateType, scope_type: str, scope_id: str) -> list[CandidateRow]:
-        """Those of a type and scope."""
-        with self._database.read() as session:
-            return found(
-                session, CandidateRow, _OF_SCOPE,
-                {"type": type.value, "scope_type": scope_type, "scope_id": scope_id},
-            )  # fmt: skip
-
-    def counts(self) -> dict[CandidateStatus, int]:
-        """How many there are of each status."""
-        with self._database.read() as session:
-            told = {str(status): int(number) for status, number in ask(session, _COUNTS)}
-        return {status: told.get(status.value, 0) for status in CandidateStatus}
+    def sound(self, *statuses: CandidateStatus) -> list[CandidateRow]:
+        """Those whose effect can be read: a damaged one takes no other with it. It can still be shown and rejected."""
+        sound = []
+        for row in self.rows(*statuses):
+            try:
+                row.value  # noqa: B018 (reads it)
+            except Refusal as refusal:
+                log.warning("candidate %s is left out: %s", row.id, refusal)
+            else:
+                sound.append(row)
+        return sound
 
     def get(self, wanted: str) -> CandidateRow:
         """One, by the beginning of its id. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
         with self._database.read() as session:
             row = load(session, CandidateRow, wanted)
-            if row is not None:
-                return row
-            ids = beginning(session, col(CandidateRow.id), wanted)
-            if len(ids) == 1 and (row := load(session, CandidateRow, ids[0])) is not None:
-                return row
+            ids = [] if row is not None else beginning(session, col(CandidateRow.id), wanted)
+            row = load(session, CandidateRow, ids[0]) if len(ids) == 1 else row
+        if row is not None:
+            return row
         if ids:
             raise Refusal("ambiguous_id", f"{wanted} begins {len(ids)} candidates", "give more letters of the one")
-        raise Refusal("unknown_candidate", f"there is no candidate {wanted[:60]}", "clawpy candidates lists them")
+        raise _unknown(wanted)
+
+    def _read(self) -> list[CandidateRow]:
+        with self._database.read() as session:
+            return found(session, CandidateRow, _ROWS)
 
 
 def row_of(tx: Transaction, candidate_id: str) -> CandidateRow:
     """One, to be changed. Raises `Refusal` `unknown_candidate`."""
     row = load(tx.session, CandidateRow, candidate_id)
     if row is None:
-        raise Refusal("unknown_candidate", f"there is no candidate {candidate_id[:60]}", "clawpy candidates lists them")
+        raise _unknown(candidate_id)
     return row
+
+
+def _unknown(wanted: str) -> Refusal:
+    return Refusal("unknown_candidate", f"there is no candidate {wanted[:60]}", "clawpy candidates lists them")
 
 
 def add(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | None:
     """Store one that was drafted, for this `reason`; None when there is one of its key already."""
-    keys = {str(key) for (key,) in tx.ask(_KEYS)}
-    if candidate.dedupe_key in keys:
+    key = candidate.dedupe_key
+    if tx.session.exec(select(CandidateRow.id).where(col(CandidateRow.dedupe_key) == key)).first():
         return None
-    row = CandidateRow(
-        id=candidate.id, type=candidate.type.value, scope_type=candidate.scope_type, scope_id=candidate.scope_id,
-        source_label=candidate.source_label, dedupe_key=candidate.dedupe_key, title=candidate.title,
-        status=CandidateStatus.DRAFTED.value, score=candidate.score, effect=candidate.effect.to_json(),
-        agent_id=candidate.agent_id, run_kind=candidate.run_kind, workspace=candidate.workspace,
-        drafted_from=list(candidate.drafted_from), corroborated_by=[], against=[], history=[],
-        created_at=tx.now, changed_at=tx.now, reason=reason, trust=candidate.trust.value,
-    )  # fmt: skip
-    _step(tx, row, "draft", reason=reason)
-    tx.session.add(row)
+    told = {one.name: getattr(candidate, one.name) for one in fields(candidate)}
+    told |= {"effect": candidate.effect.to_json(), "created_at": tx.now, "reason": reason, "dedupe_key": key}
+    told |= {"type": candidate.type.value, "trust": candidate.trust.value, "history": []}
+    row = CandidateRow(**told | {name: list(told[name]) for name in _IDS})
+    _step(tx, row, "draft", CandidateStatus.DRAFTED, reason=reason)
     tx.record(
         CandidateDrafted(
             subject=row.id, workspace=row.workspace, type=row.type, title=row.title, score=row.score,
@@ -233,42 +278,41 @@ def add(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | No
     return row
 
 
-def weigh(tx: Transaction, row: CandidateRow, found: Evaluation, move: CandidateMove | None) -> None:
+def weigh(tx: Transaction, row: CandidateRow, told: Evaluation, move: CandidateMove | None) -> None:
     """Keep what other records say of it; `move` is the step that follows of it, None for none."""
+    following = CandidateStatus(row.status)
     if move is not None:
-        row.status = candidate_after(row.id, CandidateStatus(row.status), move).value
-        row.changed_at = tx.now
-    row.corroborated_by, row.against = list(found.corroborated_by), list(found.against)
-    if not CandidateStatus(row.status).decided:
-        row.score, row.reason, row.decided_by = found.score, found.reason, ""
+        following = candidate_after(row.id, following, move)
+    row.corroborated_by, row.against = list(told.corroborated_by), list(told.against)
+    if not following.decided:
+        row.score, row.reason, row.decided_by = told.score, told.reason, ""
+    tx.session.add(row)
     if move is not None:
-        _step(tx, row, move.value, reason=found.reason)
+        _step(tx, row, move.value, following, reason=told.reason)
         tx.record(
             CandidateWeighed(
-                subject=row.id, workspace=row.workspace, status=row.status, score=found.score,
-                corroborated_by=found.corroborated_by, against=found.against,
+                subject=row.id, workspace=row.workspace, status=row.status, score=told.score,
+                corroborated_by=told.corroborated_by, against=told.against,
             )
         )  # fmt: skip
-    tx.session.add(row)
 
 
-def decide(tx: Transaction, row: CandidateRow, move: CandidateMove, by: str, reason: str) -> None:
-    """Promote, reject or roll back. Raises what `candidate_after` raises, before anything is changed."""
-    row.status = candidate_after(row.id, CandidateStatus(row.status), move).value
-    row.changed_at, row.decided_by, row.reason = tx.now, by, reason
-    _step(tx, row, move.value, by=by, reason=reason)
-    tx.session.add(row)
-    fact = {
-        CandidateMove.APPROVE: CandidatePromoted,
-        CandidateMove.REJECT: CandidateRejected,
-        CandidateMove.ROLL_BACK: CandidateRolledBack,
-    }[move]
-    tx.record(fact(subject=row.id, workspace=row.workspace, type=row.type, title=row.title, by=by, reason=reason))
+def decide(
+    tx: Transaction, row: CandidateRow, move: CandidateMove, by: str, reason: str, taken: Collection[str] = ()
+) -> None:
+    """Promote, reject or roll back; `taken` are names that no new flow may have. Raises what `candidate_after` raises,
+    and `Refusal` `bad_effect`, `already_in_force` (a flow that does what another does), before anything is changed."""
+    following = candidate_after(row.id, CandidateStatus(row.status), move)
+    _step(tx, row, move.value, following, by=by, reason=reason, taken=taken)
+    row.decided_by, row.reason = by, reason
+    tx.record(
+        _FACTS[move](subject=row.id, workspace=row.workspace, type=row.type, title=row.title, by=by, reason=reason)
+    )
 
 
-def undo(tx: Transaction, row: CandidateRow) -> None:
+def undo(tx: Transaction, row: CandidateRow, taken: Collection[str] = ()) -> None:
     """Take the operator's decision back, if it was the last that happened to it: it stands as before. Raises `Refusal`
-    `nothing_to_undo`."""
+    `nothing_to_undo`, and what `decide` raises where it comes in force again."""
     *earlier, last = row.history
     if last["move"] not in DECISIONS or last["by"] != "operator":
         raise Refusal(
@@ -276,12 +320,10 @@ def undo(tx: Transaction, row: CandidateRow) -> None:
             f"the last that happened to candidate {row.id} was no decision of yours ({last['move']})",
             f"see clawpy candidates show {row.id}",
         )
-    before = earlier[-1]
-    row.status, row.decided_by, row.reason = before["status"], before["by"], before["reason"]
-    row.changed_at = tx.now
-    why = f" ({last['reason']})" if last["reason"] else ""
-    _step(tx, row, CandidateMove.UNDO, by="operator", reason=f"taken back: {last['move']}{why}")
-    tx.session.add(row)
+    before, why = earlier[-1], f" ({last['reason']})" if last["reason"] else ""
+    told = f"taken back: {last['move']}{why}"
+    _step(tx, row, CandidateMove.UNDO, CandidateStatus(before["status"]), by="operator", reason=told, taken=taken)
+    row.decided_by, row.reason = before["by"], before["reason"]
     tx.record(
         CandidateDecisionUndone(
             subject=row.id, workspace=row.workspace, type=row.type, title=row.title, status=row.status
@@ -289,12 +331,25 @@ def undo(tx: Transaction, row: CandidateRow) -> None:
     )  # fmt: skip
 
 
-def _step(tx: Transaction, row: CandidateRow, move: str, *, by: str = "", reason: str = "") -> None:
+def _step(
+    tx: Transaction,
+    row: CandidateRow,
+    move: str,
+    status: CandidateStatus,
+    *,
+    by: str = "",
+    reason: str = "",
+    taken: Collection[str] = (),
+) -> None:
+    if status is CandidateStatus.PROMOTED:
+        row.effect = _ready(tx, row, taken).to_json()
+        row.term, row.since, row.told_at = row.term + 1, tx.now, None
+    row.status, row.changed_at = status.value, tx.now
     row.history = [
         *row.history,
         {
             "at": tx.now.isoformat(),
-            "move": move,
+            "move": str(move),
             "status": row.status,
             "score": row.score,
             "for": len(row.corroborated_by),
@@ -303,3 +358,27 @@ def _step(tx: Transaction, row: CandidateRow, move: str, *, by: str = "", reason
             "reason": reason,
         },
     ]
+    tx.session.add(row)
+
+
+def _ready(tx: Transaction, row: CandidateRow, taken: Collection[str]) -> Effect:
+    """The effect as it comes in force. A flow gets a name that never meant other commands: a permit for it stays one
+    for just these."""
+    effect = checked(effect_from_json(row.effect))
+    if not isinstance(effect, FlowOffload):
+        return effect
+    names, commands = set(taken), list(effect.commands)
+    for other in tx.session.exec(select(CandidateRow).where(col(CandidateRow.type) == effect.kind.value)):
+        name, same = str(other.effect.get("name", "")), other.effect.get("commands") == commands
+        in_force = other.status == CandidateStatus.PROMOTED
+        if other.id == row.id or not other.term:
+            continue
+        if in_force and same and other.workspace in ("", row.workspace):
+            raise Refusal(
+                "already_in_force",
+                f"the flow {name} runs these commands already",
+                f"reject this candidate; the other is {other.id}",
+            )
+        if in_force or not same:
+            names.add(name)
+    return replace(effect, name=free_name(effect.name, names))

@@ -1,4 +1,4 @@
-"""What a candidate would change, drafted from what really happened (SPEC 5.2, 5.4). Pure but for `Material`.
+"""What a candidate would change, drafted from what really happened (SPEC 5.2, 5.4). Pure but for `Sources`.
 
 Nothing is drafted where the evidence does not say what to do: the reason is told then, and the record waits for more.
 Repairs and commands are what agents said and did, so they are quotes (SPEC 6.8); which model and how many tries is
@@ -8,17 +8,17 @@ reckoned from what was measured.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from engine.adaptation import reading
-from engine.adaptation.digest import Opportunity
-from engine.adaptation.material import Draft, Material, NothingToDraft, ended
-from engine.adaptation.overlays import checked
-from engine.adaptation.saying import QUOTED, SAY, flat
-from engine.adaptation.sequences import commands
+from engine.adaptation.effects import checked, rewritten
+from engine.adaptation.evaluation import Opportunity
+from engine.adaptation.reading import QUOTED, flat, quoted
+from engine.adaptation.sources import Sources
 from engine.values import Trust, dollars
 from engine.values.adaptation import (
+    LONGEST_PATCH,
     CandidateType,
     Effect,
     FixTemplate,
@@ -29,7 +29,9 @@ from engine.values.adaptation import (
     RecordKind,
     RoutingHint,
 )
+from engine.values.lessons import distil
 from engine.values.secrets import redact
+from engine.values.text import count
 
 LEAST_CHEAPER = 0.8
 """A model is cheaper that costs at most this share of the present one."""
@@ -43,52 +45,70 @@ LEAST_COST = 50_000
 MOST_LINES = 5
 """Lines of a prompt fragment."""
 
-
-def draft(one: Opportunity, known: Sequence[LearningRecord], material: Material, secrets: Iterable[str] = ()) -> Draft:
-    """What an opportunity would change. `known` are the records of its scope, the newest first; `secrets` and what
-    looks like one are cut out (SPEC 11.1). Raises `NothingToDraft`, and what `overlays.checked` does of an effect that
-    cannot be in force."""
-    found = DRAFTERS[one.type](one.record, known, material)
-    cut = tuple(secrets)
-    return replace(found, effect=checked(_without_secrets(found.effect, cut)), title=redact(found.title, cut))
+DISTINCT = 3
+"""So many tasks must meet what is said of one thing before it is a lesson (SPEC 6.8)."""
 
 
-def _without_secrets(effect: Effect, known: Sequence[str]) -> Effect:
-    """The effect without secrets. A command without its key would be another: there is no flow of it."""
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An effect, where it would apply, "" for anywhere, and whose words it is made of (SPEC 6.8)."""
 
-    def clean(texts: Sequence[str]) -> tuple[str, ...]:
-        return tuple(redact(one, known) for one in texts)
+    effect: Effect
+    title: str
+    agent_id: str = ""
+    run_kind: str = ""
+    workspace: str = ""
+    trust: Trust = Trust.QUOTED
 
-    match effect:
-        case PromptFragment():
-            return PromptFragment(clean(effect.guidance))
-        case FixTemplate():
-            return FixTemplate(effect.failing, clean(effect.repairs))
-        case FlowOffload() if clean(effect.commands) != effect.commands:
-            raise NothingToDraft("a key or a password stands in its commands")
-    return effect
+
+class NothingToDraft(Exception):
+    """The evidence does not say what to change; the words say why."""
+
+
+class NotYet(NothingToDraft):
+    """What the evidence says is not all said yet: it is looked at again soon."""
+
+
+def ended(session_id: str, sources: Sources) -> str:
+    """The session, when it is over. Raises `NotYet` while it may say more."""
+    if not sources.over(session_id):
+        raise NotYet(f"session {session_id} still runs")
+    return session_id
+
+
+def draft(one: Opportunity, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+    """What an opportunity would change. `known` are the records of its scope, the newest first. Secrets and what looks
+    like one are cut out (SPEC 11.1). Raises `NothingToDraft`, and what `checked` does of an effect that cannot be in
+    force."""
+    found = DRAFTERS[one.type](one.record, known, sources)
+    cut = tuple(sources.secrets())
+    effect = rewritten(found.effect, lambda text: redact(text, cut))
+    if isinstance(effect, FlowOffload) and not effect.commands:
+        raise NothingToDraft("a key or a password stands in its commands")
+    return replace(found, effect=checked(effect), title=redact(found.title, cut))
 
 
 # -- a repair that worked
 
 
-def _fix(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Draft:
+def _fix(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
     test = str(record.details["test"])
     heal = record if record.kind is RecordKind.SUCCESSFUL_HEAL else _heal_of(test, known)
     if heal is None:
         raise NothingToDraft(f"nothing has mended {test} yet")
-    session = ended(heal.session_id, material)
-    repairs = reading.healing(
-        material.transcript(session), material.edits(session), material.changed(session), material.summary(session)
-    )
+    session = ended(heal.session_id, sources)
+    patch = sources.patch(session, landed="landed" in heal.details)
+    repairs = reading.healing(sources.transcript(session), patch, sources.changed(session), sources.summary(session))
     if not repairs:
         raise NothingToDraft(f"session {session} mended {test} and does not say how")
     failing = tuple(dict.fromkeys([test, *map(str, heal.details["failing"])]))
     more = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
+    causes = tuple(map(str, heal.details.get("causes", ())))
     return Draft(
-        FixTemplate(failing, repairs),
+        FixTemplate(
+            failing, repairs, patch if len(patch) <= LONGEST_PATCH else "", causes, heal.details.get("project", "")
+        ),
         f"Keep the repair of {test}{more} as a playbook",
-        agent_id=record.agent,
         run_kind="heal",
         workspace=record.workspace,
     )
@@ -103,8 +123,8 @@ def _heal_of(test: str, known: Sequence[LearningRecord]) -> LearningRecord | Non
 # -- a cheaper model
 
 
-def _route(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Draft:
-    used = material.models(record.agent)
+def _route(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+    used = sources.models(record.agent)
     if used is None:
         raise NothingToDraft(f"it is not known what the model of {record.agent} costs")
     if not used.present.price:
@@ -138,7 +158,7 @@ def _route(record: LearningRecord, known: Sequence[LearningRecord], material: Ma
 # -- tighter bounds
 
 
-def _tighten(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Draft:
+def _tighten(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
     """Tries that never helped: fewer than were made in vain, no fewer than ever healed anything."""
     agent = record.scope_id if record.scope_type == "agent" else ""
     vain = [one for one in known if one.kind is RecordKind.REPEATED_RETRY and one.session_id != record.session_id]
@@ -146,9 +166,9 @@ def _tighten(record: LearningRecord, known: Sequence[LearningRecord], material: 
         vain = [record]
     if not vain:
         raise NothingToDraft("no try was made in vain here that a tighter bound would save")
-    heals = [one for one in known if one.kind is RecordKind.SUCCESSFUL_HEAL]
+    heals = [one for one in known if one.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in one.details]
     needed = max((int(one.details["attempts"]) - 1 for one in heals), default=1)
-    made = min(max(int(one.details["attempts"]) - 1 for one in vain), material.tries())
+    made = min(max(int(one.details["attempts"]) - 1 for one in vain), sources.tries())
     if needed >= made:
         raise NothingToDraft(f"a heal took {needed} tries, and {made} were made in vain: no bound parts them")
     spent = max(int(one.details["cost"]) for one in vain)
@@ -172,8 +192,8 @@ def _times(number: int) -> str:
 # -- a fragment of the prompt
 
 
-def _fragment(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Draft:
-    lines, title, trust = SAY[record.kind](record, known, material)
+def _fragment(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+    lines, title, trust = SAY[record.kind](record, known, sources)
     lines = [one for one in dict.fromkeys(map(flat, lines)) if one][:MOST_LINES]
     if not lines:
         raise NothingToDraft(f"{record.source_label} does not say what to do otherwise")
@@ -185,11 +205,9 @@ def _fragment(record: LearningRecord, known: Sequence[LearningRecord], material:
 # -- a flow without a model
 
 
-def _flow(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Draft:
+def _flow(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
     calls = tuple(map(str, record.details["calls"]))
-    if commands(calls) is None:
-        raise NothingToDraft("not all of its steps are commands")
-    transcripts = [material.transcript(str(session)) for session in record.details["sessions"][-10:]]
+    transcripts = [sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
     run = reading.commands_run(transcripts, calls)
     if not run:
         raise NothingToDraft("no session tells its steps as commands that run without a shell")
@@ -207,7 +225,91 @@ def _name(calls: Sequence[str]) -> str:
     return f"{'' if words[0][:1].isalpha() else 'run_'}{'_then_'.join(words)}"[:40].strip("_")
 
 
-DRAFTERS: Mapping[CandidateType, Callable[[LearningRecord, Sequence[LearningRecord], Material], Draft]] = {
+# -- what a fragment says
+
+Said = tuple[list[str], str, Trust]
+"""The lines, what the candidate is called, and whose words the lines are."""
+
+
+def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    told = record.details
+    if "added" in told:
+        rule = distil(told["added"])
+        met = sum(one.source_label == record.source_label for one in known)
+        if not rule.general and met < DISTINCT:
+            raise NothingToDraft(f"an order about one thing is no lesson: {quoted(told['added'], 60)}")
+        return [rule.text], f"Tell {record.agent} what the operator keeps adding: {quoted(rule.text)}", Trust.OPERATOR
+    if "text" not in told:
+        raise NothingToDraft("an approval of what was proposed calls for no change")
+    title = f"Say in every prompt what the operator keeps as a fact: {quoted(told['text'], 60)}"
+    return [str(told["text"])], title, Trust(told.get("trust", Trust.QUOTED))
+
+
+def _say_error(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    told = record.details
+    tool, message = str(told["tool"]), str(told["message"])
+    cause = message.partition(": ")[2] or message
+    line = f"A call of {tool} failed: {quoted(cause)}."
+    session = ended(record.session_id, sources)
+    instead = reading.after_error(sources.transcript(session), tool, message)
+    learnt = list(sources.corrections(session))
+    if not instead and not learnt:
+        raise NothingToDraft(f"nothing is known of what helps against {record.source_label}")
+    if instead:
+        line += f" What worked then: {', '.join(f'`{flat(one)}`' for one in instead)}."
+    return [line, *learnt], f"Warn {record.agent} of an error of {tool}: {quoted(cause, 60)}", Trust.QUOTED
+
+
+def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    told = record.details
+    if "candidate_id" in told:
+        raise NothingToDraft("what was promoted and does harm is rolled back, not talked over")
+    text, trust = sources.saying(str(told["ref"]))
+    if not text:
+        raise NothingToDraft(f"{told['ref']} is not said any more")
+    line = (
+        f"{told['leader']} says {quoted(text)}. Of {told['told']} sessions with it {told['told_bad']} ended badly, "
+        f"of {told['untold']} without it {told['untold_bad']}: where it and the task disagree, the task and its tests "
+        "count."
+    )
+    return [line], f"Take the weight from what {told['leader']} says: {quoted(text, 60)}", trust
+
+
+def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    told = record.details
+    text, trust = sources.saying(str(told["ref"]))
+    if not text:
+        raise NothingToDraft(f"{told['ref']} is not said any more")
+    why = [f"it is {count(told['days'], 'day')} old, where {told['most']} are the rule"] if told["most"] else []
+    why += [f"files that it names are gone: {', '.join(map(str, told['gone'][:5]))}"] if told["gone"] else []
+    past = " and ".join(why)
+    line = f"{told['leader']} says {quoted(text)}, and {past}: look whether it still holds before you follow it."
+    return [line], f"Say that what {told['leader']} says may be out of date: {quoted(text, 60)}", trust
+
+
+def _say_recalled(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    text, trust = sources.memory(str(record.details["memory"]))
+    if not text:
+        raise NothingToDraft("what was recalled was forgotten since")
+    return [text], f"Keep before {record.agent} what it is served again and again: {quoted(text, 60)}", trust
+
+
+def _say_nothing(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    raise NothingToDraft(f"{record.kind} says that things went their way, which calls for no change")
+
+
+SAY: Mapping[RecordKind, Callable[[LearningRecord, Sequence[LearningRecord], Sources], Said]] = {
+    RecordKind.HUMAN_APPROVAL: _say_approval,
+    RecordKind.AGENT_ERROR: _say_error,
+    RecordKind.GUIDANCE_NOISY: _say_noisy,
+    RecordKind.STALE_GUIDANCE: _say_stale,
+    RecordKind.CLOUD_MEMORY_RECALL_HIT: _say_recalled,
+    RecordKind.GUIDANCE_APPLIED: _say_nothing,
+    RecordKind.TEACHING_REFRESH: _say_nothing,
+}
+
+
+DRAFTERS: Mapping[CandidateType, Callable[[LearningRecord, Sequence[LearningRecord], Sources], Draft]] = {
     CandidateType.FIX_TEMPLATE: _fix,
     CandidateType.ROUTING_HINT: _route,
     CandidateType.POLICY_TWEAK: _tighten,

@@ -1,90 +1,161 @@
-"""Where promoted effects meet what they change: repairs, choices of a model, bounds of healing (SPEC 5.4).
-
-Each answers a hook that its user has anyhow, out of what is in force at that moment; nothing is copied, so what is
-rolled back is gone with the next question. Prompts are `fragments`, flows are `execution.runners.flows.learned`.
-"""
+"""What effects are made of (SPEC 5.4): whether they can work, what they say, and what they would change. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, Self, TypeVar
+import re
+import shlex
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
-from engine.adaptation.overlays import Overlays
-from engine.adaptation.trials import Trials
-from engine.values.adaptation import FixTemplate, PolicyTweak, RoutingHint
+from engine.config_agents import model_fault
+from engine.values import Refusal, dollars, sanitise
+from engine.values.adaptation import (
+    CandidateType,
+    Effect,
+    FixTemplate,
+    FlowOffload,
+    PolicyTweak,
+    PromptFragment,
+    RoutingHint,
+)
 
-MOST_REPAIRS = 8
-"""So many repairs go to an agent at once, those learnt last."""
+MOST_LINES = 20
+"""Lines of guidance, repairs or commands that one effect may have."""
 
+LINE_MOST = 500
+"""Characters of each."""
 
-class Tightenable(Protocol):
-    """Caps that can be made lower, never higher."""
-
-    def tightened(self, tries: int | None = None, cost: int | None = None) -> Self: ...
-
-
-C = TypeVar("C", bound=Tightenable)
-
-
-class LearnedRepairs:
-    """The playbook of the validation loop: what mended the like before."""
-
-    def __init__(self, overlays: Overlays, trials: Trials) -> None:
-        self._overlays = overlays
-        self._trials = trials
-
-    def repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
-        """Repairs for the tests that are red now, those learnt last first, each once. A share of runs goes without by
-        way of a trial. Not inside a transaction."""
-        red = set(broken)
-        matching = [
-            one
-            for one in reversed(self._overlays.fix_templates(agent_id=agent, workspace=workspace))
-            if isinstance(one.effect, FixTemplate) and red.intersection(one.effect.failing)
-        ]
-        drawn = self._trials.draw(matching, session_id)
-        self._trials.used(drawn, session_id=session_id, agent=agent, workspace=workspace)
-        told = dict.fromkeys(
-            line
-            for one in drawn
-            if not one.withheld and isinstance(one.overlay.effect, FixTemplate)
-            for line in one.overlay.effect.repairs
-        )
-        return tuple(told)[:MOST_REPAIRS]
+_FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
 
 
-class LearnedModels:
-    """Hints of the model router: which model was learnt to do."""
-
-    def __init__(self, overlays: Overlays) -> None:
-        self._overlays = overlays
-
-    def model(
-        self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str = ""
-    ) -> tuple[str, str] | None:
-        """The newest hint that fits, and why; None without one."""
-        for one in self._overlays.routing_hints(agent_id=agent, run_kind=run_kind, workspace=workspace):
-            hint = one.effect
-            if not isinstance(hint, RoutingHint) or hint.channel not in ("", channel):
-                continue
-            if hint.longest_prompt is None or len(prompt) <= hint.longest_prompt:
-                return hint.model, f"{hint.why or 'a hint was learnt'} (candidate {one.candidate_id})"
-        return None
-
-
-class LearnedBounds:
-    """Bounds of the validation loop: every tweak in force holds, and each can only tighten."""
-
-    def __init__(self, overlays: Overlays) -> None:
-        self._overlays = overlays
-
-    def caps(self, *, agent: str, workspace: str, caps: C) -> C:
-        """`caps` or lower ones; never below 0."""
-        for one in self._overlays.policy_tweaks(agent_id=agent, workspace=workspace):
-            if isinstance(one.effect, PolicyTweak):
-                caps = caps.tightened(_not_negative(one.effect.tries), _not_negative(one.effect.cost))
-        return caps
+def checked(effect: Effect) -> Effect:
+    """The effect, when it can work: texts of one line and bounded, names as they must be. Raises `Refusal`
+    `bad_effect`, which says what is wrong."""
+    match effect:
+        case PromptFragment():
+            return PromptFragment(_lines("guidance", effect.guidance))
+        case FixTemplate():
+            if not effect.failing:
+                raise _bad("it names no failing test")
+            return replace(effect, repairs=_lines("repairs", effect.repairs))
+        case RoutingHint():
+            if fault := model_fault(effect.model):
+                raise _bad(fault)
+            if effect.longest_prompt is not None and effect.longest_prompt < 0:
+                raise _bad("longestPrompt is below 0")
+            return effect
+        case PolicyTweak():
+            if effect.tries is None and effect.cost is None:
+                raise _bad("it tightens nothing")
+            if min(effect.tries or 0, effect.cost or 0) < 0:
+                raise _bad("a bound is below 0")
+            return effect
+        case FlowOffload():
+            if not _FLOW_NAME.fullmatch(effect.name):
+                raise _bad(f"{sanitise(effect.name)[:80]!r} is no name of a flow: small letters, digits and _")
+            commands = _lines("commands", effect.commands)
+            for command in commands:
+                words(command)
+            return FlowOffload(effect.name, _line(effect.title) or effect.name, commands)
 
 
-def _not_negative(bound: int | None) -> int | None:
-    return None if bound is None else max(0, bound)
+def words(command: str) -> list[str]:
+    """A command of a flow as a program and its arguments: no shell reads it. Raises `Refusal` `bad_effect`."""
+    try:
+        tokens = list(shlex.shlex(command, posix=True, punctuation_chars=True))
+        found = shlex.split(command)
+    except ValueError as error:
+        raise _bad(f"{command[:80]!r} is no command: {error}") from error
+    if not found or found[0].startswith("-"):
+        raise _bad(f"{command[:80]!r} is no command")
+    if any(token and set(token) <= set("();<>|&") for token in tokens):
+        raise _bad(f"{command[:80]!r} needs a shell")
+    return found
+
+
+def _lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
+    found = tuple(line for one in texts if (line := _line(one)))
+    if not found:
+        raise _bad(f"{name} says nothing")
+    if len(found) > MOST_LINES:
+        raise _bad(f"{name} has {len(found)} lines, at most {MOST_LINES}")
+    return found
+
+
+def _line(one: str) -> str:
+    line = " ".join(sanitise(one).split())
+    if len(line) > LINE_MOST:
+        raise _bad(f"a line has {len(line)} characters, at most {LINE_MOST}: {line[:60]}…")
+    return line
+
+
+def _bad(fault: str) -> Refusal:
+    return Refusal("bad_effect", f"this effect cannot be put in force: {fault}", "reject its candidate")
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name of a flow, with a number where it is taken; at most 40 letters."""
+    found, number = name, 2
+    while found in taken:
+        found, number = f"{name[:36].rstrip('_')}_{number}", number + 1
+    return found
+
+
+def says(effect: Effect) -> tuple[str, ...]:
+    """Every text of an effect."""
+    values = effect.to_json().values()
+    return tuple(
+        one for value in values for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)
+    )
+
+
+def rewritten(effect: Effect, change: Callable[[str], str]) -> Effect:
+    """The effect with each of its texts as `change` makes it, without those that it empties. A diff, or a flow of which
+    one command would be another, goes whole: what is left would do something else."""
+
+    def kept(lines: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(line for one in lines if (line := change(one)))
+
+    match effect:
+        case PromptFragment():
+            return PromptFragment(kept(effect.guidance))
+        case FixTemplate():
+            patch = effect.patch if change(effect.patch) == effect.patch else ""
+            failing, repairs, causes = map(kept, (effect.failing, effect.repairs, effect.causes))
+            return replace(effect, failing=failing, repairs=repairs, causes=causes, patch=patch)
+        case RoutingHint():
+            return replace(effect, why=change(effect.why))
+        case FlowOffload():
+            whole = kept(effect.commands) == effect.commands
+            return FlowOffload(effect.name, change(effect.title) or effect.name, effect.commands if whole else ())
+    return effect
+
+
+def preview_lines(
+    type: CandidateType, effects: Sequence[Effect], *, model: str, tries: int, cost: int, flows: Collection[str]
+) -> list[str]:
+    """What these effects of a type do, the oldest first, as lines that a screen can compare. Without them the model is
+    `model`, the bounds of healing are `tries` and `cost` in micro-dollars, and there are `flows`."""
+    lines = [f"model: {model}"] if type is CandidateType.ROUTING_HINT else []
+    taken = set(flows)
+    for effect in effects:
+        match effect:
+            case PromptFragment():
+                lines += [f"- {line}" for line in effect.guidance]
+            case FixTemplate():
+                lines += [f"red: {name}" for name in effect.failing] + [f"told: {line}" for line in effect.repairs]
+                lines += effect.patch.splitlines()
+            case RoutingHint():
+                where = f" of at most {effect.longest_prompt} characters" if effect.longest_prompt is not None else ""
+                lines.append(f"prompts{where} on {effect.channel or 'any channel'}: {effect.model} ({effect.why})")
+            case PolicyTweak():
+                tries = min(tries, tries if effect.tries is None else effect.tries)
+                cost = min(cost, cost if effect.cost is None else effect.cost)
+            case FlowOffload():
+                name = free_name(effect.name, taken)
+                taken.add(name)
+                lines.append(f"flow: {name} ({effect.title})")
+                lines += [f"  $ {shlex.join(shlex.split(command))}" for command in effect.commands]
+    if type is CandidateType.POLICY_TWEAK:
+        lines = [f"tries to heal: {tries}", f"cost of healing: ${dollars(cost):.2f} at most"]
+    return lines

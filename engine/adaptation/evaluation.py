@@ -1,4 +1,4 @@
-"""What other records say of a candidate (SPEC 5.3: corroborate). Pure.
+"""Which records call for a change of behaviour, and what others say of it (SPEC 5.2, 5.3: detect, corroborate). Pure.
 
 Only records that it was not drafted from count, and of each session only one: what happened three times in one session
 was seen once. Those that speak against it are named beside; the score is that of SPEC 5.3 all the same, for it is the
@@ -7,13 +7,14 @@ operator who weighs the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.adaptation.weighing import mean
+from engine.adaptation.weighing import OPPORTUNITY, mean
 from engine.values.adaptation import (
     Candidate,
+    CandidateType,
     Effect,
     FixTemplate,
     FlowOffload,
@@ -22,7 +23,94 @@ from engine.values.adaptation import (
     PromptFragment,
     RecordKind,
     RoutingHint,
+    dedupe_key,
 )
+
+TOP = 5
+"""So many candidates are drafted at once."""
+
+SOURCES: Mapping[CandidateType, frozenset[RecordKind]] = {
+    CandidateType.PROMPT_FRAGMENT: frozenset(
+        {
+            RecordKind.HUMAN_APPROVAL,
+            RecordKind.AGENT_ERROR,
+            RecordKind.GUIDANCE_APPLIED,
+            RecordKind.GUIDANCE_NOISY,
+            RecordKind.STALE_GUIDANCE,
+            RecordKind.TEACHING_REFRESH,
+            RecordKind.CLOUD_MEMORY_RECALL_HIT,
+        }
+    ),
+    CandidateType.FIX_TEMPLATE: frozenset({RecordKind.FAILED_TDD, RecordKind.SUCCESSFUL_HEAL}),
+    CandidateType.ROUTING_HINT: frozenset(
+        {RecordKind.BUDGET_INCIDENT, RecordKind.TASK_CONFLICT, RecordKind.SUCCESSFUL_BUBBLE}
+    ),
+    CandidateType.POLICY_TWEAK: frozenset(
+        {
+            RecordKind.REPEATED_RETRY,
+            RecordKind.STALE_GUIDANCE,
+            RecordKind.GUIDANCE_NOISY,
+            RecordKind.CLOUD_SYNC_FAILURE,
+        }
+    ),
+    CandidateType.FLOW_OFFLOAD: frozenset({RecordKind.TOOL_SEQUENCE}),
+}
+"""What each type is drafted from (SPEC 5.2). Every kind is somewhere; one may be in two.
+
+SPEC 5.1 has no kind of its own for some of the sources of prompt fragments that SPEC 5.2 names. Memory extraction and
+summaries of research are in `human_approval` (facts that the operator keeps: what a session says is what the night
+draws them from, whatever its channel) and `cloud_memory_recall_hit` (summaries that serve); drafts and evaluations are
+in `human_approval` (what he makes of a proposed prompt); what agents err in, again and again, is one more.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Opportunity:
+    """A record from which a candidate of this type could be drafted."""
+
+    type: CandidateType
+    record: LearningRecord
+
+    @property
+    def key(self) -> str:
+        """What there is one candidate of."""
+        return dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
+
+
+def types_of(kind: RecordKind) -> tuple[CandidateType, ...]:
+    """What can be drafted from a kind of record."""
+    return tuple(type for type, kinds in SOURCES.items() if kind in kinds)
+
+
+def opportunities(
+    records: Iterable[LearningRecord],
+    known: Collection[str] = (),
+    *,
+    limit: int = TOP,
+    least: float = OPPORTUNITY,
+) -> list[Opportunity]:
+    """The best `limit` opportunities: of records from `least` points on, one for each key that is not `known`.
+
+    Of several records of a key it is the one with the highest score, then the newest; the others are held out, to bear
+    it out or not. Keys come by score, then the newest first.
+    """
+    best: dict[str, Opportunity] = {}
+    for record in records:
+        if record.score < least:
+            continue
+        for type in types_of(record.kind):
+            one = Opportunity(type, record)
+            if one.key in known:
+                continue
+            former = best.get(one.key)
+            if former is None or _rank(one) > _rank(former):
+                best[one.key] = one
+    return sorted(best.values(), key=_rank, reverse=True)[:limit]
+
+
+def _rank(one: Opportunity) -> tuple[float, object, str]:
+    return one.record.score, one.record.at, one.key + one.record.id
+
 
 PASS = 60.0
 """From so many points on a candidate comes up for review."""
@@ -50,22 +138,12 @@ class Evaluation:
         """Whether it comes up for review."""
         return bool(self.corroborated_by) and self.score >= PASS
 
-    @property
-    def outweighed(self) -> bool:
-        """Whether at least as many records speak against it as for it: then nobody but the operator promotes it."""
-        return len(self.against) >= len(self.corroborated_by)
-
 
 def corroborated_score(drafted: float, scores: Sequence[float]) -> float:
     """`min(100, 0.85·mean + min(15, 5·n))` over the held-out `scores`; without any the draft's own, at most 45."""
     if not scores:
         return min(ALONE, drafted)
     return round(min(100.0, MEAN_WEIGHS * mean(scores) + min(MOST_BONUS, BONUS * len(scores))), 6)
-
-
-def held_out(candidate: Candidate, drafted: Iterable[LearningRecord], records: Iterable[LearningRecord]) -> list[str]:
-    """Ids of the records that bear a candidate out: see `matching`."""
-    return [one.id for one in matching(candidate, drafted, records)]
 
 
 def matching(
@@ -130,7 +208,7 @@ def speaks_against(
         case FixTemplate():
             red = record.kind is RecordKind.FAILED_TDD and told.get("test") in effect.failing
             return red and promoted_at is not None and record.at > promoted_at
-        case PolicyTweak() if record.kind is RecordKind.SUCCESSFUL_HEAL:
+        case PolicyTweak() if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in told:
             tries, cost = int(told.get("attempts", 1)) - 1, int(told.get("cost", 0))
             return (effect.tries is not None and tries > effect.tries) or (
                 effect.cost is not None and cost > effect.cost

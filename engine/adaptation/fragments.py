@@ -81,12 +81,6 @@ class LearnedGuidance:
         said = (one.effect.guidance for one in self._fit(found)[0] if isinstance(one.effect, PromptFragment))
         return lessons_of(text for texts in said for text in texts)
 
-    def lines(self, overlays: Sequence[Overlay]) -> tuple[str, ...]:
-        """How these fragments stand in a prompt, to look at; none are withheld."""
-        fitting, _ = self._fit(overlays)
-        lines = [line.text for one in fitting for line in fragment_lines(one)]
-        return (_HEAD[0].text, _HEAD[1].text, *lines, _END.text) if lines else ()
-
     def _fit(self, found: Sequence[Overlay]) -> tuple[list[Overlay], list[Overlay]]:
         """Those that fit the budget, the oldest first, and those that do not."""
         budget = self._settings.current.adaptation.fragment_tokens
@@ -102,7 +96,7 @@ class LearnedGuidance:
 
     def _worth(self, one: Overlay) -> tuple[float, float]:
         """What helps more comes first, then what is newer. Only a verdict counts: a lift by chance says nothing."""
-        lift = self._trials.lift_of(one.id)
+        lift = self._trials.lifts().get(one.id)
         known = lift.difference if lift is not None and lift.verdict in (HELPS, HARMS) else 0.0
         return known, one.since.timestamp()
 

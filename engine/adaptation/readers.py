@@ -1,74 +1,30 @@
-"""What each fact of the ledger says that is worth learning from (SPEC 5.1): one reader a fact. Pure but for `Known`."""
+"""What each fact of the ledger says that is worth learning from (SPEC 5.1): one reader a fact."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from engine.adaptation import weighing
-from engine.adaptation.saying import quoted
+from engine.adaptation.reading import quoted
 from engine.adaptation.signatures import difference, error_kind, slug
+from engine.adaptation.sources import Sources
 from engine.adaptation.weighing import Weight
 from engine.storage.facts_read import Fact
-from engine.values import PermissionAnswer, Trust
+from engine.values import PermissionAnswer
 from engine.values.adaptation import RecordKind
 from engine.values.lessons import added, distil
 
 MOST_TESTS = 5
-"""So many red tests of one session become records, the first by name."""
-
-
-class Edit(Protocol):
-    """What the operator made of a card's prompt."""
-
-    @property
-    def agent(self) -> str: ...
-    @property
-    def original(self) -> str: ...
-    @property
-    def edited(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def channel(self) -> str: ...
-    @property
-    def session(self) -> str: ...
-
-
-class KeptFact(Protocol):
-    """A fact of layer G."""
-
-    @property
-    def fact(self) -> str: ...
-    @property
-    def category(self) -> str: ...
-    @property
-    def trust(self) -> Trust: ...
-
+"""So many tests of one session become records, the first by name."""
 
 MOST_ADDED = 5
 """Sentences of one edit."""
 
-
-class Known(Protocol):
-    """What facts are about, as their owners know it."""
-
-    def edit(self, card_id: str, /) -> Edit | None:
-        """None for a card that was approved as it was."""
-
-    def kept_fact(self, fact_id: str, /) -> KeptFact | None:
-        """None for one that is not there any more."""
-
-    def day(self, at: datetime, /) -> str:
-        """The operator's day that an instant falls into, as `2026-01-05`."""
-
-
-class Counted(Protocol):
-    """How often something came before."""
-
-    def before(self, label: str, scope: tuple[str, str], fact: Fact, /) -> int: ...
+Scope = tuple[str, str]
+Before = Callable[[str, Scope], int]
+"""How often a label came before in a scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +33,7 @@ class Found:
 
     kind: RecordKind
     label: str
-    scope: tuple[str, str]
+    scope: Scope
     weight: Weight
     key: str = ""
     agent: str = ""
@@ -86,95 +42,58 @@ class Found:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _healing(fact: Fact, kind: RecordKind, weight: Weight) -> Iterator[Found]:
-    """A record for each red test, for what recurs is the test."""
+def _of_tests(fact: Fact, kind: RecordKind, weight: Weight, tests: list[str], **more: Any) -> Iterator[Found]:
+    """A record for each test, for what recurs is the test, and whoever works in its workspace meets it."""
+    for test in sorted(tests)[:MOST_TESTS]:
+        details = {"test": test, "failing": sorted(tests), **more.get("details", {})}
+        scope = ("workspace", fact.workspace)
+        yield Found(kind, f"{kind}/{test}", scope, weight, key=test, **more | {"details": details})
+
+
+def _healing(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     told = fact.payload
-    failing = sorted(map(str, told.get("failing", ())))
-    for test in failing[:MOST_TESTS]:
-        yield Found(
-            kind,
-            f"{kind.value}/{test}",
-            ("agent", str(told["agent"])),
-            weight,
-            key=test,
-            agent=str(told["agent"]),
-            session_id=fact.subject,
-            details={
-                "test": test,
-                "failing": failing,
-                "attempts": told["attempts"],
-                "cost": told["cost"],
-                **({"gave_up": told["reason"]} if "reason" in told else {}),
-            },
-        )
+    mended = fact.kind == "ValidationHealed"
+    weigh, kind = weighing.failed_tdd, RecordKind.FAILED_TDD
+    if mended:
+        weigh, kind = weighing.successful_heal, RecordKind.SUCCESSFUL_HEAL
+    tests = list(map(str, told["failing"]))
+    details = {name: told[name] for name in ("attempts", "cost")} | ({} if mended else {"gave_up": told["reason"]})
+    about = {"agent": str(told["agent"]), "session_id": fact.subject, "details": details}
+    yield from _of_tests(fact, kind, weigh(told["attempts"], told["cost"], len(tests)), tests, **about)
 
 
-def _failed(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
+def _retried(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     told = fact.payload
-    weight = weighing.failed_tdd(told["attempts"], told["cost"], len(told["failing"]))
-    return _healing(fact, RecordKind.FAILED_TDD, weight)
-
-
-def _healed(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
-    told = fact.payload
-    weight = weighing.successful_heal(told["attempts"], told["cost"], len(told["failing"]))
-    return _healing(fact, RecordKind.SUCCESSFUL_HEAL, weight)
-
-
-def _retried(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
-    told = fact.payload
-    yield Found(
-        RecordKind.REPEATED_RETRY,
-        "repeated_retry",
-        ("agent", told["agent"]),
-        weighing.repeated_retry(told["attempts"], told["cost"]),
-        agent=told["agent"],
-        session_id=fact.subject,
-        details={"attempts": told["attempts"], "cost": told["cost"], "failing": list(told["failing"])},
+    weight = weighing.repeated_retry(told["attempts"], told["cost"])
+    yield _of_agent(
+        RecordKind.REPEATED_RETRY, told["agent"], weight, fact.subject, _some(told, "attempts", "cost", "failing")
     )
 
 
-def _overlapped(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
+def _overlapped(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     told = fact.payload
-    yield Found(
-        RecordKind.TASK_CONFLICT,
-        "task_conflict",
-        ("agent", told["agent"]),
-        weighing.task_conflict(len(told["files"]), len(told["conflicting"])),
-        agent=told["agent"],
-        session_id=told["session_id"],
-        details={
-            "files": list(told["files"]),
-            "conflicting": list(told["conflicting"]),
-            "change_set": fact.subject,
-            "other": told["other"],
-            "other_session": told["other_session_id"],
-        },
-    )
+    weight = weighing.task_conflict(len(told["files"]), len(told["conflicting"]))
+    details = _some(told, "files", "conflicting", "other")
+    details |= {"change_set": fact.subject, "other_session": told["other_session_id"]}
+    yield _of_agent(RecordKind.TASK_CONFLICT, told["agent"], weight, told["session_id"], details)
 
 
-def _over_budget(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
+def _over_budget(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     """One incident a day: an agent whose budget is spent is held back again and again."""
-    day = known.day(fact.at)
-    yield Found(
-        RecordKind.BUDGET_INCIDENT,
-        "budget_incident",
-        ("agent", fact.subject),
-        weighing.budget_incident(fact.payload["spent"], fact.payload["budget"]),
-        key=f"{fact.subject}/{day}",
-        whole_key=True,
-        agent=fact.subject,
-        details={"spent": fact.payload["spent"], "budget": fact.payload["budget"], "day": day},
-    )
+    spent, budget, day = fact.payload["spent"], fact.payload["budget"], sources.day(fact.at)
+    details = {"spent": spent, "budget": budget, "day": day}
+    weight = weighing.budget_incident(spent, budget)
+    found = _of_agent(RecordKind.BUDGET_INCIDENT, fact.subject, weight, "", details, f"{fact.subject}/{day}")
+    yield replace(found, whole_key=True)
 
 
-def _approved(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
+def _approved(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     by = fact.payload["decided_by"]
     if by == "autonomy":
         return
-    edit = known.edit(fact.subject) if fact.payload.get("edited") else None
+    edit = sources.edited(fact.subject) if fact.payload.get("edited") else None
     if edit is None:
-        yield _approval(fact, "card", weighing.APPROVED, "a card was approved as it was proposed", by=by)
+        yield _approval(fact, "card", weighing.approval(weighing.APPROVED, "a card was approved as it was"), by=by)
         return
     for number, said in enumerate(added(edit.original, edit.edited)[:MOST_ADDED]):
         yield Found(
@@ -197,169 +116,120 @@ def _approved(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
         )
 
 
-def _permitted(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
+def _permitted(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     told = fact.payload
     if not PermissionAnswer(told["answer"]).allows or told.get("by"):  # `by`: an earlier answer that counts again
         return
     lasts = told["answer"] == PermissionAnswer.ALLOW_SESSION
     points = weighing.LASTING_PERMISSION if lasts else weighing.PERMISSION
     words = "a tool was allowed for the whole session" if lasts else "a tool was allowed once"
-    found = _approval(fact, f"permission:{told['tool']}", points, words, tool=told["tool"])
+    found = _approval(fact, f"permission:{told['tool']}", weighing.approval(points, words), tool=told["tool"])
     yield replace(found, session_id=told["session_id"])
 
 
-def _landed(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
-    found = _approval(fact, "change_set", weighing.LANDED, "a change set was taken", files=fact.payload["files"])
-    yield replace(found, session_id=fact.payload["session_id"])
+def _landed(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    """The operator took it; and tests that it turned green were healed."""
+    session_id, files = fact.payload["session_id"], fact.payload["files"]
+    yield replace(_approval(fact, "change_set", weighing.landed(files), files=files), session_id=session_id)
+    mended = sources.mended(session_id)
+    if mended is not None:
+        causes = sorted({cause for cause in mended.tests.values() if cause})
+        details = {"causes": causes, "project": mended.project, "landed": fact.subject, "cost": mended.cost}
+        about = {"agent": mended.agent, "session_id": session_id, "details": details}
+        weight = weighing.successful_heal(1, mended.cost, len(mended.tests))
+        yield from _of_tests(fact, RecordKind.SUCCESSFUL_HEAL, weight, list(mended.tests), **about)
 
 
-def _kept(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
-    if fact.payload["by"] != "operator":
-        return
-    kept = known.kept_fact(fact.subject)
+def _kept(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    kept = sources.kept_fact(fact.subject) if fact.payload["by"] == "operator" else None
     if kept is None or not kept.fact:
         return
-    category = slug(kept.category) or "other"
-    words = f"the operator keeps {quoted(kept.fact, 120)} as a fact"
-    yield _approval(
-        fact, f"fact:{category}", weighing.KEPT_FACT, words, kept=fact.subject, text=kept.fact, trust=kept.trust.value
-    )
+    what = f"fact:{slug(kept.category) or 'other'}"
+    number = before(f"human_approval/{what}", ("workspace", fact.workspace))
+    details = {"kept": fact.subject, "text": kept.fact, "trust": kept.trust.value}
+    yield _approval(fact, what, weighing.kept_fact(kept.trust, number, quoted(kept.fact, 120)), **details)
 
 
-def _approval(fact: Fact, what: str, points: float, words: str, **details: Any) -> Found:
-    return Found(
-        RecordKind.HUMAN_APPROVAL,
-        f"human_approval/{what}",
-        ("workspace", fact.workspace),
-        weighing.approval(points, words),
-        details=details,
-    )
+def _approval(fact: Fact, what: str, weight: Weight, **details: Any) -> Found:
+    scope = ("workspace", fact.workspace)
+    return Found(RecordKind.HUMAN_APPROVAL, f"human_approval/{what}", scope, weight, details=details)
 
 
-def _erred(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
-    told = fact.payload
-    tool, message = str(told["tool"]), str(told["message"])
+def _erred(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    agent, tool, message = (str(fact.payload[name]) for name in ("agent", "tool", "message"))
     points, words, signature, explained = error_kind(tool, message)
-    label, scope = f"agent_error/{tool}/{signature}", ("agent", str(told["agent"]))
-    yield Found(
-        RecordKind.AGENT_ERROR,
-        label,
-        scope,
-        weighing.agent_error(points, words, explained=explained, before=counted.before(label, scope, fact)),
-        key=f"{tool}/{message}",
-        agent=str(told["agent"]),
-        session_id=fact.subject,
-        details={"tool": tool, "message": message},
-    )
+    label = f"agent_error/{tool}/{signature}"
+    weight = weighing.agent_error(points, words, explained=explained, before=before(label, ("agent", agent)))
+    details = {"tool": tool, "message": message}
+    found = _of_agent(RecordKind.AGENT_ERROR, agent, weight, fact.subject, details, f"{tool}/{message}")
+    yield replace(found, label=label)
 
 
-def _flushed(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
+def _flushed(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    told = (fact.payload[name] for name in ("bubbles", "patterns", "agents", "confidences", "importances"))
+    for bubble, pattern, agent, confidence, importance in zip(*told, strict=True):
+        weight = weighing.successful_bubble(confidence, importance)
+        details = {"bubble": bubble, "leader": fact.subject, "pattern": pattern}
+        yield _of_agent(RecordKind.SUCCESSFUL_BUBBLE, agent, weight, "", details, bubble)
+
+
+def _guided(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     told = fact.payload
-    for bubble, pattern, agent, confidence, importance in zip(
-        told["bubbles"], told["patterns"], told["agents"], told["confidences"], told["importances"], strict=True
-    ):
-        yield Found(
-            RecordKind.SUCCESSFUL_BUBBLE,
-            "successful_bubble",
-            ("agent", agent),
-            weighing.successful_bubble(confidence, importance),
-            key=bubble,
-            agent=agent,
-            details={"bubble": bubble, "leader": fact.subject, "pattern": pattern},
-        )
+    weight = weighing.guidance_applied(len(told["items"]), len(told["sources"]))
+    details = _some(told, "call", "sources", "items")
+    yield _of_agent(RecordKind.GUIDANCE_APPLIED, fact.subject, weight, told["session_id"], details)
 
 
-def _guided(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
+def _noisy(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    """Of guidance, and of what was promoted: that is rolled back, and weighs against the like of it."""
     told = fact.payload
-    yield Found(
-        RecordKind.GUIDANCE_APPLIED,
-        "guidance_applied",
-        ("agent", fact.subject),
-        weighing.guidance_applied(len(told["items"]), len(told["sources"])),
-        agent=fact.subject,
-        session_id=told["session_id"],
-        details={"call": told["call"], "sources": list(told["sources"]), "items": list(told["items"])},
-    )
+    promoted = fact.kind == "OverlayFoundHarmful"
+    weight = weighing.guidance_noisy(max(0.0, -told.get("high", 0.0)) if promoted else told["harm"])
+    found = _of_agent(RecordKind.GUIDANCE_NOISY, told["agent"], weight, "", {"ref": fact.subject, **told})
+    yield replace(found, label="guidance_noisy/overlay") if promoted else found
 
 
-def _noisy(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
+def _stale(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     told = fact.payload
-    yield Found(
-        RecordKind.GUIDANCE_NOISY,
-        "guidance_noisy",
-        ("agent", told["agent"]),
-        weighing.guidance_noisy(told["harm"]),
-        agent=told["agent"],
-        details={"ref": fact.subject, **told},
-    )
+    weight = weighing.stale_guidance(told["days"], told["most"], len(told["gone"]), told["told"])
+    scope, details = ("leader", told["leader"]), {"ref": fact.subject, **told}
+    yield Found(RecordKind.STALE_GUIDANCE, "stale_guidance", scope, weight, details=details)
 
 
-def _harmful(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
-    """Of what was promoted: it is rolled back, and weighs against the like of it."""
-    told = fact.payload
-    yield Found(
-        RecordKind.GUIDANCE_NOISY,
-        "guidance_noisy/overlay",
-        ("agent", told["agent"]),
-        weighing.guidance_noisy(max(0.0, -told.get("high", 0.0))),
-        agent=told["agent"],
-        details={"ref": fact.subject, **told},
-    )
+def _taught(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    weight = weighing.teaching_refresh(fact.payload["taught"], fact.payload["unchanged"])
+    yield Found(RecordKind.TEACHING_REFRESH, "teaching_refresh", ("leader", ""), weight, details=dict(fact.payload))
 
 
-def _stale(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
-    told = fact.payload
-    yield Found(
-        RecordKind.STALE_GUIDANCE,
-        "stale_guidance",
-        ("leader", told["leader"]),
-        weighing.stale_guidance(told["days"], told["most"], len(told["gone"]), told["told"]),
-        details={"ref": fact.subject, **told},
-    )
-
-
-def _taught(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
-    yield Found(
-        RecordKind.TEACHING_REFRESH,
-        "teaching_refresh",
-        ("leader", ""),
-        weighing.teaching_refresh(fact.payload["taught"], fact.payload["unchanged"]),
-        details=dict(fact.payload),
-    )
-
-
-def _not_shared(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
+def _not_shared(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     label, scope = f"cloud_sync_failure/{fact.subject}", ("leader", "")
-    yield Found(
-        RecordKind.CLOUD_SYNC_FAILURE,
-        label,
-        scope,
-        weighing.cloud_sync_failure(fact.payload["unsent"], counted.before(label, scope, fact)),
-        details=dict(fact.payload),
-    )
+    weight = weighing.cloud_sync_failure(fact.payload["unsent"], before(label, scope))
+    yield Found(RecordKind.CLOUD_SYNC_FAILURE, label, scope, weight, details=dict(fact.payload))
 
 
-def _recalled(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
+def _recalled(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     told = fact.payload
     for memory, origin in zip(told["memories"], told["origins"], strict=False):
-        label, scope = f"cloud_memory_recall_hit/{memory}", ("agent", fact.subject)
-        yield Found(
-            RecordKind.CLOUD_MEMORY_RECALL_HIT,
-            label,
-            scope,
-            weighing.recall_hit(counted.before(label, scope, fact)),
-            key=memory,
-            agent=fact.subject,
-            session_id=told["session_id"],
-            details={"memory": memory, "origin": origin},
-        )
+        label = f"cloud_memory_recall_hit/{memory}"
+        weight = weighing.recall_hit(before(label, ("agent", fact.subject)))
+        details = {"memory": memory, "origin": origin}
+        found = _of_agent(RecordKind.CLOUD_MEMORY_RECALL_HIT, fact.subject, weight, told["session_id"], details, memory)
+        yield replace(found, label=label)
 
 
-Reader = Callable[[Fact, Known, Counted], Iterator[Found]]
+def _of_agent(
+    kind: RecordKind, agent: str, weight: Weight, session_id: str, details: Mapping[str, Any], key: str = ""
+) -> Found:
+    return Found(kind, kind.value, ("agent", agent), weight, key, agent, session_id, details=details)
 
-READERS: Mapping[str, Reader] = {
-    "ValidationFailed": _failed,
-    "ValidationHealed": _healed,
+
+def _some(told: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: list(told[name]) if isinstance(told[name], (list, tuple)) else told[name] for name in names}
+
+
+READERS: Mapping[str, Callable[[Fact, Sources, Before], Iterator[Found]]] = {
+    "ValidationFailed": _healing,
+    "ValidationHealed": _healing,
     "RetryRepeated": _retried,
     "WorkOverlapped": _overlapped,
     "BudgetExceeded": _over_budget,
@@ -371,10 +241,10 @@ READERS: Mapping[str, Reader] = {
     "MemoryBubbleFlushed": _flushed,
     "GuidanceApplied": _guided,
     "GuidanceFoundNoisy": _noisy,
-    "OverlayFoundHarmful": _harmful,
+    "OverlayFoundHarmful": _noisy,
     "GuidanceFoundStale": _stale,
     "TeachingRefreshed": _taught,
     "CloudSyncFailed": _not_shared,
     "CloudMemoryRecalled": _recalled,
 }
-"""By fact, who makes records of it; `ToolsUsed` makes `tool_sequence`, see `sequences_in`."""
+"""By fact, who makes records of it; `ToolsUsed` makes `tool_sequence`, see `reflection`."""

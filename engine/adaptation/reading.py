@@ -1,17 +1,15 @@
 """What a session's own record says of how it went: how it mended what was red, what it did after an error, which
-commands it ran. Pure, over its transcript and its conversation."""
+commands it ran. Pure, over its transcript and its diff."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
 from itertools import groupby
+from typing import Any
 
-from engine.values import PromptPart, TranscriptLine
+from engine.values import TranscriptLine
 
 MOST_SAID = 300
 """Characters of what an agent said that are quoted."""
@@ -27,58 +25,50 @@ LONGEST_LINE = 160
 LED_UP = 2
 """So many good calls before the one that worked are told."""
 
+QUOTED = 240
+"""Characters of what somebody said that a line quotes."""
+
 BACK_TO_AGENT = "; back to the agent, try "
 """What the validation loop notes when it hands red tests back (see `execution.validation`)."""
 
-_EDIT = re.compile(r"^(?:edit|write) (?P<path>\S.*?)(?::(?P<line>\d+)| \([^()]*\))?$")
-_CALL = re.compile(r"^(?P<tool>edit|write)\((?P<arguments>\{.*\})\)$")
-_PATH = re.compile(r"^\S+:$")
 _BROKE = re.compile(r" (?:failed|refused): ")
 _SHELL = re.compile(r"[|&;<>$`(){}*?~\n]")
 """What only a shell understands; a flow has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """What one tool call changed in a file: `before` is None where it was written whole."""
-
-    path: str
-    before: str | None
-    after: str
-
-
-def healing(
-    lines: Sequence[TranscriptLine], edits: Sequence[Edit], changed: Sequence[str], summary: str
-) -> tuple[str, ...]:
-    """What mended the tests, as lines of a playbook: what the agent said of it, and what it changed, after the tests
-    came back red for the last time.
-
-    `edits` are those of its calls then; without any the transcript names the files, or shows a diff; without that they
-    are those that the session `changed`. Where nothing at all is told the `summary` stands for it.
-    """
+def healing(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str], summary: str) -> tuple[str, ...]:
+    """What mended the tests, as lines of a playbook: what the agent said of it after the tests came back red for the
+    last time, and what the `patch` changed; where there is none, the files that the session `changed`. Where nothing at
+    all is told the `summary` stands for it."""
     begin = max((number for number, one in enumerate(lines) if _handed_back(one)), default=-1)
-    turn = list(_turn(lines[begin + 1 :])) if begin >= 0 else []
-    said = _messages(turn)
-    edits = list(edits) or _shown(turn)
-    named = [match["path"] for one in turn if one.kind == "tool" and (match := _edit_of(one))]
-    changes = [_change(one) for one in edits] or [f"it changed {path}" for path in named or (changed if said else ())]
-    told = (*(_told(said[-1]) if said else ()), *list(dict.fromkeys(changes))[:MOST_CHANGES])
+    said = _messages(list(_turn(lines[begin + 1 :]))) if begin >= 0 else []
+    changes = changes_of(patch) or [f"it changed {path}" for path in (changed if said else ())]
+    told = (*_told(said[-1] if said else summary), *list(dict.fromkeys(changes))[:MOST_CHANGES])
     return told or _told(summary)
 
 
-def edits_after(parts: Sequence[PromptPart], told: str) -> list[Edit]:
-    """The edits that a model asked for after the last part `told` of its conversation, those that worked."""
-    begin = max((number for number, one in enumerate(parts) if one.name == told), default=len(parts))
-    found: list[Edit] = []
-    asked: list[Edit] = []
-    for part in parts[begin + 1 :]:
-        if part.role == "assistant":
-            asked = [edit for line in part.text.split("\n") if (edit := _asked(line)) is not None]
-        elif part.role == "tool" and part.name in ("edit", "write") and asked:
-            edit = asked.pop(0)
-            if part.text.startswith(("edited", "wrote")):
-                found.append(edit)
-    return found
+def changes_of(patch: str) -> list[str]:
+    """What a diff of git changes, file by file, in words: its lines where they are few."""
+    told = []
+    for section in re.split(r"(?m)^(?=diff --git )", patch)[1:]:
+        head, _, body = section.partition("\n@@")
+        names = [line[4:].partition("/")[2] for line in head.splitlines() if line.startswith(("--- a/", "+++ b/"))]
+        if not names:
+            continue
+        hunks = body.splitlines()
+        gone, come = (
+            [line[1:].strip() for line in hunks if line.startswith(sign) and line[1:].strip()] for sign in "-+"
+        )
+        was, now = (_cut(" / ".join(several)) for several in (gone, come))
+        if "\n--- /dev/null" in head:
+            told.append(f"it wrote {names[-1]}")
+        elif not (gone or come) or len(gone) + len(come) > MOST_CHANGED:
+            told.append(f"it changed {names[-1]}")
+        elif was and now:
+            told.append(f"in {names[-1]} it replaced `{was}` by `{now}`")
+        else:
+            told.append(f"in {names[-1]} it {'added' if now else 'took out'} `{now or was}`")
+    return told
 
 
 def after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tuple[str, ...]:
@@ -124,60 +114,6 @@ def _messages(lines: Sequence[TranscriptLine]) -> list[str]:
     return [text for kind, group in together if kind == "say" and (text := " ".join(one.text for one in group).strip())]
 
 
-def _edit_of(line: TranscriptLine) -> re.Match[str] | None:
-    return None if _BROKE.search(line.text) else _EDIT.match(line.text)
-
-
-def _asked(line: str) -> Edit | None:
-    """A call as the record of a conversation has it: `edit({"path": …})`."""
-    match = _CALL.match(line)
-    if match is None:
-        return None
-    try:
-        given = json.loads(match["arguments"])
-    except (ValueError, RecursionError):
-        return None
-    texts = [
-        given.get(name) if isinstance(given, dict) else None for name in ("path", "old_text", "new_text", "content")
-    ]
-    path, old, new, whole = (one if isinstance(one, str) else None for one in texts)
-    after = new if match["tool"] == "edit" else whole
-    return None if path is None or after is None else Edit(path, old if match["tool"] == "edit" else None, after)
-
-
-def _shown(lines: Sequence[TranscriptLine]) -> list[Edit]:
-    """The diffs that a coding agent of its own shows: `cart.py:`, then lines with `-` and `+`."""
-    found = []
-    path, gone, come = "", [], []  # type: str, list[str], list[str]
-    for one in [*lines, TranscriptLine(0, lines[-1].at, "note", "")] if lines else []:
-        text = one.text
-        if one.kind == "output" and path and text[:1] in "+-":
-            (come if text[0] == "+" else gone).append(text[1:])
-            continue
-        if one.kind == "output" and path and text[:1] in (" ", "@"):
-            continue
-        if gone or come:
-            found.append(Edit(path, "\n".join(gone), "\n".join(come)))
-        path, gone, come = text[:-1] if one.kind == "output" and _PATH.match(text) else "", [], []
-    return found
-
-
-def _change(one: Edit) -> str:
-    """What became of a file, in words: its changed lines where they are few."""
-    if one.before is None:
-        return f"it wrote {one.path}"
-    before, after = one.before.splitlines(), one.after.splitlines()
-    steps = SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes()
-    gone = [line.strip() for tag, low, high, _, _ in steps if tag != "equal" for line in before[low:high]]
-    come = [line.strip() for tag, _, _, low, high in steps if tag != "equal" for line in after[low:high]]
-    if not (gone or come) or len(gone) + len(come) > MOST_CHANGED:
-        return f"it changed {one.path}"
-    was, now = (" / ".join(line for line in several if line) for several in (gone, come))
-    if was and now:
-        return f"in {one.path} it replaced `{_cut(was)}` by `{_cut(now)}`"
-    return f"in {one.path} it {'added' if now else 'took out'} `{_cut(now or was)}`"
-
-
 def _is_error(line: TranscriptLine, tool: str, cause: str) -> bool:
     if line.kind in ("error", "exit", "output"):
         return cause[:80] in line.text
@@ -213,3 +149,14 @@ def _told(text: str) -> tuple[str, ...]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 1]}…"
+
+
+def flat(text: Any) -> str:
+    """A text in one line."""
+    return " ".join(str(text).split())
+
+
+def quoted(text: Any, most: int = QUOTED) -> str:
+    """A text in one line and in quotes, at most so many characters of it."""
+    said = flat(text).strip(".")
+    return f"“{said if len(said) <= most else said[: most - 1] + '…'}”"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy
 from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, Session, SQLModel, col
+from sqlmodel import Field, SQLModel, col
 
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask, found, whole
+from engine.storage.quick import ask, each_of, found, whole
 from engine.storage.types import utc
 from engine.values.adaptation import LearningRecord, RecordKind
 
@@ -56,21 +58,8 @@ class LearningRecordRow(SQLModel, table=True):
     @property
     def value(self) -> LearningRecord:
         """The row as others see it."""
-        return LearningRecord(
-            id=self.id,
-            at=self.at,
-            kind=RecordKind(self.kind),
-            source_label=self.source_label,
-            scope_type=self.scope_type,
-            scope_id=self.scope_id,
-            score=self.score,
-            reason=self.reason,
-            workspace=self.workspace,
-            agent=self.agent,
-            session_id=self.session_id,
-            fact=self.fact,
-            details=dict(self.details),
-        )
+        told = {one.name: getattr(self, one.name) for one in fields(LearningRecord)}
+        return LearningRecord(**told | {"kind": RecordKind(self.kind), "details": dict(self.details)})
 
 
 def record_id(*parts: object) -> str:
@@ -81,25 +70,14 @@ def record_id(*parts: object) -> str:
 _ADD = insert(LearningRecordRow).on_conflict_do_nothing(index_elements=["id"])
 _LAST = sqlalchemy.select(sqlalchemy.func.coalesce(sqlalchemy.func.max(col(LearningRecordRow.seq)), 0))
 _ROWS = whole(LearningRecordRow)
-_BY_ID = _ROWS.where(col(LearningRecordRow.id).in_(bindparam("ids", expanding=True))).order_by(
-    col(LearningRecordRow.seq)
-)
+_BY_ID = _ROWS.where(col(LearningRecordRow.id).in_(each_of("ids"))).order_by(col(LearningRecordRow.seq))
 _NEWEST = _ROWS.order_by(col(LearningRecordRow.seq).desc()).limit(bindparam("most"))
-_NEWEST_OF_KIND = _NEWEST.where(col(LearningRecordRow.kind) == bindparam("kind"))
-_STRONG = (
-    _ROWS.where(col(LearningRecordRow.score) >= bindparam("least"), col(LearningRecordRow.at) >= bindparam("since"))
-    .order_by(col(LearningRecordRow.seq).desc())
-    .limit(bindparam("most"))
+_OF_KIND = _NEWEST.where(col(LearningRecordRow.kind) == bindparam("kind"))
+_STRONG = _NEWEST.where(
+    col(LearningRecordRow.score) >= bindparam("least"), col(LearningRecordRow.at) >= bindparam("since")
 )
-_OF_SCOPE = (
-    _ROWS.where(
-        col(LearningRecordRow.scope_type) == bindparam("type"), col(LearningRecordRow.scope_id) == bindparam("scope")
-    )
-    .order_by(col(LearningRecordRow.seq).desc())
-    .limit(bindparam("most"))
-)
-_SCOPES_SINCE = sqlalchemy.select(col(LearningRecordRow.scope_type), col(LearningRecordRow.scope_id)).where(
-    col(LearningRecordRow.seq) > bindparam("seq")
+_OF_SCOPE = _NEWEST.where(
+    col(LearningRecordRow.scope_type) == bindparam("type"), col(LearningRecordRow.scope_id) == bindparam("scope")
 )
 _BEFORE = sqlalchemy.select(sqlalchemy.func.count()).where(
     col(LearningRecordRow.source_label) == bindparam("label"),
@@ -118,66 +96,37 @@ class Records:
     def add(self, tx: Transaction, records: Iterable[LearningRecord]) -> None:
         """Write them; those that are there already change nothing."""
         for one in records:
-            tx.ask(
-                _ADD,
-                {
-                    "id": one.id,
-                    "at": one.at,
-                    "kind": one.kind.value,
-                    "source_label": one.source_label,
-                    "scope_type": one.scope_type,
-                    "scope_id": one.scope_id,
-                    "score": one.score,
-                    "reason": one.reason,
-                    "workspace": one.workspace,
-                    "agent": one.agent,
-                    "session_id": one.session_id,
-                    "fact": one.fact,
-                    "details": dict(one.details),
-                },
-            )
+            told = {field.name: getattr(one, field.name) for field in fields(one)}
+            tx.ask(_ADD, told | {"kind": one.kind.value, "details": dict(one.details)})
 
     def last(self) -> int:
         """The `seq` of the newest, 0 without any."""
-        with self._database.read() as session:
-            return int(ask(session, _LAST).scalar())
+        return self._number(_LAST)
 
     def newest(self, *, kind: str = "", limit: int = 200) -> list[LearningRecord]:
         """The newest first."""
-        with self._database.read() as session:
-            if kind:
-                return _values(session, _NEWEST_OF_KIND, {"kind": kind, "most": limit})
-            return _values(session, _NEWEST, {"most": limit})
+        return self._found(_OF_KIND, kind=kind, most=limit) if kind else self._found(_NEWEST, most=limit)
 
     def strong(self, least: float, since: datetime, limit: int) -> list[LearningRecord]:
         """Those of a score of at least `least`, not older than `since`, the newest first."""
-        with self._database.read() as session:
-            return _values(session, _STRONG, {"least": least, "since": since, "most": limit})
+        return self._found(_STRONG, least=least, since=since, most=limit)
 
     def by_id(self, ids: Sequence[str]) -> list[LearningRecord]:
         """These, oldest first; what is not there is left out."""
-        if not ids:
-            return []
-        with self._database.read() as session:
-            return _values(session, _BY_ID, {"ids": list(ids)})
+        return self._found(_BY_ID, ids=json.dumps(list(ids))) if ids else []
 
     def of_scope(self, scope_type: str, scope_id: str, limit: int = MOST_OF_A_LABEL) -> list[LearningRecord]:
         """Those of a scope, the newest first."""
-        with self._database.read() as session:
-            return _values(session, _OF_SCOPE, {"type": scope_type, "scope": scope_id, "most": limit})
-
-    def scopes_since(self, seq: int) -> set[tuple[str, str]]:
-        """Type and id of the scopes of which there are records after `seq`."""
-        with self._database.read() as session:
-            return {(str(type), str(id)) for type, id in ask(session, _SCOPES_SINCE, {"seq": seq})}
+        return self._found(_OF_SCOPE, type=scope_type, scope=scope_id, most=limit)
 
     def before(self, label: str, scope_type: str, scope_id: str, fact: int) -> int:
         """How many of a label and scope were made of facts before `fact`."""
+        return self._number(_BEFORE, label=label, type=scope_type, scope=scope_id, fact=fact)
+
+    def _found(self, statement: Any, **values: Any) -> list[LearningRecord]:
         with self._database.read() as session:
-            return int(
-                ask(session, _BEFORE, {"label": label, "type": scope_type, "scope": scope_id, "fact": fact}).scalar()
-            )
+            return [row.value for row in found(session, LearningRecordRow, statement, values)]
 
-
-def _values(session: Session, statement: Any, values: dict[str, Any]) -> list[LearningRecord]:
-    return [row.value for row in found(session, LearningRecordRow, statement, values)]
+    def _number(self, statement: Any, **values: Any) -> int:
+        with self._database.read() as session:
+            return int(ask(session, statement, values).scalar())

@@ -1,6 +1,6 @@
 """Reflection (SPEC 5.1): facts of the ledger become learning records, each once, and once again harmlessly.
 
-What a fact lacks is asked of `Known`; the rest is `weighing`. A record's id comes from its fact and what it is about,
+What a fact lacks is asked of `Sources`; the rest is `weighing`. A record's id comes from its fact and what it is about,
 so that a fact which is read again after a crash writes what is there already.
 """
 
@@ -11,13 +11,13 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Protocol
+from datetime import timedelta
 
 from engine.adaptation import weighing
-from engine.adaptation.readers import READERS, Found, Known
+from engine.adaptation.readers import READERS, Found, Scope
 from engine.adaptation.records import Records, record_id
-from engine.adaptation.sequences import LEAST_RUNS, FoundSequence, commands, detect
+from engine.adaptation.sequences import LEAST_RUNS, FoundSequence, detect
+from engine.adaptation.sources import Sources
 from engine.storage.database import Database
 from engine.storage.facts_read import Fact, Facts, FactsRead
 from engine.values.adaptation import LearningRecord, RecordKind
@@ -34,22 +34,13 @@ MOST_RUNS, MOST_CALLS = 80, 200
 SEQUENCE_SPAN = timedelta(days=30)
 
 
-class Ledger(Facts, Protocol):
-    """The event ledger."""
-
-    def between(
-        self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000, /
-    ) -> Sequence[Fact]: ...
-
-
 class Reflection:
     """Follows the ledger. Callable from any thread; one at a time."""
 
-    def __init__(self, database: Database, records: Records, *, ledger: Ledger, known: Known) -> None:
+    def __init__(self, database: Database, records: Records, *, ledger: Facts, sources: Sources) -> None:
         self._database = database
         self._records = records
-        self._ledger = ledger
-        self._known = known
+        self._sources = sources
         self._facts = FactsRead(database, ledger, CURSOR, _concerns)
         self._sequences = FactsRead(database, ledger, SEQUENCES, lambda fact: fact.kind == CALLS)
         self._busy = threading.Lock()
@@ -76,23 +67,24 @@ class Reflection:
             return self._made
 
     def _take(self, facts: Sequence[Fact]) -> None:
-        counted = _Counted(self._records)
+        here: Counter[tuple[str, Scope]] = Counter()  # what is not written yet
         records = []
         for fact in facts:
             if fact.kind == CALLS:
                 self.calls_waiting = True
                 continue
-            for one in self._read(fact, counted):
-                counted.add(one)
-                records.append(_record(fact, one))
-        self._store(records)
 
-    def _read(self, fact: Fact, counted: _Counted) -> list[Found]:
-        try:
-            return list(READERS[fact.kind](fact, self._known, counted))
-        except (KeyError, TypeError, ValueError):  # of a version that said less: it is passed over, not in the way
-            log.warning("fact %d, a %s, says too little to learn from", fact.id, fact.kind, exc_info=True)
-            return []
+            def before(label: str, scope: Scope, fact: Fact = fact) -> int:
+                return self._records.before(label, *scope, fact.id) + here[label, scope]
+
+            try:
+                found = list(READERS[fact.kind](fact, self._sources, before))
+            except (KeyError, TypeError, ValueError):  # of a version that said less: passed over, not in the way
+                log.warning("fact %d, a %s, says too little to learn from", fact.id, fact.kind, exc_info=True)
+                continue
+            here.update((one.label, one.scope) for one in found)
+            records += [_record(fact, one) for one in found]
+        self._store(records)
 
     def _take_calls(self, facts: Sequence[Fact]) -> None:
         """Of each agent its sessions of late are looked through once, up to its newest of these facts."""
@@ -101,7 +93,7 @@ class Reflection:
         for agent, last in newest.items():
             runs = self._runs(last, agent) if agent else []
             now = {run.session_id: run.fact for run in runs if run.fact.id >= facts[0].id}
-            for one in sequences_in([run.calls for run in runs]):
+            for one in detect([run.calls for run in runs]) if len(runs) >= LEAST_RUNS else ():
                 sessions = [runs[number].session_id for number in one.runs]
                 records += [
                     _record(now[id], _sequence(one, sessions, len(runs), agent, id)) for id in sessions if id in now
@@ -110,7 +102,7 @@ class Reflection:
 
     def _runs(self, last: Fact, agent: str) -> list[_Run]:
         """The agent's sessions of late up to this one, oldest first."""
-        told = self._ledger.between(last.at - SEQUENCE_SPAN, last.at + timedelta(microseconds=1), (CALLS,))
+        told = self._sources.between(last.at - SEQUENCE_SPAN, last.at + timedelta(microseconds=1), (CALLS,))
         own = [one for one in told if one.id <= last.id and one.payload.get("agent") == agent]
         return [_Run(one.subject, tuple(one.payload["calls"][:MOST_CALLS]), one) for one in own[-MOST_RUNS:]]
 
@@ -129,19 +121,13 @@ class _Run:
     fact: Fact
 
 
-def sequences_in(runs: Sequence[Sequence[str]]) -> Sequence[FoundSequence]:
-    """What recurs in these calls of sessions; nothing in fewer sessions than it takes."""
-    return detect(runs) if len(runs) >= LEAST_RUNS else ()
-
-
 def _sequence(one: FoundSequence, sessions: Sequence[str], runs: int, agent: str, session_id: str) -> Found:
     steps = " > ".join(one.calls)
-    scripted = commands(one.calls) is not None
     return Found(
         RecordKind.TOOL_SEQUENCE,
         f"tool_sequence/{steps}",
         ("agent", agent),
-        weighing.tool_sequence(len(one.calls), one.z, len(one.runs) / runs, commands=scripted),
+        weighing.tool_sequence(len(one.calls), one.z, len(one.runs) / runs),
         key=steps,
         agent=agent,
         session_id=session_id,
@@ -153,20 +139,6 @@ def _sequence(one: FoundSequence, sessions: Sequence[str], runs: int, agent: str
             "sessions": list(sessions),
         },
     )
-
-
-class _Counted:
-    """How often something came before, in the table and in what is not written yet."""
-
-    def __init__(self, records: Records) -> None:
-        self._records = records
-        self._here: Counter[tuple[str, str, str]] = Counter()
-
-    def before(self, label: str, scope: tuple[str, str], fact: Fact) -> int:
-        return self._records.before(label, *scope, fact.id) + self._here[(label, *scope)]
-
-    def add(self, one: Found) -> None:
-        self._here[(one.label, *one.scope)] += 1
 
 
 def _concerns(fact: Fact) -> bool:

@@ -50,76 +50,34 @@ class FoundSequence:
     runs: tuple[int, ...]
 
 
-def detect(
-    runs: Sequence[Sequence[str]],
-    *,
-    shortest: int = SHORTEST,
-    longest: int = LONGEST,
-    least_runs: int = LEAST_RUNS,
-    least_z: float = LEAST_Z,
-    chance: float = CHANCE,
-) -> Sequence[FoundSequence]:
-    """The sequences in `runs` (the calls of one session each, in order), the surest first. Of commands that have other
-    steps around them it is the commands alone: only they can become a flow.
-
-    `shortest` is at least 3, for its parts of two are looked at too; `least_runs` at least 2, `chance` in (0, 1).
-    """
-    if not 3 <= shortest <= longest or least_runs < 2 or not 0 < chance < 1:
-        raise ValueError("shortest must be at least 3, longest no less, least_runs at least 2, chance in (0, 1)")
-    alone = [
-        [call if call.startswith(EXEC) else f"\0{number}:{place}" for place, call in enumerate(run)]
-        for number, run in enumerate(runs)
-    ]  # what is no command is nowhere the same, and parts them
-    bounds = (shortest, longest, least_runs, least_z, chance)
-    scripted = _detect(alone, *bounds)
-    if alone == [list(run) for run in runs]:
-        return scripted
-    whole = _detect(runs, *bounds)
-    others = [one for one in whole if not any(_within(less.calls, one.calls) for less in scripted)]
-    return sorted([*scripted, *others], key=lambda one: (-one.z, one.calls))
-
-
-def _detect(
-    runs: Sequence[Sequence[str]], shortest: int, longest: int, least_runs: int, least_z: float, chance: float
-) -> Sequence[FoundSequence]:
-    seen = _Seen(runs, least_runs)
+def detect(runs: Sequence[Sequence[str]]) -> Sequence[FoundSequence]:
+    """The sequences of commands in `runs` (the calls of one session each, in order), the surest first. What is no
+    command parts them: no flow could take it, so nothing would come of a sequence that has it."""
+    seen = _Seen(
+        [
+            [call if call.startswith(EXEC) else f"\0{number}:{place}" for place, call in enumerate(run)]
+            for number, run in enumerate(runs)
+        ]
+    )
     found: list[FoundSequence] = []
-    for length in range(longest, shortest - 1, -1):
-        if length > seen.most:
-            continue
-        said = seen.promising(length, least_runs)
+    for length in range(LONGEST, SHORTEST - 1, -1):
         # An overlap is given to the one that is surer of its place; of equals, to what comes first.
-        said = {gram: places for gram, places in said.items() if seen.surprises(gram, places, chance)}
-        ranked = sorted(said, key=lambda gram: (-len(said[gram]), seen.first(said[gram]), gram))
-        for gram in ranked:
+        said = {gram: places for gram, places in seen.promising(length).items() if seen.surprises(gram, places)}
+        for gram in sorted(said, key=lambda gram: (-len(said[gram]), seen.first(said[gram]), gram)):
             places = seen.free(gram, said[gram])
-            if len(places) < least_runs or not seen.surprises(gram, places, chance):
+            if len(places) < LEAST_RUNS or not seen.surprises(gram, places):
                 continue
             expected, z = seen.score(gram, len(places))
-            if z < least_z:
-                continue
-            count = sum(map(len, places.values()))
-            found.append(FoundSequence(gram, count, expected, z, tuple(sorted(places))))
-            seen.take(length, places)
+            if z >= LEAST_Z:
+                found.append(FoundSequence(gram, sum(map(len, places.values())), expected, z, tuple(sorted(places))))
+                seen.take(length, places)
     return sorted(found, key=lambda one: (-one.z, one.calls))
-
-
-def _within(part: Gram, whole: Gram) -> bool:
-    return any(whole[at : at + len(part)] == part for at in range(len(whole) - len(part) + 1))
-
-
-def commands(calls: Sequence[str]) -> tuple[str, ...] | None:
-    """The commands that a sequence runs, one after the other; None when something in it is no command, or one of them
-    is not known by name."""
-    if not calls or any(not call.startswith(EXEC) for call in calls):
-        return None
-    return tuple(call.removeprefix(EXEC) for call in calls)
 
 
 class _Seen:
     """What was called, and which places are taken."""
 
-    def __init__(self, runs: Sequence[Sequence[str]], least_runs: int) -> None:
+    def __init__(self, runs: Sequence[Sequence[str]]) -> None:
         self._runs = [tuple(run) for run in runs]
         self._made: list[Mapping[str, int]] = [Counter(run) for run in self._runs]
         self._who: dict[str, set[int]] = defaultdict(set)
@@ -127,11 +85,10 @@ class _Seen:
             for call in made:
                 self._who[call].add(number)
         # Only what so many runs call can be of a sequence; which calls those are says nothing of their order.
-        self._words = sum(len(who) >= least_runs for who in self._who.values())
+        self._words = sum(len(who) >= LEAST_RUNS for who in self._who.values())
         self._taken: dict[int, set[int]] = defaultdict(set)
         self._places: dict[int, dict[Gram, Places]] = {}
         self._chances: dict[Gram, Sequence[float]] = {}
-        self.most = max(map(len, self._runs), default=0)
 
     def places(self, length: int) -> dict[Gram, Places]:
         """Everything of a length, and where it stands; of what overlaps itself the first."""
@@ -145,26 +102,25 @@ class _Seen:
             self._places[length] = found
         return self._places[length]
 
-    def promising(self, length: int, least_runs: int) -> dict[Gram, Places]:
+    def promising(self, length: int) -> dict[Gram, Places]:
         """What so many runs have, each step another than the one before: agents do the same a few times on end, and
         that alone is no sequence of steps."""
-        every = self.places(length)
         return {
             gram: places
-            for gram, places in every.items()
-            if len(places) >= least_runs and all(one != other for one, other in pairwise(gram))
+            for gram, places in self.places(length).items()
+            if len(places) >= LEAST_RUNS and all(one != other for one, other in pairwise(gram))
         }
 
-    def surprises(self, gram: Gram, places: Places, chance: float) -> bool:
+    def surprises(self, gram: Gram, places: Places) -> bool:
         """Whether chance alone does not make it, nor chance around a part of it."""
         length, runs = len(gram), len(places)
-        if tail(runs, sum(self._likely(gram))) * self._words**length > chance:
+        if tail(runs, sum(self._likely(gram))) * self._words**length > CHANCE:
             return False
         for less in range(1, length - 1):
             for at in range(less + 1):
                 part, rest = gram[at : at + length - less], gram[:at] + gram[at + length - less :]
                 most = runs >= MOST_OF * len(self.places(length - less)[part])
-                if not most and tail(runs, self._continued(part, rest)) * self._words**less > chance:
+                if not most and tail(runs, self._continued(part, rest)) * self._words**less > CHANCE:
                     return False
         return True
 

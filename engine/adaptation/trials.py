@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,19 +18,24 @@ import sqlalchemy
 from sqlalchemy import CheckConstraint, Index
 from sqlmodel import Field, Session, SQLModel, col, func, select
 
+from engine.adaptation.candidates import CandidateRow
 from engine.adaptation.lift import HARMS, lift, withheld
-from engine.adaptation.overlays import OverlayRow, Overlays
+from engine.adaptation.overlays import Overlays
 from engine.betting import Arms
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.storage.kept import Kept
 from engine.storage.quick import ask, each_of
 from engine.storage.types import utc
-from engine.values.adaptation import Lift, Overlay
+from engine.values.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay
 from engine.values.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 
 CURSOR = "adaptation.trials"
+
+MOST_REPAIRS = 8
+"""So many repairs go to an agent at once, those learnt last."""
 
 PROVENANCE = "overlays"
 """Under this name a prompt's provenance says which overlays it carries, or carries not by way of a trial."""
@@ -48,7 +52,7 @@ class OverlayRun(SQLModel, table=True):
         Index("ix_overlay_runs_session", "session_id"),
     )
 
-    overlay_id: str = Field(primary_key=True, foreign_key="overlays.id")
+    overlay_id: str = Field(primary_key=True)
     session_id: str = Field(primary_key=True)
     agent: str
     workspace: str
@@ -58,6 +62,7 @@ class OverlayRun(SQLModel, table=True):
     at: datetime = Field(sa_column=utc())
 
 
+_MEASURED = ("with_runs", "with_good", "without_runs", "without_good", "difference", "low", "high")
 _KNOWN = (
     sqlalchemy.select(col(OverlayRun.session_id)).where(col(OverlayRun.session_id).in_(each_of("sessions"))).limit(1)
 )
@@ -86,13 +91,11 @@ class Trials:
 
     def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, facts: Facts) -> None:
         self._database = database
-        self._overlays = overlays
+        self.overlays = overlays
         self._settings = settings
         self._facts = FactsRead(database, facts, CURSOR, _concerns)
         self._busy = threading.Lock()
-        self._lock = threading.Lock()
-        self._lifts: Mapping[str, Lift] | None = None
-        self._changes = 0
+        self._lifts: Kept[Mapping[str, Lift]] = Kept(database, OverlayRun)
 
     def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Drawn]:
         """For each overlay whether this run goes without it. What belongs to no run (`run_id` "") has everything."""
@@ -103,17 +106,34 @@ class Trials:
         """A prompt with this provenance is sent: its overlays, carried and withheld, are written down. A run that is
         written down stays as it is, however many prompts it makes."""
         for one in told.get(PROVENANCE, ()):
-            self._note(tx, one["id"], one["withheld"], one["propensity"], session_id, agent, workspace)
+            if tx.session.get(OverlayRun, (one["id"], session_id)) is None:
+                tx.session.add(
+                    OverlayRun(
+                        overlay_id=one["id"],
+                        session_id=session_id,
+                        agent=agent,
+                        workspace=workspace,
+                        withheld=one["withheld"],
+                        propensity=one["propensity"],
+                        at=tx.now,
+                    )
+                )
 
-    def used(self, drawn: Sequence[Drawn], *, session_id: str, agent: str, workspace: str) -> None:
-        """The same for what is no prompt's. Not inside a transaction."""
-
-        def work(tx: Transaction) -> None:
-            for one in drawn:
-                self._note(tx, one.overlay.id, one.withheld, one.propensity, session_id, agent, workspace)
-
+    def repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
+        """What mended the like before, for the tests that are red now: those learnt last first, each once. A share of
+        runs goes without by way of a trial. Not inside a transaction."""
+        red = set(broken)
+        known = reversed(self.overlays.of(CandidateType.FIX_TEMPLATE, agent, None, workspace))
+        drawn = self.draw(
+            [one for one in known if isinstance(one.effect, FixTemplate) and red & {*one.effect.failing}], session_id
+        )
         if drawn and session_id:
-            self._database.write(work)
+            told = {PROVENANCE: [one.told() for one in drawn]}
+            where = {"session_id": session_id, "agent": agent, "workspace": workspace}
+            self._database.write(lambda tx: self.applied(tx, told, **where))
+        carried = (one.overlay.effect for one in drawn if not one.withheld)
+        lines = (line for one in carried if isinstance(one, FixTemplate) for line in one.repairs)
+        return tuple(dict.fromkeys(lines))[:MOST_REPAIRS]
 
     def catch_up(self) -> None:
         """Take in what became of runs since the last time, and tell once of an overlay that does harm."""
@@ -124,38 +144,15 @@ class Trials:
         finally:
             self._busy.release()
 
-    def lift_of(self, overlay_id: str) -> Lift | None:
-        """What is known of an overlay, None for one that was never on trial."""
-        return self._known().get(overlay_id)
-
     def lifts(self) -> Mapping[str, Lift]:
         """Of every overlay that was ever on trial, by its id."""
-        return self._known()
+        return self._lifts.get("", self._read)
 
     def harmful(self) -> list[tuple[Overlay, Lift]]:
         """What is in force and does harm: to be rolled back. The surest harm first."""
-        known = self._known()
-        found = [(one, known[one.id]) for one in self._overlays.every() if one.id in known]
+        known = self.lifts()
+        found = [(one, known[one.id]) for one in self.overlays.every() if one.id in known]
         return sorted((pair for pair in found if pair[1].verdict == HARMS), key=lambda pair: pair[1].high)
-
-    def _note(
-        self, tx: Transaction, overlay: str, withheld: bool, propensity: float, session: str, agent: str, workspace: str
-    ) -> None:
-        if tx.session.get(OverlayRun, (overlay, session)) is not None:
-            return
-        tx.session.add(
-            OverlayRun(
-                overlay_id=overlay,
-                session_id=session,
-                agent=agent,
-                workspace=workspace,
-                withheld=withheld,
-                propensity=propensity,
-                at=tx.now,
-            )
-        )
-        if 0 < propensity < 1 and overlay not in (self._lifts or {}):  # its first run; later ones count when they end
-            tx.after_commit(self._changed)
 
     def _take_in(self, facts: Sequence[Fact]) -> None:
         sessions = sorted({session_of(fact.kind, fact.subject, fact.payload) for fact in facts})
@@ -176,13 +173,14 @@ class Trials:
                     touched.add(row.overlay_id)
         if touched:
             tx.session.flush()
-            tx.after_commit(self._changed)
             self._tell(tx, touched)
 
     def _tell(self, tx: Transaction, overlays: set[str]) -> None:
         for overlay_id, found in _lifts(tx.session, overlays).items():
-            row = tx.session.get(OverlayRow, overlay_id)
-            if row is None or row.until is not None or row.told_at is not None or found.verdict != HARMS:
+            row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])
+            if row is None or row.told_at is not None or found.verdict != HARMS:
+                continue
+            if row.status != CandidateStatus.PROMOTED or overlay_id != f"{row.id}.{row.term}":
                 continue
             row.told_at = tx.now
             tx.session.add(row)
@@ -190,55 +188,32 @@ class Trials:
                 OverlayFoundHarmful(
                     subject=overlay_id,
                     workspace=row.workspace,
-                    candidate_id=row.candidate_id,
+                    candidate_id=row.id,
                     type=row.type,
                     agent=row.agent_id,
-                    with_runs=found.with_runs,
-                    with_good=found.with_good,
-                    without_runs=found.without_runs,
-                    without_good=found.without_good,
-                    difference=round(found.difference, 4),
-                    low=round(found.low, 4),
-                    high=round(found.high, 4),
+                    **{name: round(getattr(found, name), 4) for name in _MEASURED},
                 )
             )
 
-    def _known(self) -> Mapping[str, Lift]:
-        with self._lock:
-            known, changes = self._lifts, self._changes
-        if known is not None:
-            return known
+    def _read(self) -> Mapping[str, Lift]:
         with self._database.read() as session:
-            loaded = _lifts(session)
-        with self._lock:
-            if self._changes == changes:  # else what was read may be from before the change
-                self._lifts = loaded
-        return loaded
-
-    def _changed(self) -> None:
-        with self._lock:
-            self._lifts = None
-            self._changes += 1
+            return _lifts(session)
 
 
 def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str, Lift]:
     """Lifts from what is counted now. Runs that had no chance to fall into the other arm prove nothing; they are not
     counted. Those that had the same chance are a stratum: the settings may change, and work with them."""
-    key = (OverlayRun.overlay_id, OverlayRun.propensity, OverlayRun.withheld, OverlayRun.state)
-    statement = sqlalchemy.select(*map(col, key), func.count()).group_by(*map(col, key))
-    statement = statement.where(col(OverlayRun.propensity) > 0, col(OverlayRun.propensity) < 1)
+    run, number = OverlayRun, func.count()
+    good, over = col(run.state) == "good", col(run.state).in_(["good", "bad"])
+    arms = (number.filter(arm & state) for arm in (~col(run.withheld), col(run.withheld)) for state in (over, good))
+    key = (col(run.overlay_id), col(run.propensity))
+    statement = sqlalchemy.select(*key, *arms).group_by(*key).order_by(*key).where(key[1] > 0, key[1] < 1)
     if overlays is not None:
-        statement = statement.where(col(OverlayRun.overlay_id).in_(sorted(overlays)))
-    counts: Counter[tuple[str, float, bool, str]] = Counter()
-    for overlay_id, propensity, without, state, number in session.execute(statement):
-        counts[overlay_id, propensity, bool(without), state] += number
+        statement = statement.where(key[0].in_(sorted(overlays)))
     strata: dict[str, list[Arms]] = {}
-    for overlay_id, propensity in sorted({(one, chance) for one, chance, _, _ in counts}):
-        good = {without: counts[overlay_id, propensity, without, "good"] for without in (False, True)}
-        bad = {without: counts[overlay_id, propensity, without, "bad"] for without in (False, True)}
-        arms = Arms(propensity, good[False] + bad[False], good[False], good[True] + bad[True], good[True])
-        strata.setdefault(overlay_id, []).append(arms)
-    return {overlay_id: lift(overlay_id, arms) for overlay_id, arms in strata.items()}
+    for overlay_id, *counted in session.execute(statement):
+        strata.setdefault(overlay_id, []).append(Arms(*counted))
+    return {overlay_id: lift(overlay_id, several) for overlay_id, several in strata.items()}
 
 
 def _concerns(fact: Fact) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.values import MICRO, dollars
+from engine.values import MICRO, Trust, dollars
 from engine.values.text import count
 
 OPPORTUNITY = 60.0
@@ -106,14 +106,28 @@ def edited_approval(changed: float, added: int) -> Weight:
     )
 
 
-KEPT_FACT, LANDED, LASTING_PERMISSION, PERMISSION, APPROVED = 65.0, 35.0, 30.0, 25.0, 20.0
-"""What other words of approval weigh. A fact he wants kept should be known to every prompt; the others say that things
-went as they were proposed, which calls for no change."""
+LASTING_PERMISSION, PERMISSION, APPROVED = 30.0, 25.0, 20.0
+"""What words of approval weigh that say that things went as they were proposed, which calls for no change."""
 
 
 def approval(points: float, words: str) -> Weight:
-    """An approval of what was proposed, by what it was: see `KEPT_FACT`."""
+    """An approval of what was proposed: see `APPROVED`."""
     return weight((points, words))
+
+
+def landed(files: int) -> Weight:
+    """A change set was taken: 25, 2 for each file up to 10. Below an opportunity: it is done already."""
+    return weight((25.0, "a change set was taken"), (2.0 * min(FULL_BREADTH, files), count(files, "file")))
+
+
+def kept_fact(trust: Trust, before: int, words: str) -> Weight:
+    """A fact that the operator keeps: 65, 10 when the words are the operator's own or were measured, 5 for each fact of
+    its category that was kept before, up to four. From 65 on one more of the kind bears it out."""
+    return weight(
+        (65.0, f"the operator keeps {words} as a fact"),
+        (10.0 * (trust is not Trust.QUOTED), "in words of the operator's, or measured"),
+        (5.0 * min(4, before), _before("such a fact was kept", before)),
+    )
 
 
 MISUSED, BROKE_OFF, PROGRAM = 50.0, 45.0, 30.0
@@ -192,22 +206,15 @@ def recall_hit(before: int) -> Weight:
     return weight((45.0, "another machine's finding served"), (5.0 * min(8, before), _before("it did", before)))
 
 
-UNSCRIPTABLE = 45.0
-"""The most for steps that no flow can take."""
-
-
-def tool_sequence(calls: int, z: float, share_of_runs: float, *, commands: bool) -> Weight:
-    """Steps that recur: 40, 20 by how far beyond chance (z of 10 in full), 20 by the share of sessions that have them,
-    4 for each step. What is not commands alone is capped: no flow runs it without a model."""
-    found = weight(
+def tool_sequence(calls: int, z: float, share_of_runs: float) -> Weight:
+    """Commands that recur: 40, 20 by how far beyond chance (z of 10 in full), 20 by the share of sessions that have
+    them, 4 for each step."""
+    return weight(
         (40.0, "the same steps recur"),
         (20.0 * share(z, 10.0), f"{z:.1f} standard deviations beyond chance"),
         (20.0 * share(share_of_runs, 1.0), f"in {share_of_runs:.0%} of the sessions"),
         (4.0 * calls, count(calls, "step")),
     )
-    if commands or found.score <= UNSCRIPTABLE:
-        return found
-    return Weight(UNSCRIPTABLE, f"{found.reason}; at most {UNSCRIPTABLE:.0f}: not all of its steps are commands")
 
 
 def mean(scores: Sequence[float]) -> float:

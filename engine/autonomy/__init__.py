@@ -2,5 +2,5 @@
 schedule, autonomous cycle, heartbeats.
 
 `state` and `quiet_hours` are plain functions over values; `presence`, `schedule`, `heartbeat` and `autonomy` keep what
-survives a restart. May import storage, config, events, clock, values; holds, cards and tasks come through Protocols.
+survives a restart, `acting` runs what has earned it. May import prediction, execution, safety, tasks and what is below.
 """

@@ -18,9 +18,8 @@ from engine.execution.launcher import Launcher
 from engine.feedback.decisions import Decisions
 from engine.prediction.cards import Cards
 from engine.prediction.confidence import LIKE_APPROVED_FROM
+from engine.prediction.cycle import Predictions
 from engine.prediction.kinds import SUGGESTED
-from engine.prediction.phases import phase_of
-from engine.prediction.twin import Calibrator
 from engine.storage.database import Database
 from engine.values import Card, DecidedBy, Refusal, Verdict
 from engine.values.shares import wilson_lower_bound
@@ -91,25 +90,29 @@ class Acting:
         self,
         database: Database,
         cards: Cards,
+        predictions: Predictions,
         *,
         settings: SettingsSource,
         history: Decisions,
-        calibrator: Calibrator,
         launcher: Launcher,
         quiet: Callable[[], bool],
         now: Callable[[], datetime],
     ) -> None:
         self._database = database
         self._cards = cards
+        self._predictions = predictions
         self._settings = settings
         self._history = history
-        self._calibrator = calibrator
         self._launcher = launcher
         self._quiet = quiet
         self._now = now
         self._left_to_a_person: dict[str, str] = {}
         """Cards that the human gate refused, and what it said: until it says something else they are not tried again,
         for each try would be one more row of the log."""
+
+    def predict(self) -> tuple[str, ...]:
+        """One card cycle; what went wrong, in words."""
+        return tuple(self._predictions.run_cycle().errors)
 
     def attempt(self, still: Callable[[], bool] = lambda: True) -> Attempt:
         """Try the pending cards from the top until one is started. `still` is asked before each: is the operator
@@ -145,13 +148,12 @@ class Acting:
         autonomies = {one: settings.workspace(one).autonomy for one in workspaces}
         act = {one for one, autonomy in autonomies.items() if autonomy is Autonomy.ACT}
         with self._database.read() as session:
-            phase = phase_of(self._history.total(session), self._calibrator.check())
             approvals = self._history.approvals(session)
         return earning(
             autonomous=settings.autonomous_mode_enabled,
             autonomies=[one.value for one in autonomies.values()],
             quiet=self._quiet(),
-            phase=phase.number,
+            phase=self._predictions.phase().number,
             records=[
                 Record(kind, channel, approved, decided)
                 for kind, channel, workspace, approved, decided in approvals
@@ -172,8 +174,8 @@ class Acting:
         """Why each stays a card, all as of one instant; one that was decided meanwhile is refused by `approve`."""
         if not cards:
             return {}
+        phase = self._predictions.phase().number
         with self._database.read() as session:
-            phase = phase_of(self._history.total(session), self._calibrator.check()).number
             return {card.id: self._why_not(session, card, phase) for card in cards}
 
     def _why_not(self, session: Session, card: Card, phase: int) -> str:

@@ -1,5 +1,5 @@
 """The autonomy port: the state of SPEC 7.1 as it follows from facts, quiet hours, and what comes round: the card
-cycle (SPEC 2.9), the autonomous cycle (7.2), the pulse of heartbeats (4.1).
+cycle (SPEC 2.9), the autonomous cycle (7.2).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
-from engine.autonomy.cycle import ACTING, Actor, Earned, run_cycle
+from engine.autonomy.acting import Acting
+from engine.autonomy.earning import Earning
 from engine.autonomy.presence import Presence
 from engine.autonomy.quiet_hours import add_active, is_quiet
 from engine.autonomy.schedule import Job, Schedule
@@ -19,34 +19,25 @@ from engine.autonomy.state import Facts, Input, State, next_state, settle, sugge
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
+from engine.safety.kill_switch import KillSwitch
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction
-from engine.values import Hold, RailVerdict, Verdict
+from engine.values import Hold, Verdict
 
 log = logging.getLogger(__name__)
 
 KEY = "autonomy.state"
 DND_KEY = "autonomy.dnd_until"
-CARDS, STATE, ACT, PULSE = "cards", "state", "act", "pulse"
+CARDS, STATE, ACT = "cards", "state", "act"
 FIRST = "first start"
 STATE_EVERY = timedelta(seconds=30)
-PULSE_EVERY = timedelta(minutes=5)
 LOOK_EVERY = timedelta(minutes=5)
 """While nobody is heard, workspaces are looked at so often for signs of the operator (SPEC 2.2), or as often as
 `silenceThresholdMs` when that is less."""
 
 
-class Holds(Protocol):
-    """What the machine asks of the kill switch."""
-
-    def holds(self) -> list[Hold]:
-        """The holds in force."""
-
-    def ask(self, *, by_operator: bool = False) -> RailVerdict:
-        """May anything run now?"""
-
-    def lifted_by_hand(self) -> bool:
-        """Whether the last pause or month stop was lifted by its word, rather than by time."""
+ACTING = (State.PRIMING, State.AUTONOMOUS)
+"""The states in which the autonomous cycle runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +54,7 @@ class StateView:
 class Autonomy:
     """Keeps the state, and runs what comes round.
 
-    `card_cycle()` makes cards, `actor` predicts and acts, `pulse()` turns due heartbeat items into tasks;
+    `card_cycle()` makes cards, `acting` predicts and acts;
     `housekeeping` is called every half minute (cards expire, follow-ups are made); `jobs` are others that come round
     by themselves. `last_sign()` is when the operator
     last did anything that workspaces show: it asks git, so it is called by jobs only.
@@ -75,10 +66,9 @@ class Autonomy:
         settings: SettingsSource,
         clock: Clock,
         *,
-        holds: Holds,
+        holds: KillSwitch,
         card_cycle: Callable[[], object],
-        actor: Actor | None = None,
-        pulse: Callable[[], object] = lambda: None,
+        acting: Acting | None = None,
         housekeeping: Sequence[Callable[[], object]] = (),
         jobs: Sequence[Job] = (),
         last_sign: Callable[[], datetime | None] | None = None,
@@ -87,7 +77,7 @@ class Autonomy:
         self._settings = settings
         self._clock = clock
         self._holds = holds
-        self._actor = actor
+        self._acting = acting
         self._housekeeping = housekeeping
         self._last_sign = last_sign
         self._looked: datetime | None = None
@@ -100,7 +90,6 @@ class Autonomy:
                 Job(CARDS, self._card_interval, card_cycle, self.operator_there),
                 Job(STATE, lambda: STATE_EVERY, self._tick, kept=False),
                 Job(ACT, self._act_interval, self.act, self._may_act),
-                Job(PULSE, lambda: PULSE_EVERY, pulse, self._not_stopped),
                 *jobs,
             ],
         )
@@ -188,12 +177,36 @@ class Autonomy:
             return self._view.state
 
     def act(self) -> AutonomousCycleFinished | None:
-        """One autonomous cycle (SPEC 7.2), in this thread; None where nothing acts. The schedule calls it."""
-        return None if self._actor is None else run_cycle(self._database, self, self._actor)
+        """One autonomous cycle (SPEC 7.2), in this thread: silence? → context → predict → rails → band → act, card or
+        discard → log. Its end is a fact in the ledger, with what was done and why the rest was not; None where nothing
+        acts. The schedule calls it.
 
-    def earning(self, workspaces: Sequence[str]) -> Earned | None:
+        Silence is looked at before anything is predicted and again before anything is done, in the workspaces too:
+        nobody who works in an editor is taken for absent (SPEC 2.2)."""
+        if self._acting is None:
+            return None
+        finished = self._cycle(self._acting)
+        self._database.write(lambda tx: tx.record(finished))
+        return finished
+
+    def _cycle(self, acting: Acting) -> AutonomousCycleFinished:
+        if (state := self.look()) not in ACTING:
+            return AutonomousCycleFinished(reason=f"not silent or not allowed: {state.value}")
+        errors = acting.predict()
+        if (state := self.look()) not in ACTING:
+            return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
+        tried = acting.attempt(lambda: self.look() in ACTING)
+        self.give(Input.PREDICTION_READY if tried.acted is not None else Input.PREDICTION_DROPPED)
+        return AutonomousCycleFinished(
+            acted="" if tried.acted is None else tried.acted.id,
+            blocked=tuple(f"{card}: {reason}" for card, reason in tried.blocked),
+            kept=tuple(f"{card}: {reason}" for card, reason in tried.kept),
+            errors=errors,
+        )
+
+    def earning(self, workspaces: Sequence[str]) -> Earning | None:
         """What is still needed before anything in `workspaces` runs by itself; None where nothing acts."""
-        return None if self._actor is None else self._actor.earning(workspaces)
+        return None if self._acting is None else self._acting.earning(workspaces)
 
     def silence(self) -> timedelta:
         """Time since the operator did anything."""
@@ -259,7 +272,7 @@ class Autonomy:
         return self._holds.ask(by_operator=True).verdict is Verdict.ALLOW
 
     def _may_act(self) -> bool:
-        return self._actor is not None and self._view.state in ACTING and self._not_stopped()
+        return self._acting is not None and self._view.state in ACTING and self._not_stopped()
 
     def _tick(self) -> None:
         if self.presence.silence() >= self._threshold() and (

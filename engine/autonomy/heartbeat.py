@@ -20,14 +20,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
-from typing import Any, Protocol
+from typing import Any
 
 from engine.clock import Clock
 from engine.events import FaultReported
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.tasks.board import TaskBoard
 
 KEY = "heartbeat."
+PULSE, PULSE_EVERY = "pulse", timedelta(minutes=5)
 MOST_ITEMS = 200
 """An agent's file may have so many items; more are a mistake, and told."""
 SHORTEST, LONGEST = timedelta(minutes=5), timedelta(days=366)
@@ -161,16 +163,6 @@ class Page:
     workspace: str = ""
 
 
-class Board(Protocol):
-    """The task board."""
-
-    def add_due(self, transaction: Transaction, title: str, channel: str, workspace: str, *, run: bool) -> str:
-        """A new open task, one that is to `run` by itself; returns its id."""
-
-    def is_open(self, transaction: Transaction, task_id: str) -> bool:
-        """Whether it still waits or is being worked on."""
-
-
 class Heartbeat:
     """Looks at every agent's page. `pages()` reads them: the pages, and in words what could not be read."""
 
@@ -179,7 +171,7 @@ class Heartbeat:
         database: Database,
         clock: Clock,
         *,
-        board: Board,
+        board: TaskBoard,
         pages: Callable[[], tuple[Sequence[Page], Sequence[str]]],
     ) -> None:
         self._database = database

@@ -73,7 +73,7 @@ VERBS: Mapping[str, Verb] = {
     "muted": _verb(cards.muted, "action", "id", speaks=True),
     "snooze": _verb(cards.snooze, "id", "seconds", speaks=True),
     "undo": _verb(cards.undo, "id", speaks=True),
-    "work": _verb(working.work, "id", "workspaces", "limit", "lines", "diff"),
+    "work": _verb(working.work, "id", "workspaces", "limit", "lines", "diff", "shown"),
     "land": _verb(working.land, "id", speaks=True),
     "branch": _verb(working.branch, "id", speaks=True),
     "discard": _verb(working.discard, "id", speaks=True),

@@ -42,6 +42,8 @@ def work(engine: Engine, arguments: Arguments) -> Document:
             "elsewhere": dict(elsewhere.most_common()),
         }
     found = find(engine, wanted)
+    if arguments.flag("shown") and found.card is not None:
+        engine.cards.look_at(found.card.id)
     document = with_transcript(engine, found, int(arguments.number("lines", TAIL, least=0, most=2000)))
     if arguments.flag("diff") and found.change_set is not None:
         document["diff"] = [

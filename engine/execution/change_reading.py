@@ -71,6 +71,11 @@ class ChangeReader:
             raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
         return diffs.file_diffs(git, row.base_tree, row.result_tree)
 
+    def patch(self, session_id: str) -> str:
+        """What a session changed, as `git apply` takes it; "" for nothing, or when git has it no more."""
+        row = self._of_session(session_id)
+        return "" if row is None else diffs.patch(Path(row.workspace), row.base_tree, row.result_tree)
+
     def landed(self, workspace: str) -> builtins.list[ChangeSet]:
         """The newest three landings of `workspace` whose files are all still as they were landed: none was edited
         since, so each can be undone. Newest first."""

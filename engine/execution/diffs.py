@@ -6,8 +6,9 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from engine.execution import merging
+from engine.execution import merging, snapshots
 from engine.execution.running_files import runs_by_itself
 from engine.execution.snapshots import shown
 from engine.git import Git
@@ -121,6 +122,18 @@ def file_diffs(git: Git, base: str, result: str) -> list[FileDiff]:
         cut = len(text) > HUNKS_KEPT
         diffs.append(FileDiff(shown(file.path), file.status, shown(file.old_path), binary, text[:HUNKS_KEPT], cut=cut))
     return diffs
+
+
+def patch(workspace: Path, base: str, result: str) -> str:
+    """What leads from one tree to another, as `git apply` takes it; "" when git lacks one of them, or the text is no
+    UTF-8 and could not be stored as it is."""
+    git = snapshots.plain_git(workspace).git
+    if snapshots.missing_objects(git, base, result):
+        return ""
+    try:
+        return git.output(*_OPTIONS[2:], "-p", "--binary", "--full-index", base, result, timeout=120).decode()
+    except UnicodeDecodeError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.snapshots import Snapshot
 from engine.storage.database import Database, Transaction
 from engine.values import CheckResult, SessionView, dollars, microusd
+from engine.values.adaptation import PolicyTweak
 
 TOLD = 6_000
 """Characters of a red run's output that are handed back to the agent: the end, where the failures are summed up."""
@@ -55,9 +56,10 @@ class Caps:
     cost: int
 
     def tightened(self, tries: int | None = None, cost: int | None = None) -> Caps:
-        """The lower of each."""
+        """The lower of each, never below 0."""
         return Caps(
-            min(self.tries, self.tries if tries is None else tries), min(self.cost, self.cost if cost is None else cost)
+            max(0, min(self.tries, self.tries if tries is None else tries)),
+            max(0, min(self.cost, self.cost if cost is None else cost)),
         )
 
 
@@ -132,12 +134,12 @@ class _NoPlaybook:
 class Bounds(Protocol):
     """Policy tweaks that tighten the loop (SPEC 5.4)."""
 
-    def caps(self, *, agent: str, workspace: str, caps: Caps) -> Caps: ...
+    def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]: ...
 
 
 class _NoBounds:
-    def caps(self, *, agent: str, workspace: str, caps: Caps) -> Caps:
-        return caps
+    def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
+        return ()
 
 
 class Validation:
@@ -167,11 +169,9 @@ class Validation:
         if not settings.enabled or ground.worktree is None:
             return Validated("")
         bench = _Bench(live, ground)
-        caps = self._bounds.caps(
-            agent=view.agent,
-            workspace=view.workspace,
-            caps=Caps(settings.tries, microusd(settings.cost_cap)),
-        )
+        caps = Caps(settings.tries, microusd(settings.cost_cap))
+        for tweak in self._bounds.tweaks(agent=view.agent, workspace=view.workspace):
+            caps = caps.tightened(tweak.tries, tweak.cost)
         before: frozenset[str] = frozenset()
         attempts: list[Attempt] = []
         cost_before = live.cost

@@ -48,7 +48,7 @@ LEFT = (
 """What forgetting does not touch."""
 
 _ROWS_ELSEWHERE = frozenset(
-    {"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "wisdom_entries", "overlays"}
+    {"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "wisdom_entries"}
 )
 
 

@@ -90,6 +90,14 @@ class ValidationRuns:
             )
             return [_past(row) for row in rows]
 
+    def of_session(self, session_id: str) -> list[PastRun]:
+        """The runs of a session, the oldest first."""
+        with self._database.read() as session:
+            rows = session.exec(
+                select(ValidationRun).where(col(ValidationRun.session_id) == session_id).order_by(col(ValidationRun.id))
+            )
+            return [_past(row) for row in rows]
+
 
 def _past(row: ValidationRun) -> PastRun:
     check = CheckResult(
@@ -111,6 +119,17 @@ def verdict_on(run: PastRun, test: str) -> bool | None:
     if run.full or any(name == test for name, _ in run.check.durations):
         return True
     return None
+
+
+def mended_tests(before: Sequence[PastRun], after: PastRun) -> dict[str, PastRun]:
+    """Tests that were red when last heard of in `before` (newest first) and pass in `after`, each with that red run."""
+    said: dict[str, PastRun] = {}
+    for run in before:
+        for test in run.check.failing:
+            newest = next(other for other in before if verdict_on(other, test) is not None)
+            if verdict_on(newest, test) is False and verdict_on(after, test):
+                said.setdefault(test, newest)
+    return said
 
 
 def flipped_tests(runs: Sequence[PastRun]) -> list[tuple[str, str]]:

@@ -6,19 +6,18 @@ Facts of the ledger are followed with a durable cursor, each handled once, and o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-import sqlalchemy
-from sqlalchemy import bindparam
+from sqlalchemy import bindparam, exists
 from sqlmodel import col, select
 
 from engine.clock import Clock
-from engine.feedback.decisions import Decisions
+from engine.feedback.decisions import Decision, Decisions
 from engine.prediction.cards_store import Prediction, decided
 from engine.prediction.transitions import Transitions
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
-from engine.storage.quick import ask, found, whole
+from engine.storage.quick import found, whole
 from engine.storage.types import UtcDateTime
 from engine.values import DecidedBy, DecisionSignal, Outcome, Status
 
@@ -28,18 +27,18 @@ TURNED_DOWN = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded": Dec
 """Kinds of facts about change sets, and what they say about the card whose session made one."""
 
 KEPT_AFTER, LOOKED_BACK = timedelta(hours=24), timedelta(days=14)
-"""What ran by itself and stands for so long was wanted. A start looks back so far; later only what is new is asked."""
+"""What ran by itself, was looked at and stands for so long was wanted; what ran longer ago is not asked about."""
 
-_KEPT = (
+_KEPT = whole(Prediction).where(
     col(Prediction.status) == Status.EXECUTED.value,
     col(Prediction.decided_by) == DecidedBy.AUTONOMY.value,
     col(Prediction.outcome) == Outcome.SUCCEEDED.value,
     col(Prediction.undo_requested_at).is_(None),
+    col(Prediction.shown_at) > col(Prediction.executed_at),
     col(Prediction.executed_at) > bindparam("since", type_=UtcDateTime()),
     col(Prediction.executed_at) <= bindparam("until", type_=UtcDateTime()),
+    ~exists().where(col(Decision.prediction_id) == col(Prediction.id), col(Decision.taken_back_at).is_(None)),
 )
-_STANDING_ALONE = whole(Prediction).where(*_KEPT)
-_WHEN_KEPT = sqlalchemy.select(col(Prediction.executed_at)).where(*_KEPT)
 
 
 class Aftermath:
@@ -51,10 +50,6 @@ class Aftermath:
         self._database = database
         self._clock = clock
         self._facts = FactsRead(database, facts, CURSOR, lambda fact: fact.kind in TURNED_DOWN)
-        self._credited: datetime | None = None
-        self._read: datetime | None = None
-        self._executed: list[datetime] = []
-        """When what may be credited was executed, as of `_read`: what is executed later cannot be due before that."""
         self._history = history
         self._transitions = transitions
 
@@ -63,28 +58,20 @@ class Aftermath:
         self._facts.each(lambda facts: self._database.write(lambda tx: self._take_in(tx, facts)))
 
     def credit_kept(self) -> int:
-        """Chosen 0.5 for what ran by itself, succeeded and was not undone for 24 h; returns how many."""
+        """Chosen 0.5 for what ran by itself, succeeded, was looked at and not undone for 24 h; returns how many."""
         now = self._clock.now()
-        since = now - LOOKED_BACK if self._credited is None else self._credited
-        until = now - KEPT_AFTER
-        if self._read is None or not until < self._read <= now:
-            with self._database.read() as session:
-                self._executed = [at for (at,) in ask(session, _WHEN_KEPT, {"since": since, "until": now})]
-            self._read = now
+        span = {"since": now - LOOKED_BACK, "until": now - KEPT_AFTER}
+        with self._database.read() as session:
+            if not found(session, Prediction, _KEPT, span):
+                return 0
 
         def work(tx: Transaction) -> int:
-            rows = [
-                row
-                for row in found(tx.session, Prediction, _STANDING_ALONE, {"since": since, "until": until})
-                if self._history.standing(tx.session, row.id) is None
-            ]
+            rows = found(tx.session, Prediction, _KEPT, span)
             for row in rows:
                 self._history.record(tx, DecisionSignal.KEPT, decided(row, DecidedBy.AUTONOMY))
             return len(rows)
 
-        credited = self._database.write(work) if any(since < at <= until for at in self._executed) else 0
-        self._credited = until
-        return credited
+        return self._database.write(work)
 
     def _take_in(self, tx: Transaction, facts: Sequence[Fact]) -> None:
         for fact in facts:

@@ -38,7 +38,7 @@ from engine.prediction.kinds import SUGGESTED, kind_of, kind_title
 from engine.prediction.limits import ActiveTime
 from engine.prediction.own_prompts import checked, implied, own_row, suggest, suggestion
 from engine.prediction.routing import Router
-from engine.prediction.transitions import Deciding, Transitions
+from engine.prediction.transitions import Deciding, Transitions, ran_by_itself
 from engine.prediction.twin import Calibrator
 from engine.safety.pipeline import Pipeline
 from engine.storage.database import Database, Transaction
@@ -195,7 +195,8 @@ class Cards:
 
     def dismiss(self, card_id: str, *, reason: DismissReason | None = None, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
         """Turn down. What it is about stays away for 7 days, twice as long after each further time (SPEC 2.9). The card
-        that is returned says in its note when this switched its kind off.
+        that is returned says in its note when this switched its kind off. Of what ran by itself it is the report that
+        is turned down: you would not have run it.
 
         Raises `Refusal` `unknown_card`, `already_decided`."""
         card = self._deciding.change(card_id, lambda tx, row: self._transitions.reject(tx, row, by, reason))
@@ -247,8 +248,9 @@ class Cards:
         """Take the last decision back (SPEC 2.7).
 
         A snooze ends; a dismissal or an approval whose session has not started is pending again, its signal taken
-        back; a running session is stopped; what it landed is reversed. Raises `Refusal` `unknown_card`,
-        `nothing_to_undo`, `evidence_gone`, or why a landing cannot be reversed.
+        back; a running session is stopped; what it landed is reversed. Of a check that ran by itself nothing is left to
+        take back: the undo is a complaint (SPEC 8.1). Raises `Refusal` `unknown_card`, `nothing_to_undo`,
+        `evidence_gone`, or why a landing cannot be reversed.
         """
         with self._deciding:
             with self._database.read() as session:
@@ -260,7 +262,8 @@ class Cards:
                     self._launcher.stop(view.id, UNDONE)
                     return self.get(card_id)
             if row.status == Status.EXECUTED:
-                self._reverse(row)
+                if not (ran_by_itself(row) and row.check_only):
+                    self._reverse(row)
                 return self._deciding.change(
                     card_id, lambda tx, row: self._transitions.turn_down(tx, row, DecisionSignal.UNDONE, tx.now)
                 )
@@ -387,6 +390,17 @@ class Cards:
 
         if new:
             self._database.write(work)
+
+    def look_at(self, card_id: str) -> None:
+        """The operator looked at what came of a card that ran by itself: from then on its standing says something (SPEC
+        8.1). Passed over for any other card."""
+
+        def work(tx: Transaction) -> None:
+            row = load(tx.session, Prediction, card_id)
+            if row is not None and ran_by_itself(row):
+                row.shown_at = tx.now
+
+        self._database.write(work)
 
     def expire_due(self) -> int:
         """Expire every card whose time is over, and withdraw those of workspaces that were switched off or deleted

@@ -25,6 +25,7 @@ from engine.prediction.collectors.git import git_evidence
 from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite
 from engine.prediction.collectors.tasks import open_tasks
 from engine.values import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
+from engine.values.adaptation import KnownFix
 from engine.values.words import count, listing, moment, plain, span
 
 
@@ -117,6 +118,8 @@ class WorkspaceContext:
     """Landings of ours that can be undone, newest first."""
     first: bool = True
     """The first workspace: tasks that belong to none are offered here."""
+    fixes: tuple[KnownFix, ...] = ()
+    """Diffs that turned tests green before, the surest first; read only when the last run was red."""
     learned: tuple[str, ...] = ()
     """Names of the learned flows that may run here; they take no parameters."""
 

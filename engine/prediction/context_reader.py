@@ -36,6 +36,7 @@ from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since, left_by
 from engine.tasks.board import TaskBoard
 from engine.values import ChangeSet, Refusal, Signal, sanitise
+from engine.values.adaptation import KnownFix
 
 Value = TypeVar("Value")
 
@@ -66,12 +67,13 @@ class ContextReader:
         github: GitHub | None = None,
         talks: Threads | None = None,
         learned: Callable[[str], Sequence[str]] = lambda workspace: (),
+        fixes: Callable[[str], Sequence[KnownFix]] = lambda workspace: (),
         prose: Callable[[str], str] = lambda workspace: "",
         landings: Callable[[str], Sequence[ChangeSet]] = lambda workspace: (),
         disk: Callable[[str], Disk | None] = lambda workspace: None,
     ) -> None:
-        """`learned` gives the names of learned flows that may run in a workspace, `prose` who takes prose there, "" for
-        nobody."""
+        """`learned` gives the names of learned flows that may run in a workspace, `fixes` what turned tests green there
+        before, `prose` who takes prose there, "" for nobody."""
         self._clock = clock
         self._settings = settings
         self._runs = runs
@@ -82,6 +84,7 @@ class ContextReader:
         self._github = github
         self._talks = talks
         self._learned = learned
+        self._fixes = fixes
         self._prose = prose
         self._landings = landings
         self._disk = disk
@@ -144,6 +147,8 @@ class ContextReader:
         locks = every("locks", lambda: self._locks.out_of_step(folder, locked, manifests))
         prose = fetch("agents", lambda: self._prose(workspace), "")
         learned = every("learned flows", lambda: self._learned(workspace))
+        red = any(not run.check.green for run in runs[:1])
+        fixes = every("fixes", lambda: self._fixes(workspace) if red else ())
         elsewhere = {one.id for one in sessions if one.flow in ELSEWHERE}
         parts = every("runs", lambda: self._parts(folder, git, runs, elsewhere, projects))
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
@@ -191,6 +196,7 @@ class ContextReader:
             errors=tuple(f"{name}: {error}" for name, error in failed.items()),
             disk=disk,
             landings=landings,
+            fixes=fixes,
             learned=learned,
         )
 

@@ -24,7 +24,7 @@ STALE = timedelta(hours=24)
 """A session that ended longer ago asks for nothing any more."""
 
 AFTER_RED = (
-    "undo_landing", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", HANDED_OVER,
+    "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", HANDED_OVER,
 )  # fmt: skip
 AFTER: Mapping[str, tuple[str, ...]] = {
     "fix_lint": (HANDED_OVER,),

@@ -89,6 +89,7 @@ _ROWS: Final = (
     Kind(MEETING, Tier.BLOCKS, "Meeting to prepare", "summarise_day", "chronicle-hub"),
     Kind("prepare_environment", Tier.BLOCKS, "Environment to prepare", continues=("run_tests",)),
     Kind("update_lock", Tier.BLOCKS, "Lock file out of step"),
+    Kind("apply_fix", Tier.BLOCKS, "Failure that was fixed before", continues=("run_tests",)),
     Kind("still_red", Tier.BLOCKS, "Tests that still fail", "narrow_failures", continues=("run_tests", "bisect")),
     Kind("rerun_failing", Tier.BLOCKS, "Failed tests to run again", "run_tests", continues=("bisect", "fix_lint")),
     Kind("rehearse_merge", Tier.BLOCKS, "Branch behind its base", continues=("forecast_conflicts",)),

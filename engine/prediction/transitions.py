@@ -77,6 +77,12 @@ class Deciding:
             return self._database.write(work)
 
 
+def ran_by_itself(row: Prediction) -> bool:
+    """Whether a card was executed without the operator, who has not complained of it yet."""
+    by_itself = row.status == Status.EXECUTED and row.decided_by == DecidedBy.AUTONOMY
+    return by_itself and row.undo_requested_at is None
+
+
 NOT_NOW = 0.5
 """How loudly "not now" speaks against a card: it was only the wrong moment. Any other dismissal counts in full."""
 
@@ -116,11 +122,15 @@ class Transitions:
         tx.record(PredictionConfirmed(subject=row.id, workspace=row.workspace, decided_by=by.value, edited=row.edited))
 
     def reject(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
-        """Dismissed: its subject stays away (SPEC 2.9)."""
-        row.status = moved(row, Move.DISMISS, tx.now)
-        row.decided_by = by.value
-        row.decided_at = row.closed_at = tx.now
-        row.snoozed_until = None
+        """Dismissed: its subject stays away (SPEC 2.9). What ran by itself stays executed, and is complained of."""
+        if ran_by_itself(row):
+            row.undo_requested_at = tx.now
+            self._history.take_back(tx, row.id)
+        else:
+            row.status = moved(row, Move.DISMISS, tx.now)
+            row.decided_by = by.value
+            row.decided_at = row.closed_at = tx.now
+            row.snoozed_until = None
         tx.record(PredictionRejected(subject=row.id, workspace=row.workspace, decided_by=by.value))
         self._turned_down(tx, row, by, reason)
 

@@ -11,7 +11,7 @@ from datetime import date, timedelta
 from engine.engine import Engine
 from engine.simulation.days import Odd
 from engine.simulation.world import DEPLOYED, Project
-from engine.values import Card, Refusal, Source
+from engine.values import Card, DecidedBy, Refusal, Source, Status
 
 LIKES: Mapping[str, float] = {
     "run_tests": 1.0,
@@ -85,13 +85,18 @@ class Operator:
         self._edits_left = 1
         self._lessons = 0
         self._corrected_on: date | None = None
+        self._looked: set[str] = set()
         self.refused = 0
         self.settle: Callable[[], object] = lambda: None
         """Waits until threads stand still; set by who lets the time pass."""
 
     def comes(self) -> None:
-        """He opens the console, and once a day corrects what an agent is asked."""
+        """Open the console, look at what ran by itself, and once a day correct what an agent is asked."""
         self._engine.autonomy.heard("console")
+        for card in self._engine.cards.recent(20):
+            if card.decided_by is DecidedBy.AUTONOMY and card.status is Status.EXECUTED and card.id not in self._looked:
+                self._looked.add(card.id)
+                self._engine.cards.look_at(card.id)
         today = self._engine.clock.now().date()
         if self._corrected_on != today and self._corrects(LESSONS[self._lessons % len(LESSONS)]):
             self._corrected_on, self._lessons = today, self._lessons + 1

@@ -83,18 +83,53 @@ class PromptFragment:
         return {"kind": self.kind.value, "guidance": list(self.guidance)}
 
 
+LONGEST_PATCH = 40_000
+"""Characters of a diff that a fix template keeps; of a longer one it keeps the words alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class FixTemplate:
-    """Repairs that worked. It matches when one of the tests that are red now is among `failing`."""
+    """A repair that worked. Agents are told `repairs` when one of the tests that are red is among `failing`. `patch` is
+    the diff of git that turned them green, "" where it is not known, and `causes` the signatures that the failures had
+    (see `flows.causes.Cause.signature`): where a failure is alike, a card offers the patch. `project` is the folder of
+    the workspace whose tests they are, "" for its top."""
 
     failing: tuple[str, ...]
     repairs: tuple[str, ...]
+    patch: str = ""
+    causes: tuple[str, ...] = ()
+    project: str = ""
 
     kind: ClassVar = CandidateType.FIX_TEMPLATE
 
     def to_json(self) -> dict[str, Any]:
         """For storage and for programs; `effect_from_json` reads it."""
-        return {"kind": self.kind.value, "failing": list(self.failing), "repairs": list(self.repairs)}
+        return {
+            "kind": self.kind.value,
+            "failing": list(self.failing),
+            "repairs": list(self.repairs),
+            "patch": self.patch,
+            "causes": list(self.causes),
+            "project": self.project,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFix:
+    """A fix template as a card offers it: the `id` of its candidate, the `title` of the change that it comes from, and
+    when the tests turned green."""
+
+    id: str
+    title: str
+    at: datetime
+    template: FixTemplate
+
+    def alike(self, test: str, signature: str) -> bool:
+        """Whether a failing test fails as one did before the fix: with the same signature; where either is not known,
+        when it is the same test."""
+        if signature and self.template.causes:
+            return signature in self.template.causes
+        return test in self.template.failing
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +195,9 @@ def effect_from_json(stored: Mapping[str, Any]) -> Effect:
             case CandidateType.PROMPT_FRAGMENT:
                 return PromptFragment(_texts(stored, "guidance"))
             case CandidateType.FIX_TEMPLATE:
-                return FixTemplate(_texts(stored, "failing"), _texts(stored, "repairs"))
+                more = {"patch": "", "causes": [], "project": "", **stored}  # those of earlier versions have only words
+                failing, repairs, causes = (_texts(more, name) for name in ("failing", "repairs", "causes"))
+                return FixTemplate(failing, repairs, _text(more, "patch"), causes, _text(more, "project"))
             case CandidateType.ROUTING_HINT:
                 longest = _number(stored, "longestPrompt")
                 return RoutingHint(_text(stored, "model"), _text(stored, "channel"), longest, _text(stored, "why"))

@@ -6,13 +6,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.adapters import Actor, Brakes
+from engine.adapters import Brakes
 from engine.autonomy.acting import Acting
 from engine.autonomy.autonomy import Autonomy
-from engine.autonomy.heartbeat import Heartbeat, Page
+from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat, Page
 from engine.autonomy.schedule import Job
 from engine.execution.launcher import Launcher
-from engine.prediction.twin import Calibrator
 from engine.storage.stuck import StuckReaders
 from engine.values import Refusal
 from engine.wiring.prediction import last_sign
@@ -49,7 +48,7 @@ CLEAN_EVERY = timedelta(minutes=1)
 """So often some of the transcripts that an earlier version stored are gone through for secrets (SPEC 11.1)."""
 
 
-def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrator) -> None:
+def build(core: Engine, brakes: Brakes, launcher: Launcher) -> None:
     """What happens without being asked."""
     clock = core.clock
     core.heartbeat = Heartbeat(core.database, clock, board=core.tasks, pages=partial(_heartbeat_pages, core))
@@ -60,20 +59,16 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrat
         clock,
         holds=core.safety.kill_switch,
         card_cycle=core.predictions.run_cycle,
-        actor=Actor(
+        acting=Acting(
+            core.database,
+            core.cards,
             core.predictions,
-            Acting(
-                core.database,
-                core.cards,
-                settings=core.settings,
-                history=core.feedback,
-                calibrator=calibrator,
-                launcher=launcher,
-                quiet=lambda: core.autonomy.quiet(),
-                now=clock.now,
-            ),
+            settings=core.settings,
+            history=core.feedback,
+            launcher=launcher,
+            quiet=lambda: core.autonomy.quiet(),
+            now=clock.now,
         ),
-        pulse=partial(_pulse, core),
         housekeeping=(
             core.cards.expire_due,
             core.cards.look_again,
@@ -87,6 +82,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrat
             core.trials.catch_up,
         ),
         jobs=(
+            Job(PULSE, lambda: PULSE_EVERY, partial(_pulse, core), lambda: brakes.stopped() is None),
             Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, lambda: brakes.stopped() is None),
             Job("summaries", lambda: SHARE_EVERY, core.summaries.exchange, core.summaries.wanted, kept=False),
             Job(

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from engine.adaptation.adaptation import Adaptation
-from engine.adaptation.material import ModelsUsed, Priced
-from engine.adaptation.reading import Edit, edits_after
+from engine.adaptation.sources import Edited, Mended, ModelsUsed, Priced
+from engine.execution.diffs import patch
+from engine.execution.runners.flows import FLOWS
 from engine.hierarchy.guidance_block import Speaker, items
-from engine.values import ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
+from engine.memory.validation_runs import mended_tests
+from engine.storage.facts_read import Fact
+from engine.values import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.values.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
-from engine.values.lessons import Correction
 from engine.wiring.organisation import correction
 from engine.wiring.prices import price
 from engine.wiring.rails import held
 
 if TYPE_CHECKING:
     from engine.engine import Engine
-
-HEAL = "heal"
-"""The kind of run in which a model is handed red tests, and the name of the part that hands them over."""
 
 MOST_LINES = 4_000
 """Lines of a transcript that are looked through, the last ones."""
@@ -46,40 +45,25 @@ def build(core: Engine) -> None:
         settings=core.settings,
         randomness=core.randomness,
         ledger=core.ledger,
-        known=_Known(core),
-        material=_Material(core),
-        overlays=core.overlays,
+        sources=_Sources(core),
         trials=core.trials,
-        phase=lambda: core.predictions.phase().number,
-        held=partial(held, core),
-        objects=partial(_objects, core),
-        secrets=core.keys.secrets,
     )
 
 
-def _objects(core: Engine, candidate: Candidate) -> str:
-    """What the content filter says of words that would be in every prompt, or of commands that would run (SPEC 3.5)."""
-    effect = candidate.effect
-    match effect:
-        case PromptFragment():
-            verdicts = [core.safety.check_prompt(one) for one in effect.guidance]
-        case FixTemplate():
-            verdicts = [core.safety.check_prompt(one) for one in effect.repairs]
-        case FlowOffload():
-            verdicts = [core.safety.check_command(one) for one in effect.commands]
-        case _:
-            return ""
-    return next((one.reason for one in verdicts if one.verdict is not Verdict.ALLOW), "")
-
-
-class _Known:
-    """What facts are about."""
+class _Sources:
+    """See `engine.adaptation.sources.Sources`."""
 
     def __init__(self, core: Engine) -> None:
         self._core = core
 
-    def edit(self, card_id: str, /) -> Correction | None:
-        return correction(self._core, card_id)
+    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[Fact]:
+        return self._core.ledger.between(start, end, kinds)
+
+    def edited(self, card_id: str, /) -> Edited | None:
+        found = correction(self._core, card_id)
+        if found is None:
+            return None
+        return Edited(found.agent, found.original, found.edited, found.kind, found.channel, found.session)
 
     def kept_fact(self, fact_id: str, /) -> ParaFact | None:
         try:
@@ -87,15 +71,34 @@ class _Known:
         except Refusal:
             return None
 
+    def mended(self, session_id: str, /) -> Mended | None:
+        core = self._core
+        runs = core.runs.of_session(session_id)
+        if not runs:
+            return None
+        view = core.sessions.get(session_id)
+        before = [run for run in core.runs.latest(view.workspace) if run.ran_at <= view.created_at]
+        before = [run for run in before if run.project == runs[-1].project]
+        found = mended_tests(before, runs[-1])
+        return (
+            Mended(
+                {test: self._signature(run.session_id, test) for test, run in found.items()},
+                runs[-1].project,
+                view.agent,
+                view.cost,
+            )
+            if found
+            else None
+        )
+
+    def _signature(self, session_id: str, test: str) -> str:
+        try:
+            return str(self._core.sessions.get(session_id).facts.get("signatures", {}).get(test, ""))
+        except Refusal:
+            return ""
+
     def day(self, at: datetime, /) -> str:
         return at.astimezone(self._core.clock.local().tzinfo).date().isoformat()
-
-
-class _Material:
-    """What sessions said and did, and what there is to choose from."""
-
-    def __init__(self, core: Engine) -> None:
-        self._core = core
 
     def over(self, session_id: str, /) -> bool:
         view = self._session(session_id)
@@ -107,13 +110,25 @@ class _Material:
             return ()
         return self._core.sessions.transcript(session_id, after=max(0, view.lines - MOST_LINES), limit=MOST_LINES)
 
-    def edits(self, session_id: str, /) -> Sequence[Edit]:
-        heals = [call for call in self._core.calls.for_session(session_id) if call.run_kind == HEAL]
-        return edits_after(self._core.calls.prompt(heals[-1].id), HEAL) if heals else ()
-
     def changed(self, session_id: str, /) -> Sequence[str]:
         change = self._core.changes.for_session(session_id)
         return [one.path for one in change.files] if change is not None else ()
+
+    def patch(self, session_id: str, /, *, landed: bool) -> str:
+        if landed:
+            return self._core.changes.patch(session_id)
+        runs = self._core.runs.of_session(session_id)
+        red = [run for run in runs[:-1] if not run.check.green and run.tree]
+        view = self._session(session_id)
+        if not red or not runs[-1].tree or view is None:
+            return ""
+        return patch(Path(view.workspace), red[-1].tree, runs[-1].tree)
+
+    def title(self, session_id: str, /) -> str:
+        """ "" when the operator threw its work away, or took it back."""
+        change, view = self._core.changes.for_session(session_id), self._session(session_id)
+        thrown_away = change is not None and change.state in (ChangeState.DISCARDED, ChangeState.UNDONE)
+        return "" if view is None or thrown_away else view.prompt
 
     def summary(self, session_id: str, /) -> str:
         view = self._session(session_id)
@@ -158,6 +173,33 @@ class _Material:
             tuple(others),
             round(median(prompts)) if prompts else None,
         )
+
+    def flows(self) -> Collection[str]:
+        return FLOWS
+
+    def phase(self) -> int:
+        return self._core.predictions.phase().number
+
+    def held(self) -> str:
+        return held(self._core)
+
+    def secrets(self) -> Iterable[str]:
+        return self._core.keys.secrets()
+
+    def objects(self, candidate: Candidate, /) -> str:
+        """What the content filter says of words that would be in every prompt, or of commands that would run (SPEC
+        3.5)."""
+        effect, safety = candidate.effect, self._core.safety
+        match effect:
+            case PromptFragment():
+                verdicts = [safety.check_prompt(one) for one in effect.guidance]
+            case FixTemplate():
+                verdicts = [safety.check_prompt(one) for one in effect.repairs]
+            case FlowOffload():
+                verdicts = [safety.check_command(one) for one in effect.commands]
+            case _:
+                return ""
+        return next((one.reason for one in verdicts if one.verdict is not Verdict.ALLOW), "")
 
     def tries(self) -> int:
         return self._core.settings.current.validation.tries

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.adaptation.effects import words
 from engine.adaptation.fragments import LearnedGuidance
-from engine.adaptation.overlays import Overlays, words
+from engine.adaptation.overlays import Overlays
 from engine.adaptation.trials import Trials
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import LearnedFlow, Registry
 from engine.prediction.templates.learned import LearnedWork
-from engine.values import Refusal, microusd
 from engine.values.adaptation import FlowOffload, Overlay
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 def build(core: Engine) -> None:
     """Before anything that an effect may change."""
-    core.overlays = Overlays(core.database, core.randomness, present=_Present(core), flows=lambda: FLOWS)
+    core.overlays = Overlays(core.database)
     core.trials = Trials(core.database, core.overlays, core.settings, facts=core.ledger)
     core.fragments = LearnedGuidance(core.overlays, core.trials, core.settings)
     core.flows = Registry(FLOWS, partial(_learned_flows, core))
@@ -43,28 +42,3 @@ def learned_work(core: Engine) -> list[LearnedWork]:
         for one in core.overlays.flows()
         if isinstance(effect := one.effect, FlowOffload)
     ]
-
-
-class _Present:
-    """How things are done where no overlay says otherwise."""
-
-    def __init__(self, core: Engine) -> None:
-        self._core = core
-
-    def guidance(self, overlays: Sequence[Overlay], /) -> tuple[str, ...]:
-        return self._core.fragments.lines(overlays)
-
-    def model(self, hint: tuple[str, str] | None, agent: str, channel: str, run_kind: str, /) -> str:
-        serving = self._core.settings.current.channels.get(channel)
-        try:
-            choice = self._core.models.follow(hint, agent or (serving.agent if serving else ""), channel, run_kind)
-        except Refusal as refusal:
-            return f"none: {refusal.message}"
-        return f"{choice.id} ({choice.reason})"
-
-    def caps(self) -> tuple[int, int]:
-        settings = self._core.settings.current.validation
-        return settings.tries, microusd(settings.cost_cap)
-
-    def flows(self) -> Sequence[str]:
-        return tuple(FLOWS)

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.adaptation.effects import LearnedBounds, LearnedModels, LearnedRepairs
 from engine.adapters import Brakes
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.events import CloudMemoryRecalled
@@ -66,7 +65,7 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         core.settings,
         core.keys,
         models=lambda agent: core.hierarchy.tools(agent).models,
-        hints=LearnedModels(core.overlays),
+        hints=core.overlays,
     )
     core.hiring = Hiring(core.settings, data=home.data, model_for=core.models.choose)
     core.calls = Calls(core.database, randomness, secrets=core.keys.secrets, told=partial(_told, core))
@@ -130,8 +129,8 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         core.database,
         settings=core.settings,
         runs=core.runs,
-        playbook=LearnedRepairs(core.overlays, core.trials),
-        bounds=LearnedBounds(core.overlays),
+        playbook=core.trials,
+        bounds=core.overlays,
     )
     models = ModelRunner(
         host=core.host,

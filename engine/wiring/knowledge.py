@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.adaptation.forgetting import CandidateTexts, OverlayTexts
+from engine.adaptation.forgetting import CandidateTexts
 from engine.adapters import MemoryModel, OurFolders, Projects, WhenOver, top_folder
 from engine.memory.importing import Importer
 from engine.memory.knowledge import Knowledge
@@ -38,7 +38,7 @@ def build(core: Engine, stand_ins: StandIns) -> None:
         secrets=core.keys.secrets,
     )
     learnt = core.learnings.texts
-    others = (core.wisdom.texts, learnt, OverlayTexts(core.database, core.overlays), CandidateTexts(core.database))
+    others = (core.wisdom.texts, learnt, CandidateTexts(core.database))
     core.knowledge.forget_in(others, {"lrn": learnt.text_of})
     core.memory.know(core.knowledge)
     core.importer = Importer(

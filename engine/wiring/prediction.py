@@ -25,7 +25,7 @@ from engine.prediction.kinds import HANDED_OVER, kind_of
 from engine.prediction.placing import Placing
 from engine.prediction.routing import Router
 from engine.prediction.templates.learned import learned
-from engine.prediction.twin import Calibrator, EmbeddedTwin
+from engine.prediction.twin import EmbeddedTwin
 from engine.stand_ins import StandIns
 from engine.tasks.board import TaskBoard
 from engine.values import Assignment
@@ -41,8 +41,8 @@ STAMP_SLACK = timedelta(milliseconds=1)
 """Files carry nanoseconds, instants microseconds."""
 
 
-def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook, stand_ins: StandIns) -> Calibrator:
-    """What is predicted and decided; returns who calibrates confidence."""
+def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook, stand_ins: StandIns) -> None:
+    """What is predicted and decided."""
     clock, randomness = core.clock, core.randomness
     core.meanings = Meanings(core.memory)
     core.embedded = EmbeddedTwin(core.feedback, meanings=core.meanings)
@@ -89,6 +89,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         find_projects=projects,
         github=GitHub(clock),
         learned=lambda workspace: [one.name for one in learned_work(core) if one.workspace in ("", workspace)],
+        fixes=lambda workspace: core.adaptation.fixes(workspace),
         landings=lambda workspace: core.changes.landed(workspace),
         # One disk, one card: in the first workspace.
         disk=lambda workspace: core.upkeep.disk() if workspace in core.workspaces[:1] else None,
@@ -117,7 +118,6 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         session=core.sessions.get,
         twin=core.embedded,
     )
-    return calibrator
 
 
 def _takes_prose(launcher: Launcher, workspace: str) -> str:

@@ -1,6 +1,6 @@
 """For how long the ledger's tables are kept, and what of them is still needed (SPEC 4.2). When in doubt a row stays.
 
-Never touched, since everything else is made of them: cards, decisions, preference pairs, candidates, overlays and their
+Never touched, since everything else is made of them: cards, decisions, preference pairs, candidates and their
 runs, sessions, learnings. What these name stays as well, as each rule says.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 from sqlmodel import Session
 
-from engine.adaptation.rounds import DIGESTED
+from engine.adaptation.adaptation import DIGESTED
 from engine.memory.ledger import KEPT as NEWEST
 from engine.storage import state
 from engine.storage.retention import RetentionRounds, Rule

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from engine.adaptation.candidates import CandidateRow, add, decide, row_of
 from engine.adaptation.fragments import LearnedGuidance
 from engine.adaptation.overlays import Overlays
 from engine.adaptation.trials import Trials
@@ -14,29 +14,11 @@ from engine.clock import FakeClock
 from engine.config import AdaptationSettings, FixedSettings, Settings
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, SessionEnded, ToolsUsed
 from engine.memory.ledger import Ledger
-from engine.storage.database import Database
-from engine.values import Contribution, PromptRequest, Randomness
-from engine.values.adaptation import Candidate, CandidateStatus, Effect, Overlay, PromptFragment
+from engine.storage.database import Database, Transaction
+from engine.values import Contribution, PromptRequest
+from engine.values.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment
 
 OWN_FLOWS = ("run_tests", "lint")
-
-
-class Now:
-    """How things are done where no overlay says otherwise."""
-
-    fragments: LearnedGuidance
-
-    def guidance(self, overlays: Sequence[Overlay]) -> tuple[str, ...]:
-        return self.fragments.lines(overlays)
-
-    def model(self, hint: tuple[str, str] | None, agent: str, channel: str, run_kind: str) -> str:
-        return f"{hint[0]} ({hint[1]})" if hint else "openai:gpt-6-luna (tools.json)"
-
-    def caps(self) -> tuple[int, int]:
-        return 3, 500_000
-
-    def flows(self) -> Sequence[str]:
-        return OWN_FLOWS
 
 
 @dataclass
@@ -48,12 +30,11 @@ class World:
     settings: FixedSettings = field(default_factory=FixedSettings)
 
     def __post_init__(self) -> None:
-        now = Now()
         self.numbers = itertools.count()
-        self.overlays = Overlays(self.database, Randomness(7), present=now, flows=lambda: OWN_FLOWS)
+        self.overlays = Overlays(self.database)
         self.ledger = Ledger(self.database)
         self.trials = Trials(self.database, self.overlays, self, facts=self.ledger)
-        self.fragments = now.fragments = LearnedGuidance(self.overlays, self.trials, self)
+        self.fragments = LearnedGuidance(self.overlays, self.trials, self)
 
     @property
     def current(self) -> Settings:
@@ -65,12 +46,13 @@ class World:
     def candidate(
         self, effect: Effect, *, agent: str = "", run_kind: str = "", workspace: str = "", id: str = ""
     ) -> Candidate:
+        id = id or f"cand_{next(self.numbers)}"
         return Candidate(
-            id=id or f"cand_{next(self.numbers)}",
+            id=id,
             type=effect.kind,
             scope_type="agent",
             scope_id=agent,
-            source_label="failed_tdd",
+            source_label=f"failed_tdd/{id}",
             title="a title",
             status=CandidateStatus.PROMOTED,
             score=80.0,
@@ -82,18 +64,30 @@ class World:
             workspace=workspace,
         )
 
+    def promote(self, candidate: Candidate) -> Overlay:
+        """Put it in force; again, if it was rolled back."""
+
+        def work(tx: Transaction) -> Overlay:
+            row = tx.session.get(CandidateRow, candidate.id) or add(tx, candidate, "drafted")
+            assert row is not None
+            if row.status == CandidateStatus.DRAFTED:
+                row.status = CandidateStatus.REVIEW.value
+            decide(tx, row, CandidateMove.APPROVE, "operator", "", OWN_FLOWS)
+            return row.overlay
+
+        return self.database.write(work)
+
     def put(self, effect: Effect, **where: str) -> Overlay:
         """In force from now on, and a second goes by: what comes later is newer."""
-        candidate = self.candidate(effect, **where)
-        overlay = self.database.write(lambda tx: self.overlays.put(tx, candidate, tx.now))
+        overlay = self.promote(self.candidate(effect, **where))
         self.clock.advance(timedelta(seconds=1))
         return overlay
 
     def guide(self, *lines: str, **where: str) -> Overlay:
         return self.put(PromptFragment(lines or ("Keep it small.",)), **where)
 
-    def withdraw(self, overlay: Overlay) -> None:
-        self.database.write(lambda tx: self.overlays.withdraw(tx, overlay.candidate_id, tx.now))
+    def withdraw(self, candidate_id: str) -> None:
+        self.database.write(lambda tx: decide(tx, row_of(tx, candidate_id), CandidateMove.ROLL_BACK, "operator", ""))
 
     def part(
         self, session: str = "", *, agent: str = "cto", run_kind: str = "task", workspace: str = ""

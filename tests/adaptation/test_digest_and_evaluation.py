@@ -9,17 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.adaptation.digest import SOURCES, TOP, opportunities, types_of
 from engine.adaptation.evaluation import (
     ALONE,
     NEW_AGAIN,
     PASS,
+    SOURCES,
+    TOP,
     corroborated_score,
     evaluate,
-    held_out,
+    matching,
+    opportunities,
     outweighs,
     same_change,
     speaks_against,
+    types_of,
 )
 from engine.values.adaptation import (
     Candidate,
@@ -154,7 +157,7 @@ def test_held_out_is_the_same_label_and_scope_of_other_sessions() -> None:
         record(8, session_id=""),
         record(9, session_id=""),  # without a session each is one of its own
     ]
-    assert set(held_out(candidate(first), [first], others)) == {"rec_7", "rec_8", "rec_9"}
+    assert {one.id for one in matching(candidate(first), [first], others)} == {"rec_7", "rec_8", "rec_9"}
 
 
 @given(st.permutations([record(n) for n in range(2, 8)]))

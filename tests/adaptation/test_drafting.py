@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from engine.adaptation import reading
-from engine.adaptation.digest import Opportunity, types_of
-from engine.adaptation.drafting import draft
-from engine.adaptation.material import Draft, ModelsUsed, NothingToDraft, NotYet, Priced
-from engine.adaptation.reading import Edit
-from engine.values import PromptLine, PromptPart, PromptSource, Refusal, SourceKind
+from engine.adaptation.drafting import Draft, NothingToDraft, NotYet, draft
+from engine.adaptation.evaluation import Opportunity, types_of
+from engine.adaptation.sources import ModelsUsed, Priced
+from engine.values import Refusal
 from engine.values.adaptation import (
+    LONGEST_PATCH,
     CandidateType,
     FixTemplate,
     FlowOffload,
+    KnownFix,
     LearningRecord,
     PolicyTweak,
     PromptFragment,
@@ -52,15 +53,19 @@ def drafted(one: LearningRecord, *known: LearningRecord, told: Told, type: Candi
 # -- repairs
 
 BACK = ("note", "1 test failed; back to the agent, try 1")
-MEND = Edit(
-    "cart.py",
-    "def total():\n    net = sum()\n    return net\n",
-    "def total():\n    net = sum()\n    return net - discount\n",
-)
 
 
-def test_a_repair_is_what_the_agent_said_and_did_after_the_tests_were_red() -> None:
-    told = Told(edited={"sess_1": [MEND, Edit("new.py", None, "x")]})
+def diff(name: str, *lines: str, new: bool = False) -> str:
+    """One file of a diff of git."""
+    head = f"diff --git a/{name} b/{name}\nindex 1..2 100644\n--- {'/dev/null' if new else f'a/{name}'}\n+++ b/{name}\n"
+    return head + "@@ -1,3 +1,3 @@ def total():\n" + "".join(f"{line}\n" for line in lines)
+
+
+MEND = diff("cart.py", " def total():", "-    return net", "+    return net - discount")
+
+
+def test_a_repair_is_what_the_agent_said_and_what_turned_the_tests_green() -> None:
+    told = Told(patches={"sess_1": MEND + diff("new.py", "+x", new=True)})
     told.transcripts["sess_1"] = lines(
         ("say", "I add the discount."), ("tool", "edit readme.md:1"), BACK,
         ("say", "total() left the discount out;"), ("say", "it is subtracted now."),
@@ -69,49 +74,53 @@ def test_a_repair_is_what_the_agent_said_and_did_after_the_tests_were_red() -> N
     assert drafted(heal(failing=(TOTAL, "t.py::other")), told=told).effect == FixTemplate(
         (TOTAL, "t.py::other"),
         (HEALED_BY, "in cart.py it replaced `return net` by `return net - discount`", "it wrote new.py"),
+        told.patches["sess_1"],
     )
-    told.edited.clear()  # a program that does not tell: its transcript names the file
-    assert drafted(heal(), told=told).effect == FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))
 
 
-def test_a_coding_agent_shows_what_it_changed() -> None:
-    told = Told()
-    told.transcripts["sess_1"] = lines(
-        BACK, ("say", "The discount."), ("tool", "Edit cart.py · done"), ("output", "cart.py:"),
-        ("output", "@@ -4 +4 @@"), ("output", " def total():"), ("output", "-    return net"),
-        ("output", "+    return net - discount"),
-        ("say", HEALED_BY), ("command", "pytest -q"),
+def landed() -> LearningRecord:
+    return record(
+        RecordKind.SUCCESSFUL_HEAL, "sess_1", f"successful_heal/{TOTAL}", test=TOTAL, failing=[TOTAL], landed="chg_1",
+        causes=["TypeError: no discount in cart.py"], project="shop", cost=0,
     )  # fmt: skip
-    assert drafted(heal(), told=told).effect == FixTemplate(
-        (TOTAL,), (HEALED_BY, "in cart.py it replaced `return net` by `return net - discount`")
+
+
+def test_a_landed_fix_keeps_its_diff_and_the_cause() -> None:
+    told = Told(patches={"sess_1": MEND}, summaries={"sess_1": "Subtract the discount."})
+    assert drafted(landed(), told=told).effect == FixTemplate(
+        (TOTAL,),
+        ("Subtract the discount.", "in cart.py it replaced `return net` by `return net - discount`"),
+        MEND,
+        ("TypeError: no discount in cart.py",),
+        "shop",
     )
+    long = f"{MEND} {'x' * (LONGEST_PATCH - len(MEND) - 1)}"
+    for patch, kept in ((long, long), (f"{long}x", ""), (f"{MEND}+token = '{SECRET}'\n", "")):
+        told.patches["sess_1"] = patch
+        effect = drafted(landed(), told=told).effect
+        assert isinstance(effect, FixTemplate)
+        assert effect.patch == kept
 
 
-def part(name: str, role: str, text: str) -> PromptPart:
-    return PromptPart(
-        name, tuple(PromptLine(line, PromptSource(SourceKind.CONVERSATION)) for line in text.split("\n")), role
-    )
+SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
 
 
-def test_edits_are_those_that_worked_after_the_tests_were_handed_back_last() -> None:
-    first = 'edit({"path": "a", "old_text": "1", "new_text": "2"})'
-    second = [
-        "A word.",
-        'edit({"path": "b", "old_text": "1", "new_text": "2"})',
-        'write({"path": "c", "content": "3"})',
-        'edit({"path": [], "old_text": "1"})',
-        "edit({)",
-        'exec({"command": "make"})',
-    ]
-    parts = [
-        part("heal", "user", "red"), part("answer", "assistant", first), part("edit", "tool", "edited a at line 1"),
-        part("heal", "user", "red"), part("answer", "assistant", "\n".join(second)),
-        part("edit", "tool", "the old text is not in b"), part("write", "tool", "wrote c, 1 line"),
-        part("exec", "tool", "ok"),
-    ]  # fmt: skip
-    assert reading.edits_after(parts, "heal") == [Edit("c", None, "3")]
-    assert reading.edits_after(parts[:3], "heal") == [Edit("a", "1", "2")]
-    assert reading.edits_after(parts[1:3], "heal") == []
+@pytest.mark.parametrize(
+    ("test", "signature", "causes", "alike"),
+    [
+        (TOTAL, "", (), True),
+        ("t.py::other", "", (), False),
+        (TOTAL, "TypeError: x in a.py", (), True),  # what it was then is not known
+        (TOTAL, "", ("TypeError: x in a.py",), True),  # what it is now is not known
+        ("t.py::other", "TypeError: x in a.py", ("TypeError: x in a.py",), True),
+        (TOTAL, "TypeError: x in b.py", ("TypeError: x in a.py",), False),
+    ],
+)
+def test_a_failure_is_alike_by_its_signature_or_else_by_its_test(
+    test: str, signature: str, causes: tuple[str, ...], alike: bool
+) -> None:
+    fix = KnownFix("cand_1", "a change", MONDAY_MORNING, FixTemplate((TOTAL,), ("mend",), MEND, causes))
+    assert fix.alike(test, signature) is alike
 
 
 def test_of_several_tries_it_is_the_last() -> None:
@@ -148,17 +157,18 @@ def test_red_tests_ask_for_the_repair_of_the_same_test() -> None:
 
 
 def test_a_long_word_of_an_agent_ends_with_a_sentence() -> None:
-    (told,) = reading.healing([], [], (), "First this. " * 20 + "And an end that nobody needs " * 20)
+    (told,) = reading.healing([], "", (), "First this. " * 20 + "And an end that nobody needs " * 20)
     assert told.endswith("First this.")
     assert len(told) <= reading.MOST_SAID
 
 
-def test_of_a_large_edit_the_file_is_named_alone() -> None:
-    most = "".join(f"line {number}\n" for number in range(reading.MOST_CHANGED))
-    (told,) = reading.healing([], [Edit("cart.py", "", most)], (), "")
+def test_of_a_large_change_the_file_is_named_alone() -> None:
+    most = [f"+line {number}" for number in range(reading.MOST_CHANGED)]
+    (told,) = reading.changes_of(diff("cart.py", *most))
     assert told.startswith("in cart.py it added `line 0 / line 1")
-    assert reading.healing([], [Edit("cart.py", "", f"{most}one more")], (), "") == ("it changed cart.py",)
-    assert reading.healing([], [Edit("cart.py", "a\nb\n", "a\n")], (), "") == ("in cart.py it took out `b`",)
+    assert reading.changes_of(diff("cart.py", *most, "+one more")) == ["it changed cart.py"]
+    assert reading.changes_of(diff("cart.py", " a", "-b")) == ["in cart.py it took out `b`"]
+    assert reading.changes_of("") == []
 
 
 # -- models
@@ -339,7 +349,7 @@ def test_a_flow_runs_what_most_sessions_ran_word_for_word() -> None:
 
 
 def test_what_a_model_must_decide_is_no_flow() -> None:
-    with pytest.raises(NothingToDraft, match="not all of its steps"):
+    with pytest.raises(NothingToDraft, match="no session tells its steps"):
         drafted(record(RecordKind.TOOL_SEQUENCE, calls=["read", *CALLS], sessions=[]), told=Told())
 
 
@@ -356,10 +366,12 @@ KEY = "sk-" + "a1b2c3d4" * 4
 @pytest.mark.parametrize("secret", [KEY, "hunter2hunter2"])
 def test_no_secret_is_drafted(secret: str) -> None:
     """A coding agent's transcript is its own: what stands there may be anything."""
-    told = Told(edited={"sess_1": [Edit("cart.py", "token = read()\n", f"token = '{secret}'\n")]})
+    told = Told(
+        patches={"sess_1": diff("cart.py", "-token = read()", f"+token = '{secret}'")}, keys=("hunter2hunter2",)
+    )
     told.transcripts["sess_1"] = lines(BACK, ("say", f"It wanted {secret}."))
     one = Opportunity(CandidateType.FIX_TEMPLATE, heal())
-    effect = draft(one, [one.record], told, ["hunter2hunter2"]).effect
+    effect = draft(one, [one.record], told).effect
     assert isinstance(effect, FixTemplate)
     assert effect.repairs[0] == "It wanted [secret cut]."
     assert secret not in " ".join(effect.repairs)
@@ -367,4 +379,4 @@ def test_no_secret_is_drafted(secret: str) -> None:
     for session in ("sess_1", "sess_2"):
         told.transcripts[session] = lines(("tool", f"exec curl -u ann:{secret} host"), ("tool", "exec git status"))
     with pytest.raises(NothingToDraft, match="a key or a password"):
-        draft(Opportunity(CandidateType.FLOW_OFFLOAD, steps), [steps], told, ["hunter2hunter2"])
+        draft(Opportunity(CandidateType.FLOW_OFFLOAD, steps), [steps], told)

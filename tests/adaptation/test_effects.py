@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.adaptation.effects import MOST_REPAIRS, LearnedBounds, LearnedModels, LearnedRepairs
+from engine.adaptation.effects import preview_lines
+from engine.adaptation.trials import MOST_REPAIRS
 from engine.clock import FakeClock
 from engine.execution.validation import Caps
 from engine.storage.database import Database
-from engine.values.adaptation import (
-    Candidate,
-    CandidateType,
-    EffectPreview,
-    FixTemplate,
-    Overlay,
-    PolicyTweak,
-    RoutingHint,
-)
+from engine.values.adaptation import FixTemplate, PolicyTweak, RoutingHint
 from tests.adaptation.overlay_world import World
 
 
@@ -32,7 +23,7 @@ def world(database: Database, clock: FakeClock) -> World:
 
 
 def repairs(world: World, *broken: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
-    book = LearnedRepairs(world.overlays, world.trials)
+    book = world.trials
     return tuple(book.repairs(agent=agent, workspace=workspace, broken=broken, session_id="ses_1"))
 
 
@@ -54,7 +45,7 @@ def test_the_latest_repairs_come_first_each_once_and_not_too_many(world: World) 
 
 
 def test_the_newest_hint_that_fits_is_followed(world: World) -> None:
-    models = LearnedModels(world.overlays)
+    models = world.overlays
     assert models.model("cto", "koji-core", "task", "short") is None
     world.put(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
     narrow = world.put(RoutingHint("openai:narrow", "koji-core", 5, "short ones"), agent="cto", run_kind="task")
@@ -69,28 +60,15 @@ def test_the_newest_hint_that_fits_is_followed(world: World) -> None:
     assert models.model("cfo", "koji-core", "task", "short") is None
 
 
-@dataclass
-class InForce:
-    """Tweaks as a damaged or older store might hold them: any numbers at all."""
-
-    tweaks: tuple[PolicyTweak, ...]
-    clock: FakeClock
-
-    def policy_tweaks(self, *, agent_id: str, workspace: str = "") -> list[Overlay]:
-        now = self.clock.now()
-        return [Overlay("o", "c", CandidateType.POLICY_TWEAK, "", "", "", tweak, now) for tweak in self.tweaks]
-
-
 BOUND = st.none() | st.integers(-5, 10**7)
 
 
 @given(st.lists(st.builds(PolicyTweak, BOUND, BOUND), max_size=5), st.integers(0, 10), st.integers(0, 10**7))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_tweaks_only_tighten_whatever_they_say(
-    clock: FakeClock, tweaks: list[PolicyTweak], tries: int, cost: int
-) -> None:
-    bounds = LearnedBounds(InForce(tuple(tweaks), clock))  # type: ignore[arg-type]
-    caps = bounds.caps(agent="cto", workspace="/w", caps=Caps(tries, cost))
+@settings(deadline=None)
+def test_tweaks_only_tighten_whatever_they_say(tweaks: list[PolicyTweak], tries: int, cost: int) -> None:
+    caps = Caps(tries, cost)
+    for one in tweaks:
+        caps = caps.tightened(one.tries, one.cost)
     assert 0 <= caps.tries <= tries
     assert 0 <= caps.cost <= cost
     tightest = [one.tries for one in tweaks if one.tries is not None]
@@ -99,14 +77,12 @@ def test_tweaks_only_tighten_whatever_they_say(
 
 def test_a_preview_agrees_with_what_is_done(world: World) -> None:
     """The lines that a screen compares are those that the hooks then act by."""
-
-    def preview(candidate: Candidate) -> EffectPreview:
-        return world.overlays.preview(candidate)
-
-    tweak = world.candidate(PolicyTweak(tries=1, cost=10))
-    world.database.write(lambda tx: world.overlays.put(tx, tweak, tx.now))
-    caps = LearnedBounds(world.overlays).caps(agent="cto", workspace="", caps=Caps(3, 500_000))
-    assert preview(tweak).after[0] == f"tries to heal: {caps.tries}"
-    repair = world.candidate(FixTemplate(("t::a",), ("Mend the sum.",)))
-    world.database.write(lambda tx: world.overlays.put(tx, repair, tx.now))
-    assert preview(repair).after[1:] == tuple(f"told: {line}" for line in repairs(world, "t::a", workspace=""))
+    tweak, repair = PolicyTweak(tries=1, cost=10), FixTemplate(("t::a",), ("Mend the sum.",))
+    world.put(tweak)
+    world.put(repair)
+    found = world.overlays.tweaks(agent="cto", workspace="")
+    now = {"model": "", "tries": 3, "cost": 500_000, "flows": ()}
+    caps = Caps(3, 500_000).tightened(found[0].tries, found[0].cost)
+    assert preview_lines(tweak.kind, found, **now)[0] == f"tries to heal: {caps.tries}"
+    told = [f"told: {line}" for line in repairs(world, "t::a", workspace="")]
+    assert preview_lines(repair.kind, [repair], **now) == ["red: t::a", *told]

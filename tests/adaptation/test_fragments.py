@@ -43,7 +43,7 @@ def test_the_prompt_with_it_and_byte_for_byte_as_before_after_a_roll_back(world:
     ]
     (line,) = [one for part in with_it.parts for one in part.lines if one.source.kind is SourceKind.OVERLAY]
     assert line.source.ref == overlay.candidate_id
-    world.withdraw(overlay)
+    world.withdraw(overlay.candidate_id)
     after = prompts.assemble(request)
     assert after == before
 
@@ -92,11 +92,11 @@ def test_what_helps_comes_before_what_is_newer(world: World) -> None:
         told = world.part(session).provenance["overlays"][0]
         world.run(session, good=not told["withheld"])
     world.trials.catch_up()
-    lift = world.trials.lift_of(good.id)
+    lift = world.trials.lifts().get(good.id)
     assert lift is not None
     assert lift.verdict == "helps"
     world.guide(f"Newer {long}")
-    room = tokenizer.count(world.fragments.lines([good])[2]) + 60
+    room = tokenizer.count(fragment_lines(good)[0].text) + 60
     world.adapt(withheld=0.0, fragmentTokens=room)
     assert [line[:7] for line in text(world).splitlines()[2:-1]] == ["- Good "]
 
@@ -124,7 +124,7 @@ def test_a_withheld_fragment_leaves_its_room_empty(world: World) -> None:
     long = "keep every function short and every name telling. " * 6
     old = world.guide(f"Old {long}")
     new = world.guide(f"New {long}")
-    tokens = tokenizer.count(world.fragments.lines([new])[2]) + 60
+    tokens = tokenizer.count(fragment_lines(new)[0].text) + 60
     world.adapt(withheld=0.5, fragmentTokens=tokens)
     for number in range(30):
         part = world.part(f"ses_{number}")

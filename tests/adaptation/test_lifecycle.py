@@ -10,7 +10,9 @@ from sqlalchemy import text
 
 from engine.adaptation.adaptation import Adaptation
 from engine.adaptation.forgetting import CandidateTexts
+from engine.adaptation.sources import Mended
 from engine.config import Settings
+from engine.events import ChangeSetLanded
 from engine.storage.retention import RetentionRounds
 from engine.values import Refusal
 from engine.values.adaptation import CandidateStatus, CandidateType, FixTemplate
@@ -29,8 +31,8 @@ def test_one_heal_is_drafted_from_its_own_words_and_waits_for_more(world: World)
     (drafted,) = world.adaptation.digest()
     assert drafted.status is CandidateStatus.DRAFTED
     assert drafted.effect == FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))
-    assert drafted.dedupe_key == f"fix_template:agent:{AGENT}:successful_heal/{TOTAL}"
-    assert (drafted.score, drafted.agent_id, drafted.workspace, drafted.run_kind) == (45.0, AGENT, SHOP, "heal")
+    assert drafted.dedupe_key == f"fix_template:workspace:{SHOP}:successful_heal/{TOTAL}"
+    assert (drafted.score, drafted.agent_id, drafted.workspace, drafted.run_kind) == (45.0, "", SHOP, "heal")
     assert world.adaptation.waiting() == []
     with pytest.raises(Refusal) as refused:
         world.adaptation.approve(drafted.id)
@@ -206,3 +208,21 @@ def test_a_damaged_effect_in_force_can_be_rolled_back_and_holds_up_no_forgetting
     assert texts.erase(Words("Ann")) == 1
     assert texts.erase(Words("Ann")) == 0
     assert world.adaptation.view(one.id).candidate.status is CandidateStatus.REJECTED
+
+
+def test_fixes_that_may_be_offered_are_landed_and_stand(world: World) -> None:
+    world.heal("sess_1")
+    world.told.patches["sess_1"] = "diff --git a/cart.py b/cart.py"
+    world.adaptation.digest()
+    assert world.adaptation.fixes(SHOP) == [], "what an agent mended of its own was never in the operator's files"
+    for session in ("sess_2", "sess_3"):
+        world.told.turned_green[session] = Mended({f"t.py::{session}": ""}, "", AGENT, 0)
+        world.told.patches[session] = "diff --git a/price.py b/price.py"
+        world.told.summaries[session] = "Rounded once."
+        world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
+    assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_3", "the task of sess_2"]
+    assert world.adaptation.fixes("/other") == []
+    newest = world.adaptation.fixes(SHOP)[0]
+    assert newest.template.failing == ("t.py::sess_3",)
+    world.adaptation.reject(newest.id)
+    assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_2"]

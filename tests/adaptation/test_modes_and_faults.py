@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from engine.adaptation import candidates as table
-from engine.adaptation.material import ModelsUsed, Priced
+from engine.adaptation.sources import ModelsUsed, Priced
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
 from engine.events import Event, WorkOverlapped
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database, Transaction
-from engine.values import Refusal, Trust
+from engine.values import Trust
 from engine.values.adaptation import Candidate, CandidateStatus, Lift
 from tests.adaptation.world import AGENT, SHOP, World, failed, retried
 
@@ -43,8 +43,8 @@ def measured(world: World) -> Candidate:
 
 
 def harms(world: World, candidate: str, verdict: str = "harms") -> None:
-    overlay = world.shelf.of(candidate)[0]
-    world.trials.lifts[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
+    overlay = next(one for one in world.shelf.every() if one.candidate_id == candidate)
+    world.trials.seen[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
 
 
 def test_in_manual_mode_the_operator_decides(world: World) -> None:
@@ -70,8 +70,8 @@ def test_in_autonomous_mode_what_passes_is_promoted(autonomous: World) -> None:
 @pytest.mark.parametrize(
     ("hinder", "lift"),
     [
-        (lambda world: setattr(world, "phase", 0), lambda world: setattr(world, "phase", 1)),
-        (lambda world: setattr(world, "hold", "stopped"), lambda world: setattr(world, "hold", "")),
+        (lambda world: setattr(world.told, "own_phase", 0), lambda world: setattr(world.told, "own_phase", 1)),
+        (lambda world: setattr(world.told, "hold", "stopped"), lambda world: setattr(world.told, "hold", "")),
     ],
 )
 def test_not_in_phase_0_and_not_while_something_is_held(
@@ -88,7 +88,7 @@ def test_not_in_phase_0_and_not_while_something_is_held(
 
 
 def test_what_the_content_filter_does_not_let_through_waits_for_the_operator(autonomous: World) -> None:
-    autonomous.objection = "it speaks of rm -rf /"
+    autonomous.told.objection = "it speaks of rm -rf /"
     one = measured(autonomous)
     assert one.status is REVIEW
     autonomous.adaptation.approve(one.id)
@@ -96,11 +96,11 @@ def test_what_the_content_filter_does_not_let_through_waits_for_the_operator(aut
 
 
 def test_what_the_operator_took_back_is_decided_by_him(autonomous: World) -> None:
-    autonomous.phase = 0
+    autonomous.told.own_phase = 0
     one = measured(autonomous)
     autonomous.adaptation.approve(one.id)
     autonomous.adaptation.undo(one.id)
-    autonomous.phase = 1
+    autonomous.told.own_phase = 1
     autonomous.adaptation.digest()
     assert autonomous.adaptation.candidates()[0].status is REVIEW
     assert autonomous.shelf.in_force == []
@@ -140,14 +140,14 @@ def test_what_does_harm_is_proposed_for_roll_back(world: World) -> None:
 def test_in_autonomous_mode_it_is_rolled_back_even_while_something_is_held(autonomous: World) -> None:
     one = measured(autonomous)
     harms(autonomous, one.id)
-    autonomous.hold, autonomous.phase = "stopped", 0
+    autonomous.hold, autonomous.told.own_phase = "stopped", 0
     assert autonomous.adaptation.wanted()
     autonomous.adaptation.digest()
     (gone,) = autonomous.adaptation.candidates()
     assert (gone.status, gone.decided_by) == (CandidateStatus.ROLLED_BACK, "autonomy")
     assert "it does harm: 3 of 12 went well with it, 10 of 12 without it" in gone.reason
     assert autonomous.shelf.in_force == []
-    autonomous.hold, autonomous.phase = "", 1
+    autonomous.hold, autonomous.told.own_phase = "", 1
     autonomous.happened(retried("sess_3"))
     autonomous.adaptation.digest()  # and is not put back by itself
     assert autonomous.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
@@ -204,7 +204,6 @@ def state_of(world: World, candidate: str) -> tuple[CandidateStatus, list[str], 
 
 
 STEPS: dict[str, Callable[[World, pytest.MonkeyPatch], None]] = {
-    "the effect": lambda world, patch: setattr(world.shelf, "breaks", True),
     "the fact": lambda world, patch: patch.setattr(Transaction, "record", _no_power),
     "the commit": lambda world, patch: patch.setattr(Transaction, "__exit__", _no_power),
 }
@@ -266,16 +265,3 @@ def test_a_round_that_breaks_off_anywhere_comes_to_the_same_end(
     facts = [each.kind for each in Ledger(database).since(0, 10_000) if each.kind.startswith("Candidate")]
     assert facts == ["CandidateDrafted", "CandidateWeighed"]
     assert len(world.adaptation.records("successful_heal")) == 2
-
-
-def test_what_cannot_be_in_force_is_not_promoted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = reviewed(world)
-
-    def taken(*_: object) -> None:
-        raise Refusal("flow_name_taken", "there is a flow of that name already")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(world.shelf, "put", taken)
-        with pytest.raises(Refusal):
-            world.adaptation.approve(one.id)
-    assert world.adaptation.candidates()[0].status is REVIEW

@@ -10,11 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.adaptation.forgetting import OverlayTexts
-from engine.adaptation.overlays import LINE_MOST, MOST_LINES, OverlayRow, Overlays, checked, words
+from engine.adaptation.candidates import Candidates
+from engine.adaptation.effects import LINE_MOST, MOST_LINES, checked, preview_lines, words
+from engine.adaptation.forgetting import CandidateTexts
+from engine.adaptation.overlays import Overlays
 from engine.clock import FakeClock
-from engine.storage.database import Database, Transaction
-from engine.values import Randomness, Refusal
+from engine.events import EventBus
+from engine.memory.ledger import append
+from engine.storage.database import Database
+from engine.values import Refusal
 from engine.values.adaptation import (
     CandidateType,
     Effect,
@@ -24,7 +28,7 @@ from engine.values.adaptation import (
     PromptFragment,
     RoutingHint,
 )
-from tests.adaptation.overlay_world import Now, World
+from tests.adaptation.overlay_world import OWN_FLOWS, World
 
 FRAGMENT = PromptFragment(("Prefer concrete patterns.",))
 EFFECTS: tuple[Effect, ...] = (
@@ -44,17 +48,8 @@ def world(database: Database, clock: FakeClock) -> World:
 def asked(
     world: World, type: CandidateType, agent: str = "cto", kind: str = "task", workspace: str = "/w"
 ) -> list[str]:
-    found = {
-        CandidateType.PROMPT_FRAGMENT: lambda: world.overlays.get_prompt_fragments(
-            agent_id=agent, run_kind=kind, workspace=workspace
-        ),
-        CandidateType.FIX_TEMPLATE: lambda: world.overlays.fix_templates(agent_id=agent, workspace=workspace),
-        CandidateType.ROUTING_HINT: lambda: world.overlays.routing_hints(
-            agent_id=agent, run_kind=kind, workspace=workspace
-        ),
-        CandidateType.POLICY_TWEAK: lambda: world.overlays.policy_tweaks(agent_id=agent, workspace=workspace),
-        CandidateType.FLOW_OFFLOAD: world.overlays.flows,
-    }[type]()
+    run_kind = kind if type in (CandidateType.PROMPT_FRAGMENT, CandidateType.ROUTING_HINT) else None
+    found = world.overlays.of(type, agent, run_kind, workspace)
     return [one.id for one in found]
 
 
@@ -64,10 +59,11 @@ def test_an_effect_is_in_force_from_promotion_to_roll_back(world: World, effect:
     overlay = world.put(effect)
     assert asked(world, effect.kind) == [overlay.id]
     assert overlay.effect == effect
-    assert [one.until for one in world.overlays.of(overlay.candidate_id)] == [None]
-    world.withdraw(overlay)
+    terms = Candidates(world.database)
+    assert [one.until for one in terms.get(overlay.candidate_id).overlays] == [None]
+    world.withdraw(overlay.candidate_id)
     assert asked(world, effect.kind) == []
-    (past,) = world.overlays.of(overlay.candidate_id)
+    (past,) = terms.get(overlay.candidate_id).overlays
     assert past.until == world.clock.now()
 
 
@@ -88,18 +84,18 @@ def test_it_answers_by_agent_kind_of_run_and_workspace(world: World) -> None:
 
 def test_it_is_promoted_again_after_a_roll_back_and_never_twice_at_once(world: World) -> None:
     candidate = world.candidate(FRAGMENT)
-    first = world.database.write(lambda tx: world.overlays.put(tx, candidate, tx.now))
+    first = world.promote(candidate)
     with pytest.raises(Refusal) as refused:
-        world.database.write(lambda tx: world.overlays.put(tx, candidate, tx.now))
-    assert refused.value.code == "already_in_force"
-    world.withdraw(first)
+        world.promote(candidate)
+    assert refused.value.code == "already_decided"
+    world.withdraw(candidate.id)
     world.clock.advance(timedelta(minutes=1))
-    second = world.database.write(lambda tx: world.overlays.put(tx, candidate, tx.now))
-    assert [one.id for one in world.overlays.of(candidate.id)] == [second.id, first.id]
-    world.withdraw(second)
+    second = world.promote(candidate)
+    assert [one.id for one in Candidates(world.database).get(candidate.id).overlays] == [second.id, first.id]
+    world.withdraw(candidate.id)
     with pytest.raises(Refusal) as refused:
-        world.withdraw(second)
-    assert refused.value.code == "not_in_force"
+        world.withdraw(candidate.id)
+    assert refused.value.code == "nothing_to_roll_back"
 
 
 def test_asking_again_asks_no_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,27 +110,16 @@ def test_asking_again_asks_no_disk(world: World, monkeypatch: pytest.MonkeyPatch
         assert asked(world, one) == ([overlay.id] if one is CandidateType.PROMPT_FRAGMENT else [])
 
 
-def test_what_was_read_before_a_change_is_not_kept_after_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    load = Overlays._load
-
-    def slow(self: Overlays) -> object:
-        found = load(self)
-        monkeypatch.setattr(Overlays, "_load", load)
-        world.guide()  # promoted while a reader still holds the former rows
-        return found
-
-    monkeypatch.setattr(Overlays, "_load", slow)
-    assert asked(world, CandidateType.PROMPT_FRAGMENT) == []
-    assert len(asked(world, CandidateType.PROMPT_FRAGMENT)) == 1
-
-
 def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_twice_is_refused(world: World) -> None:
     long = "a" * 40
     names = ("check_release", "check_release", "run_tests", long, long)
     for number, name in enumerate(names):
         candidate = world.candidate(FlowOffload(name, "Some", ("git status", f"echo {number}")))
-        shown = [line.split()[1] for line in world.overlays.preview(candidate).after if line.startswith("flow: ")]
-        world.database.write(lambda tx, one=candidate: world.overlays.put(tx, one, tx.now))  # type: ignore[misc]
+        present = [one.effect for one in world.overlays.flows()]
+        shown = [
+            line.split()[1] for line in lines(candidate.type, *present, candidate.effect) if line.startswith("flow: ")
+        ]
+        world.promote(candidate)
         world.clock.advance(timedelta(seconds=1))
         said = [one.effect.name for one in world.overlays.flows() if isinstance(one.effect, FlowOffload)]
         assert shown == said
@@ -195,42 +180,35 @@ def test_one_damaged_row_takes_no_other_with_it(world: World) -> None:
     good, bad = world.guide(), world.guide()
     world.database.close()
     with closing(sqlite3.connect(world.database.path)) as connection:
-        connection.execute("UPDATE overlays SET effect = '{}' WHERE id = ?", (bad.id,))
+        connection.execute("UPDATE candidates SET effect = '{}' WHERE id = ?", (bad.candidate_id,))
         connection.commit()
-    again = Database(world.database.path, clock=world.clock, bus=None, recorder=None)  # type: ignore[arg-type]
-    overlays = Overlays(again, Randomness(1), present=Now())
-    assert [one.id for one in overlays.every()] == [good.id]
-    assert overlays.of(bad.candidate_id) == []
-    again.write(lambda tx: overlays.withdraw(tx, bad.candidate_id, tx.now))
+    again = Database(world.database.path, clock=world.clock, bus=EventBus(), recorder=append)
+    assert [one.id for one in Overlays(again).every()] == [good.id]
+    assert Candidates(again).get(bad.candidate_id).overlays == ()
     again.close()
 
 
 # -- previews
 
 
-def test_previews_show_what_changes_and_nothing_else(world: World) -> None:
-    for effect in EFFECTS:
-        candidate = world.candidate(effect, agent="cto")
-        shown = world.overlays.preview(candidate)
-        assert shown.before != shown.after
-        world.database.write(lambda tx, it=candidate: world.overlays.put(tx, it, tx.now))  # type: ignore[misc]
-        assert world.overlays.preview(candidate) == shown, "a promoted one is compared with what was before it"
+def lines(type: CandidateType, *effects: Effect) -> list[str]:
+    return preview_lines(type, effects, model="openai:gpt-5", tries=3, cost=500_000, flows=OWN_FLOWS)
 
 
-def test_previews_in_words(world: World) -> None:
+def test_previews_in_words() -> None:
     def shown(effect: Effect) -> tuple[set[str], set[str]]:
-        preview = world.overlays.preview(world.candidate(effect))
-        return set(preview.before) - set(preview.after), set(preview.after) - set(preview.before)
+        before, after = set(lines(effect.kind)), set(lines(effect.kind, effect))
+        return before - after, after - before
 
-    assert "- Prefer concrete patterns. (approved by the operator)" in shown(EFFECTS[0])[1]
-    assert shown(EFFECTS[1]) == ({"told: no repair"}, {"told: Round once, at the end."})
-    assert shown(EFFECTS[2]) == (
-        {"model: openai:gpt-6-luna (tools.json)"},
-        {"model: openai:gpt-6-luna (short questions cost less there)"},
-    )
+    assert shown(EFFECTS[0])[1] == {"- Prefer concrete patterns."}
+    assert shown(EFFECTS[1])[1] == {"red: tests/test_cart.py::test_total", "told: Round once, at the end."}
+    assert shown(EFFECTS[2])[1] == {
+        "prompts of at most 400 characters on koji-core: openai:gpt-6-luna (short questions cost less there)"
+    }
     assert shown(EFFECTS[3]) == ({"tries to heal: 3"}, {"tries to heal: 1"})
     assert shown(PolicyTweak(tries=9, cost=9_000_000)) == (set(), set()), "a tweak never widens"
     assert shown(EFFECTS[4])[1] == {"flow: check_release (Check the release)", "  $ git status", "  $ pytest tests"}
+    assert "+    return 1" in shown(FixTemplate(("t",), ("mend",), "diff --git a/a b/a\n+    return 1\n"))[1]
 
 
 # -- forgetting
@@ -245,41 +223,25 @@ class Wanted:
 
 
 def test_forgotten_words_leave_prompts_at_once_and_no_command_is_cut(world: World) -> None:
-    texts = OverlayTexts(world.database, world.overlays)
+    texts = CandidateTexts(world.database)
     told = world.guide("Ask Ann before you deploy.", "Test first.")
     alone = world.guide("Ann knows.")
     world.put(FlowOffload("clean_up", "Clean up", ("rm -r build/ Ann", "git status")))
     world.put(RoutingHint("openai:gpt-6-luna", why="Ann said so"))
     repair = world.put(FixTemplate(("t::a",), ("Ask Ann.", "Round once.")))
     assert len(asked(world, CandidateType.PROMPT_FRAGMENT)) == 2
-    assert (told.id, "Ask Ann before you deploy.") in list(texts.find(Wanted("Ann")))
+    assert (told.candidate_id, "Ask Ann before you deploy.") in list(texts.find(Wanted("Ann")))
     assert texts.erase(Wanted("Ann")) == 5
     assert texts.erase(Wanted("Ann")) == 0
     (left,) = world.overlays.get_prompt_fragments(agent_id="cto", run_kind="task")
     assert left.effect == PromptFragment(("Test first.",))
     assert alone.id not in asked(world, CandidateType.PROMPT_FRAGMENT)
     assert not world.overlays.flows()
-    assert [one.effect for one in world.overlays.fix_templates(agent_id="cto")] == [
+    assert [one.effect for one in world.overlays.of(CandidateType.FIX_TEMPLATE, "cto", None, "")] == [
         FixTemplate(("t::a",), ("Round once.",))
     ]
-    world.withdraw(repair)
-    world.withdraw(alone)
-
-
-def test_a_damaged_row_does_not_hold_up_forgetting(world: World) -> None:
-    texts, bad = OverlayTexts(world.database, world.overlays), world.guide()
-
-    def damage(tx: Transaction) -> None:
-        row = tx.session.get(OverlayRow, bad.id)
-        assert row is not None
-        row.effect = {"kind": "prompt_fragment", "guidance": "Ann, no list"}
-        tx.session.add(row)
-
-    world.database.write(damage)
-    assert texts.erase(Wanted("Bob")) == 0
-    assert [one for one, _ in texts.find(Wanted("Ann"))] == [bad.id]
-    assert texts.erase(Wanted("Ann")) == 1
-    assert texts.erase(Wanted("Ann")) == 0
+    world.withdraw(repair.candidate_id)
+    world.withdraw(alone.candidate_id)
 
 
 @given(st.data())
@@ -293,15 +255,15 @@ def test_behaviour_depends_on_what_is_in_force_alone(world: World, data: st.Data
     for _ in range(10):
         one = data.draw(st.sampled_from(candidates))
         if one.id in in_force:
-            world.database.write(lambda tx, one=one: world.overlays.withdraw(tx, one.id, tx.now))  # type: ignore[misc]
+            world.withdraw(one.id)
             in_force.remove(one.id)
         else:
             world.clock.advance(timedelta(seconds=1))
-            world.database.write(lambda tx, one=one: world.overlays.put(tx, one, tx.now))  # type: ignore[misc]
+            world.promote(one)
             in_force.append(one.id)
         part = world.part().part
         lines = [line.source.ref for line in part.lines[2:-1]] if part else []
         assert lines == in_force
     for id in in_force:
-        world.database.write(lambda tx, id=id: world.overlays.withdraw(tx, id, tx.now))  # type: ignore[misc]
+        world.withdraw(id)
     assert world.part() == empty

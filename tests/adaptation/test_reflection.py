@@ -10,6 +10,8 @@ from sqlalchemy import text
 from engine.adaptation.readers import READERS
 from engine.adaptation.reflection import CURSOR
 from engine.adaptation.signatures import difference, error_kind, slug
+from engine.adaptation.sources import Mended
+from engine.adaptation.weighing import OPPORTUNITY
 from engine.events import (
     BudgetExceeded,
     ChangeSetLanded,
@@ -34,14 +36,14 @@ from tests.adaptation.world import (
     AGENT,
     SHOP,
     TOTAL,
-    KeptFact,
-    Rewritten,
     World,
     called,
     erred,
     failed,
     over_budget,
+    para_fact,
     retried,
+    rewritten,
 )
 
 HERE = {"workspace": SHOP}
@@ -98,7 +100,7 @@ def permitted(answer: str, by: str = "") -> Event:
 @pytest.mark.parametrize(
     ("fact", "expected"),
     [
-        (failed("sess_1"), [(f"failed_tdd/{TOTAL}", "agent", AGENT, 80.0)]),
+        (failed("sess_1"), [(f"failed_tdd/{TOTAL}", "workspace", SHOP, 80.0)]),
         (retried("sess_1"), [("repeated_retry", "agent", AGENT, 85.0)]),
         (overlap(), [("task_conflict", "agent", AGENT, 66.5)]),
         (overlap(conflicting=()), [("task_conflict", "agent", AGENT, 28.0)]),
@@ -110,7 +112,7 @@ def permitted(answer: str, by: str = "") -> Event:
         (permitted("allow-session"), [("human_approval/permission:exec", "workspace", SHOP, 30.0)]),
         (permitted("deny-once"), []),
         (permitted("allow-once", by="perm_0"), []),  # no new word of the operator's
-        (LANDED, [("human_approval/change_set", "workspace", SHOP, 35.0)]),
+        (LANDED, [("human_approval/change_set", "workspace", SHOP, 29.0)]),
         (kept("fact_1"), [("human_approval/fact:preference", "workspace", SHOP, 65.0)]),
         (kept("fact_1", by="nightly"), []),
         (kept("fact_gone"), []),
@@ -126,8 +128,8 @@ def permitted(answer: str, by: str = "") -> Event:
     ],
 )  # fmt: skip
 def test_a_fact_becomes_its_records(world: World, fact: Event, expected: list[tuple[str, str, str, float]]) -> None:
-    world.told.rewritten["pred_edited"] = Rewritten("Fix the total", "Fix the total and run the tests too")
-    world.told.facts["fact_1"] = KeptFact("Prices are whole cents.")
+    world.told.rewritten["pred_edited"] = rewritten("Fix the total", "Fix the total and run the tests too")
+    world.told.facts["fact_1"] = para_fact("Prices are whole cents.")
     world.happened(fact)
     assert world.adaptation.reflect() == len(expected)
     found = world.adaptation.records()[::-1]
@@ -141,12 +143,12 @@ def test_a_fact_becomes_its_records(world: World, fact: Event, expected: list[tu
 
 def test_facts_that_the_operator_keeps_are_told_apart(world: World) -> None:
     for id, said in (("fact_1", "Prices are whole cents."), ("fact_2", "Shelves have names.")):
-        world.told.facts[id] = KeptFact(said)
+        world.told.facts[id] = para_fact(said)
         world.happened(kept(id))
     world.adaptation.reflect()
     assert [one.reason for one in world.adaptation.records()[::-1]] == [
         "65.0 the operator keeps “Prices are whole cents” as a fact",
-        "65.0 the operator keeps “Shelves have names” as a fact",
+        "65.0 the operator keeps “Shelves have names” as a fact; +5.0 such a fact was kept once before",
     ]
 
 
@@ -157,6 +159,19 @@ def test_a_heal_makes_a_record_of_each_test_and_says_what_was_spent(world: World
     assert (one.source_label, one.session_id, one.workspace) == ("successful_heal/t.py::a", "sess_1", SHOP)
     assert one.details["attempts"] == 2
     assert len(one.details["failing"]) == 7
+
+
+def test_a_landing_that_turned_tests_green_is_a_heal_of_each(world: World) -> None:
+    cause = "TypeError: no discount in cart.py"
+    world.told.turned_green["sess_1"] = Mended({TOTAL: cause, "t.py::other": ""}, "shop", AGENT, 20_000)
+    world.happened(LANDED)
+    world.adaptation.reflect()
+    other, one, _ = world.adaptation.records()
+    assert [one.source_label, other.source_label] == ["successful_heal/t.py::other", f"successful_heal/{TOTAL}"]
+    assert (other.scope_type, other.scope_id, other.agent) == ("workspace", SHOP, AGENT)
+    assert other.details["causes"] == [cause]
+    assert (other.details["landed"], other.details["project"]) == ("chg_1", "shop")
+    assert other.score >= OPPORTUNITY
 
 
 def test_every_reader_has_a_fact() -> None:

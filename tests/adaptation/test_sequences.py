@@ -5,13 +5,24 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.adaptation.sequences import LEAST_RUNS, commands, detect, tail
+from engine.adaptation.sequences import EXEC, LEAST_RUNS, FoundSequence, tail
+from engine.adaptation.sequences import detect as detect_commands
+
+
+def detect(runs: Sequence[Sequence[str]]) -> Sequence[FoundSequence]:
+    """Of letters, each of which stands for a command."""
+    if any(call.startswith(EXEC) for run in runs for call in run):
+        return detect_commands(runs)
+    found = detect_commands([[EXEC + call for call in run] for run in runs])
+    return [replace(one, calls=tuple(call.removeprefix(EXEC) for call in one.calls)) for one in found]
+
 
 WORDS = [f"exec:tool{number}" for number in range(12)]
 
@@ -123,23 +134,9 @@ def test_the_tail_is_that_of_poisson(count: int, mean: float) -> None:
     assert count <= mean or tail(count, mean) == pytest.approx(1 - below, abs=1e-9)
 
 
-def test_only_commands_make_a_flow() -> None:
-    assert commands(["exec:git status", "exec:pytest tests"]) == ("git status", "pytest tests")
-    assert commands(["exec:git status", "edit"]) is None
-    assert commands(["exec:git status", "exec"]) is None
-    assert commands([]) is None
-
-
 def test_commands_are_taken_out_of_what_stands_around_them() -> None:
     """An agent reads and writes around the commands that it runs every time; those alone can become a flow."""
     steps = ["read", "exec:git status", "exec:git diff", "exec:pytest", "write", "read", "edit", "grep"]
-    found = [one.calls for one in detect([steps] * 8)]
-    assert ("exec:git status", "exec:git diff", "exec:pytest") in found
-    assert not any("exec:git diff" in one for one in found if commands(one) is None)
-
-
-def test_wrong_use_is_told() -> None:
-    for wrong in ({"shortest": 2}, {"longest": 2}, {"least_runs": 1}, {"chance": 0.0}):
-        with pytest.raises(ValueError, match="at least"):
-            detect([], **wrong)  # type: ignore[arg-type]
+    assert [one.calls for one in detect([steps] * 8)] == [("exec:git status", "exec:git diff", "exec:pytest")]
+    assert detect_commands([["read", "edit", "write", "grep"]] * 8) == [], "no flow could take it"
     assert detect([]) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from sqlmodel import select
 
-from engine.adaptation.effects import LearnedRepairs
 from engine.adaptation.trials import OverlayRun
 from engine.clock import FakeClock
 from engine.events import ChangeSetReady, LandingUndone, ValidationFailed
@@ -68,7 +67,7 @@ def test_changes_that_wait_are_not_counted_yet_and_an_undone_landing_is_bad(worl
     world.end("ses_1")
     world.trials.catch_up()
     assert rows(world)["ses_1"].state == "open"
-    lift = world.trials.lift_of(overlay.id)
+    lift = world.trials.lifts().get(overlay.id)
     assert lift is not None
     assert lift.with_runs + lift.without_runs == 0
     world.end("ses_1", landed=True)
@@ -112,9 +111,9 @@ def test_harm_is_told_once_and_proposed_for_roll_back(world: World) -> None:
     world.run("ses_more", good=False)
     world.trials.catch_up()
     assert world.kinds().count("OverlayFoundHarmful") == 1
-    world.withdraw(harmful)
+    world.withdraw(harmful.candidate_id)
     assert world.trials.harmful() == []
-    assert world.trials.lift_of(harmful.id) is not None, "what was measured is still to be seen"
+    assert world.trials.lifts().get(harmful.id) is not None, "what was measured is still to be seen"
 
 
 def test_runs_are_compared_with_those_that_were_drawn_with_the_same_chance(world: World) -> None:
@@ -125,7 +124,7 @@ def test_runs_are_compared_with_those_that_were_drawn_with_the_same_chance(world
         for number in range(80):
             world.run(f"ses_{good}_{number}", good=good)
     world.trials.catch_up()
-    found = world.trials.lift_of(overlay.id)
+    found = world.trials.lifts().get(overlay.id)
     assert found is not None
     assert found.with_good / found.with_runs < found.without_good / found.without_runs - 0.3
     assert found.verdict == "not enough evidence"
@@ -139,11 +138,11 @@ def test_where_nothing_is_withheld_nothing_is_measured(world: World) -> None:
         world.run(f"ses_{number}", good=False)
     world.trials.catch_up()
     assert len(rows(world)) == 30
-    assert world.trials.lift_of(overlay.id) is None
+    assert world.trials.lifts().get(overlay.id) is None
 
 
 def test_repairs_are_on_trial_too(world: World) -> None:
-    playbook = LearnedRepairs(world.overlays, world.trials)
+    playbook = world.trials
     overlay = world.put(FixTemplate(("test_total",), ("Round once.",)))
     said = {}
     for number in range(40):

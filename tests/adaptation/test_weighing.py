@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engine.adaptation import weighing
 from engine.adaptation.weighing import FULL_COST, OPPORTUNITY, Weight, share, weight
+from engine.values import Trust
 
 AT_THE_LINE: list[tuple[Callable[[], Weight], float]] = [
     (lambda: weighing.failed_tdd(1, 0, 0), 45.0),
@@ -67,10 +68,9 @@ AT_THE_LINE: list[tuple[Callable[[], Weight], float]] = [
     (lambda: weighing.recall_hit(2), 55.0),
     (lambda: weighing.recall_hit(3), 60.0),
     (lambda: weighing.recall_hit(99), 85.0),
-    (lambda: weighing.tool_sequence(3, 3.0, 0.1, commands=True), 60.0),
-    (lambda: weighing.tool_sequence(3, 3.0, 0.05, commands=True), 59.0),
-    (lambda: weighing.tool_sequence(5, 10.0, 1.0, commands=True), 100.0),
-    (lambda: weighing.tool_sequence(5, 10.0, 1.0, commands=False), 45.0),
+    (lambda: weighing.tool_sequence(3, 3.0, 0.1), 60.0),
+    (lambda: weighing.tool_sequence(3, 3.0, 0.05), 59.0),
+    (lambda: weighing.tool_sequence(5, 10.0, 1.0), 100.0),
 ]
 
 
@@ -87,11 +87,19 @@ def test_what_went_its_way_is_no_opportunity() -> None:
         weighing.guidance_applied(99, 99),
         weighing.teaching_refresh(99, 0),
         *(weighing.approval(one, "x") for one in (weighing.APPROVED, weighing.PERMISSION, weighing.LASTING_PERMISSION)),
-        weighing.approval(weighing.LANDED, "x"),
-        weighing.tool_sequence(5, 99.0, 1.0, commands=False),
+        weighing.landed(99),
     ]
     assert all(one.score < OPPORTUNITY for one in most)
-    assert weighing.approval(weighing.KEPT_FACT, "x").score >= OPPORTUNITY
+
+
+@pytest.mark.parametrize(
+    ("trust", "before", "score"),
+    [(Trust.QUOTED, 0, 65.0), (Trust.QUOTED, 1, 70.0), (Trust.OPERATOR, 0, 75.0), (Trust.QUOTED, 9, 85.0)],
+)
+def test_a_kept_fact_weighs_by_whose_words_it_is_and_by_how_many_were_kept_before(
+    trust: Trust, before: int, score: float
+) -> None:
+    assert weighing.kept_fact(trust, before, "x").score == score
 
 
 NUMBERS = st.integers(min_value=0, max_value=10**7)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from engine.adaptation.adaptation import Adaptation
-from engine.adaptation.material import ModelsUsed
 from engine.adaptation.overlays import Overlays
-from engine.adaptation.reading import Edit
+from engine.adaptation.sources import Edited, Mended, ModelsUsed
 from engine.clock import FakeClock
 from engine.config import AdaptationMode, AdaptationSettings, Settings
 from engine.events import (
@@ -23,9 +22,10 @@ from engine.events import (
     ValidationHealed,
 )
 from engine.memory.ledger import Ledger
-from engine.storage.database import Database, Transaction
-from engine.values import Randomness, TranscriptLine, Trust
-from engine.values.adaptation import Candidate, Lift, Overlay, PromptFragment
+from engine.storage.database import Database
+from engine.storage.facts_read import Fact
+from engine.values import Bucket, ParaFact, Randomness, TranscriptLine, Trust
+from engine.values.adaptation import Candidate, Lift, Overlay
 from tests.conftest import MONDAY_MORNING
 
 AGENT = "backend_builder"
@@ -34,45 +34,63 @@ TOTAL = "tests/test_cart.py::test_total"
 HEALED_BY = "total() left the discount out; it is subtracted now."
 
 
-@dataclass
-class Rewritten:
-    """See `engine.adaptation.readers.Edit`."""
-
-    original: str
-    edited: str
-    agent: str = AGENT
-    kind: str = "fix"
-    channel: str = "koji-core"
-    session: str = ""
+def rewritten(original: str, edited: str, *, session: str = "") -> Edited:
+    """What the operator made of a card's prompt."""
+    return Edited(AGENT, original, edited, "fix", "koji-core", session)
 
 
-@dataclass
-class KeptFact:
-    fact: str
-    category: str = "preference"
-    trust: Trust = Trust.QUOTED
+def para_fact(fact: str, category: str = "preference", trust: Trust = Trust.QUOTED) -> ParaFact:
+    """A fact that the operator keeps."""
+    return ParaFact("fact_1", fact, category, "", "active", Bucket.AREAS, "", MONDAY_MORNING, trust=trust)
 
 
 @dataclass
 class Told:
-    """What owners of other things tell: `Known` and `Material`."""
+    """What owners of other things tell: see `engine.adaptation.sources.Sources`."""
 
-    rewritten: dict[str, Rewritten] = field(default_factory=dict)
-    facts: dict[str, KeptFact] = field(default_factory=dict)
+    rewritten: dict[str, Edited] = field(default_factory=dict)
+    facts: dict[str, ParaFact] = field(default_factory=dict)
     transcripts: dict[str, list[TranscriptLine]] = field(default_factory=dict)
-    edited: dict[str, list[Edit]] = field(default_factory=dict)
     files: dict[str, list[str]] = field(default_factory=dict)
     summaries: dict[str, str] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
     learnt: dict[str, list[str]] = field(default_factory=dict)
     used: ModelsUsed | None = None
+    patches: dict[str, str] = field(default_factory=dict)
+    turned_green: dict[str, Mended] = field(default_factory=dict)
     most_tries: int = 3
     running: set[str] = field(default_factory=set)
 
-    def edit(self, card_id: str) -> Rewritten | None:
+    ledger: Ledger | None = None
+    own_flows: tuple[str, ...] = ("run_tests",)
+    own_phase: int = 1
+    hold: str = ""
+    objection: str = ""
+    keys: tuple[str, ...] = ()
+
+    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...]) -> Sequence[Fact]:
+        assert self.ledger is not None
+        return self.ledger.between(start, end, kinds)
+
+    def flows(self) -> tuple[str, ...]:
+        return self.own_flows
+
+    def phase(self) -> int:
+        return self.own_phase
+
+    def held(self) -> str:
+        return self.hold
+
+    def objects(self, candidate: Candidate) -> str:
+        return self.objection
+
+    def secrets(self) -> tuple[str, ...]:
+        return self.keys
+
+    def edited(self, card_id: str) -> Edited | None:
         return self.rewritten.get(card_id)
 
-    def kept_fact(self, fact_id: str) -> KeptFact | None:
+    def kept_fact(self, fact_id: str) -> ParaFact | None:
         return self.facts.get(fact_id)
 
     def day(self, at: datetime) -> str:
@@ -84,11 +102,17 @@ class Told:
     def transcript(self, session_id: str) -> Sequence[TranscriptLine]:
         return self.transcripts.get(session_id, [])
 
-    def edits(self, session_id: str) -> Sequence[Edit]:
-        return self.edited.get(session_id, [])
-
     def changed(self, session_id: str) -> Sequence[str]:
         return self.files.get(session_id, [])
+
+    def patch(self, session_id: str, *, landed: bool) -> str:
+        return self.patches.get(session_id, "")
+
+    def title(self, session_id: str) -> str:
+        return f"the task of {session_id}"
+
+    def mended(self, session_id: str) -> Mended | None:
+        return self.turned_green.get(session_id)
 
     def summary(self, session_id: str) -> str:
         return self.summaries.get(session_id, "")
@@ -108,65 +132,28 @@ class Told:
         return self.most_tries
 
 
-class Present:
-    """How things are done where no overlay says otherwise."""
-
-    def guidance(self, overlays: Sequence[Overlay]) -> tuple[str, ...]:
-        return tuple(line for one in overlays if isinstance(one.effect, PromptFragment) for line in one.effect.guidance)
-
-    def model(self, hint: tuple[str, str] | None, agent: str, channel: str, run_kind: str) -> str:
-        return hint[0] if hint else "openai:gpt-5"
-
-    def caps(self) -> tuple[int, int]:
-        return 3, 500_000
-
-    def flows(self) -> Sequence[str]:
-        return ("run_tests",)
-
-
 class Shelf(Overlays):
-    """The real overlays. `breaks`: the next write raises after it wrote."""
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database, Randomness(), present=Present())
-        self.breaks = False
-
-    def put(self, tx: Transaction, candidate: Candidate, now: datetime) -> Overlay:
-        overlay = super().put(tx, candidate, now)
-        self._maybe_break()
-        return overlay
-
-    def withdraw(self, tx: Transaction, candidate_id: str, now: datetime) -> None:
-        super().withdraw(tx, candidate_id, now)
-        self._maybe_break()
+    """The real overlays."""
 
     @property
     def in_force(self) -> list[str]:
         """Ids of the candidates whose effect is in force."""
         return [one.candidate_id for one in self.every()]
 
-    def _maybe_break(self) -> None:
-        if self.breaks:
-            self.breaks = False
-            raise RuntimeError("the power went")
-
 
 @dataclass
 class Trials:
-    """What overlays do: `lifts` by candidate."""
+    """What overlays do: `seen` by candidate."""
 
-    shelf: Shelf
-    lifts: dict[str, Lift] = field(default_factory=dict)
+    overlays: Shelf
+    seen: dict[str, Lift] = field(default_factory=dict)
 
-    def lift_of(self, overlay_id: str) -> Lift | None:
-        return next((lift for lift in self.lifts.values() if lift.overlay_id == overlay_id), None)
+    def lifts(self) -> dict[str, Lift]:
+        return {lift.overlay_id: lift for lift in self.seen.values()}
 
     def harmful(self) -> list[tuple[Overlay, Lift]]:
-        return [
-            (self.shelf.of(candidate)[0], lift)
-            for candidate, lift in self.lifts.items()
-            if lift.verdict == "harms" and candidate in self.shelf.in_force
-        ]
+        known = {lift.overlay_id: lift for lift in self.seen.values() if lift.verdict == "harms"}
+        return [(one, known[one.id]) for one in self.overlays.every() if one.id in known]
 
 
 class World:
@@ -175,12 +162,9 @@ class World:
     def __init__(self, database: Database, clock: FakeClock, *, mode: AdaptationMode = AdaptationMode.MANUAL) -> None:
         self.database = database
         self.clock = clock
-        self.told = Told()
+        self.told = Told(ledger=Ledger(database))
         self.shelf = Shelf(database)
         self.trials = Trials(self.shelf)
-        self.phase = 1
-        self.hold = ""
-        self.objection = ""
         self.current = Settings(adaptation=AdaptationSettings(mode=mode))
         self.adaptation = self.opened()
 
@@ -192,13 +176,8 @@ class World:
             settings=self,
             randomness=Randomness(),
             ledger=Ledger(self.database),
-            known=self.told,
-            material=self.told,
-            overlays=self.shelf,
-            trials=self.trials,
-            phase=lambda: self.phase,
-            held=lambda: self.hold,
-            objects=lambda candidate: self.objection,
+            sources=self.told,
+            trials=self.trials,  # type: ignore[arg-type]
         )
 
     def happened(self, *events: Event) -> None:
@@ -215,6 +194,7 @@ class World:
             ("note", "1 test failed; back to the agent, try 1"), ("say", HEALED_BY), ("tool", "edit cart.py:4"),
             ("command", "pytest -q"), ("output", "1 passed"),
         )  # fmt: skip
+        self.told.files[session] = ["cart.py"]
         self.happened(
             ValidationHealed(
                 subject=session, workspace=SHOP, agent=AGENT, attempts=attempts, cost=cost, failing=failing

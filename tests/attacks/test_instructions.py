@@ -141,7 +141,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, warm: ModelHost) -> Iterator[
         server.answer = world.answer
         with world.opened() as engine:
             # It takes thirty decisions until adaptation may act by itself; here it always may.
-            patch.setattr(engine.adaptation._rounds, "_phase", lambda: 1)
+            patch.setattr(engine.adaptation._sources, "phase", lambda: 1)
             yield world
 
 

@@ -61,6 +61,7 @@ def test_what_ran_by_itself_and_stands_a_day_later_was_wanted(world: World) -> N
     card = world.cycle().acted
     world.ended(card)
     world.clock.advance(timedelta(hours=24) - timedelta(seconds=1))
+    world.engine.cards.look_at(card)
     world.engine.predictions.run_cycle()
     assert "kept" not in [one.signal for one in world.engine.feedback.recent(50)]
     world.clock.advance(timedelta(seconds=1))

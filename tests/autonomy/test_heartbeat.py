@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.autonomy import PULSE
-from engine.autonomy.heartbeat import Daily, Every, Heartbeat, Item, Once, Page, occurrence, parse
+from engine.autonomy.heartbeat import PULSE, Daily, Every, Heartbeat, Item, Once, Page, occurrence, parse
 from engine.clock import FakeClock
 from engine.hierarchy.organisation import HEARTBEAT
 from engine.memory.ledger import Ledger

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.autonomy.autonomy import ACT, PULSE
+from engine.autonomy.autonomy import ACT
+from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
 from engine.prediction.kinds import is_heartbeat
 from engine.values import Card, Outcome, Refusal, Status, TriggerType

@@ -13,7 +13,8 @@ import pytest
 from sqlmodel import select
 
 import engine
-from engine.autonomy.autonomy import ACT, CARDS, PULSE, STATE
+from engine.autonomy.autonomy import ACT, CARDS, STATE
+from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
 from engine.doors.control import ask
 from engine.doors.verbs import dispatch

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from engine.adaptation.rounds import DIGESTED
+from engine.adaptation.adaptation import DIGESTED
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.config_file import BadConfig, accepted, parse_key, read_settings

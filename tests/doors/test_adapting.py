@@ -73,18 +73,18 @@ def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
     promoted, read = done(engine, "candidates", "approve", one["id"])
     assert promoted["candidate"]["status"] == "promoted"
     assert f"clawpy candidates rollback {one['id']}" in read
-    assert [each.effect for each in engine.overlays.policy_tweaks(agent_id="backend_builder")]
+    assert list(engine.overlays.tweaks(agent="backend_builder", workspace=""))
     with pytest.raises(Refusal) as refused:
         done(engine, "candidates", "approve", one["id"])
     assert refused.value.code == "already_decided"
     again, read = done(engine, "candidates", "undo", one["id"])
     assert again["candidate"]["status"] == "review"
     assert "it waits for you" in read
-    assert not engine.overlays.policy_tweaks(agent_id="backend_builder")
+    assert not engine.overlays.tweaks(agent="backend_builder", workspace="")
     done(engine, "candidates", "approve", one["id"])
     back, _ = done(engine, "candidates", "rollback", one["id"], "--reason", "it heals slower now")
     assert (back["candidate"]["status"], back["candidate"]["reason"]) == ("rolled_back", "it heals slower now")
-    assert not engine.overlays.policy_tweaks(agent_id="backend_builder")
+    assert not engine.overlays.tweaks(agent="backend_builder", workspace="")
     gone, read = done(engine, "candidates", "reject", one["id"])
     assert gone["candidate"]["status"] == "rejected"
     assert "comes up again" in read

@@ -15,6 +15,7 @@ from engine.safety.pipeline import chain_start
 from engine.storage.database import Database, Transaction
 from engine.values import (
     Band,
+    Card,
     DecidedBy,
     Outcome,
     Refusal,
@@ -244,17 +245,50 @@ def test_a_discarded_change_set_is_a_rejection_once(world: World, database: Data
     assert world.signals() == ["discarded"]
 
 
-def test_what_ran_by_itself_and_stands_for_a_day_was_wanted(world: World, clock: FakeClock) -> None:
-    for name in "ab":
-        world.cards.approve(world.one(name).id, by=DecidedBy.AUTONOMY)
-        world.bench.end(world.cards.recent()[0].id)
-    world.landed.sessions.add("session_1")
-    world.cards.undo(world.bench.started[0][0].prediction_id)
+def ran_by_itself(world: World, name: str = "a") -> Card:
+    world.cards.approve(world.one(name).id, by=DecidedBy.AUTONOMY)
+    card = world.cards.recent()[0]
+    world.bench.end(card.id)
+    return card
+
+
+def test_what_ran_by_itself_was_looked_at_and_stands_for_a_day_was_wanted(world: World, clock: FakeClock) -> None:
+    card = ran_by_itself(world)
     clock.advance(timedelta(hours=24) - MOMENT)
+    world.cards.look_at(card.id)
     assert world.cards.aftermath.credit_kept() == 0
     clock.advance(MOMENT)
     assert (world.cards.aftermath.credit_kept(), world.cards.aftermath.credit_kept()) == (1, 0)
-    assert sorted(world.signals()) == ["kept", "undone"]
+    assert world.signals() == ["kept"]
+
+
+def test_what_nobody_looked_at_counts_nothing(world: World, clock: FakeClock) -> None:
+    card = ran_by_itself(world)
+    world.cards.mark_shown([card.id])
+    clock.advance(timedelta(hours=25))
+    assert world.cards.aftermath.credit_kept() == 0
+    assert world.signals() == []
+    world.cards.look_at(card.id)  # later than a day is no hindrance
+    assert world.cards.aftermath.credit_kept() == 1
+
+
+@pytest.mark.parametrize(("complain", "signal"), [("undo", "undone"), ("dismiss", "dismissed")])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_check_that_ran_by_itself_can_be_complained_of_once(
+    world: World, clock: FakeClock, complain: str, signal: str, kept: bool
+) -> None:
+    card = ran_by_itself(world)
+    if kept:
+        clock.advance(timedelta(hours=24))
+        world.cards.look_at(card.id)
+        assert world.cards.aftermath.credit_kept() == 1
+    assert getattr(world.cards, complain)(card.id).status is Status.EXECUTED
+    clock.advance(timedelta(hours=25))
+    assert world.cards.aftermath.credit_kept() == 0
+    assert world.signals() == [signal]
+    assert world.cards.similar(card.id) == (0, 1), "it weighs against running the like by itself"
+    assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
+    assert refusal(world.cards.dismiss, card.id) == "already_decided"
 
 
 # -- time

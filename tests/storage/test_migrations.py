@@ -188,3 +188,36 @@ def test_what_happened_before_there_were_notifications_is_not_told(tmp_path: Pat
     with database.read() as session:
         assert state.get(session, CURSOR, 0) == events
     database.close()
+
+
+def test_overlays_become_terms_of_their_candidates(tmp_path: Path) -> None:
+    path, at = tmp_path / "clawpy.db", "2026-01-05T01:00:00.000000Z"
+    migrations._upgrade(path, "0030")
+    with closing(sqlite3.connect(path)) as connection:
+        told = {"type": "prompt_fragment", "status": "promoted", "score": 80.0, "effect": "{}", "changed_at": at}
+        texts = ("scope_type", "scope_id", "source_label", "dedupe_key", "title", "agent_id", "run_kind", "workspace")
+        told |= dict.fromkeys(texts, "") | dict.fromkeys(("drafted_from", "corroborated_by", "against"), "[]")
+        told |= {"id": "cand_a", "created_at": at, "history": "[]", "decided_by": "operator", "reason": ""}
+        names = ", ".join(told)
+        connection.execute(f"INSERT INTO candidates ({names}) VALUES ({', '.join('?' * len(told))})", [*told.values()])
+        for number, until in ((1, "2026-01-05T02:00:00.000000Z"), (2, None)):
+            effect = f'{{"kind": "prompt_fragment", "guidance": ["{number}"]}}'
+            begun = f"2026-01-05T0{number}:00:00.000000Z"
+            connection.execute(
+                "INSERT INTO overlays (id, candidate_id, type, agent_id, run_kind, workspace, effect, since, until) "
+                "VALUES (?, 'cand_a', 'prompt_fragment', '', '', '', ?, ?, ?)",
+                (f"over_{number}", effect, begun, until),
+            )
+            connection.execute(
+                "INSERT INTO overlay_runs (overlay_id, session_id, agent, workspace, withheld, propensity, state, at) "
+                "VALUES (?, 'sess_1', '', '', 0, 0.2, 'good', ?)",
+                (f"over_{number}", at),
+            )
+        connection.commit()
+    migrations.bring_up_to_date(path)
+    with closing(sqlite3.connect(path)) as connection:
+        (term, since, effect) = connection.execute("SELECT term, since, effect FROM candidates").fetchone()
+        runs = connection.execute("SELECT overlay_id FROM overlay_runs ORDER BY 1").fetchall()
+    assert (term, since) == (2, "2026-01-05T02:00:00.000000Z")
+    assert '["2"]' in effect
+    assert runs == [("cand_a.1",), ("cand_a.2",)]

@@ -68,6 +68,7 @@ PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
     environments.prepare_environment,
     environments.update_lock,
     tests.bisect,
+    tests.apply_fix,
     tests.still_red,
     tests.rerun_failing,
     tests.run_tests,
@@ -98,7 +99,7 @@ found about the operation itself."""
 
 
 SAYS_MORE: Final = {
-    "still_red": ("undo_landing", "rehearse_revert", "bisect"),
+    "still_red": ("undo_landing", "rehearse_revert", "bisect", "apply_fix"),
     "bisect": ("undo_landing",),
     "run_tests": ("rerun_failing",),
 }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from statistics import median
 from typing import Any
 
+from engine.execution.runners.flows.causes import TEST_FILE
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.memory.validation_runs import PastRun, flipped_tests, seconds_of, verdict_on
 from engine.prediction.context import Part, WorkspaceContext, result_words
@@ -27,8 +27,6 @@ from engine.values.words import count, listing, moment, plain
 
 TIMES = 20
 DAY = timedelta(days=1)
-TEST_FILE = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
-"""Files that only tests read: HEAD cannot lack them."""
 QUARANTINE = timedelta(days=14)
 RECENT_LANDING = timedelta(days=7)
 FLIPPED = 5  # so many unreliable tests are hunted at once
@@ -309,6 +307,41 @@ def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
             about=" ".join(tests),
         )
     ]
+
+
+def apply_fix(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """The last run failed as a test failed once before, and the diff that turned it green then is known."""
+    last = part.here[0] if part.here else None
+    if part.tool is None or last is None or last.check.green:
+        return []
+    session = next((one for one in context.sessions if one.id == last.session_id), None)
+    signatures = session.facts.get("signatures", {}) if session is not None else {}
+    judged = (SessionState.SUCCEEDED, SessionState.FAILED)
+    since = [one for one in ended(context, part.project.path, "apply_fix") if one.created_at > last.ran_at]
+    tried = {one.facts.get("fix") for one in since if one.state in judged}
+    failing = [test for test in last.check.failing if usable(test)]
+    for fix in context.fixes:
+        tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:FLIPPED]
+        if not tests or fix.id in tried or fix.template.project != part.project.path:
+            continue
+        name, others = short_test(tests[0]), f" and {count(len(tests) - 1, 'other')}" if len(tests) > 1 else ""
+        cause = plain(signatures.get(tests[0], "").rpartition(" in ")[0], 60)
+        return [
+            offer(
+                context,
+                "apply_fix",
+                f"Apply the fix from {moment(fix.at, context.local)} in a worktree and run `{name}`{others}",
+                f"`{name}` fails{f' with “{cause}”' if cause else ''} as it did before “{plain(fix.title, 50)}”, which "
+                "turned it green. You land the diff or throw it away.",
+                part=part,
+                subject=" ".join(sorted(tests)),
+                facts={"fix": fix.id, "tests": sorted(tests), "tree": last.tree or last.head},
+                parameters={"fix": fix.id, "tests": tests, "patch": fix.template.patch},
+                evidence_at=last.ran_at,
+                about=" ".join(tests),
+            )
+        ]
+    return []
 
 
 def rerun_failing(context: WorkspaceContext, part: Part) -> list[Proposal]:

@@ -1,10 +1,10 @@
--- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026 0027 0028 0029 0030
+-- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026 0027 0028 0029 0030 0035
 BEGIN IMMEDIATE;
 CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES ('0030');
+INSERT INTO "alembic_version" VALUES ('0035');
 CREATE TABLE chain_links (
 	id INTEGER NOT NULL, 
 	from_channel VARCHAR NOT NULL, 
@@ -558,9 +558,9 @@ CREATE TABLE "dpo_pairs" (
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_dpo_pairs_weight CHECK (weight > 0 AND weight <= 1)
 );
-CREATE INDEX ix_dpo_pairs_chosen ON dpo_pairs (chosen_prediction_id);
 CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
 CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
+CREATE INDEX ix_dpo_pairs_chosen ON dpo_pairs (chosen_prediction_id);
 CREATE TABLE training_runs (
 	id VARCHAR NOT NULL, 
 	state VARCHAR NOT NULL, 
@@ -633,7 +633,7 @@ CREATE TABLE candidates (
 	created_at VARCHAR(32) NOT NULL, 
 	changed_at VARCHAR(32) NOT NULL, 
 	decided_by VARCHAR NOT NULL, 
-	reason VARCHAR NOT NULL, trust VARCHAR DEFAULT 'quoted' NOT NULL, 
+	reason VARCHAR NOT NULL, trust VARCHAR DEFAULT 'quoted' NOT NULL, term INTEGER DEFAULT '0' NOT NULL, since VARCHAR(32), told_at VARCHAR(32), 
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_candidates_score CHECK (score >= 0 AND score <= 100), 
 	CONSTRAINT ck_candidates_status CHECK (status IN ('drafted', 'review', 'promoted', 'rejected', 'rolled_back')), 
@@ -641,38 +641,6 @@ CREATE TABLE candidates (
 );
 CREATE UNIQUE INDEX ix_candidates_dedupe_key ON candidates (dedupe_key);
 CREATE INDEX ix_candidates_status ON candidates (status, changed_at);
-CREATE TABLE overlays (
-	id VARCHAR NOT NULL, 
-	candidate_id VARCHAR NOT NULL, 
-	type VARCHAR NOT NULL, 
-	agent_id VARCHAR NOT NULL, 
-	run_kind VARCHAR NOT NULL, 
-	workspace VARCHAR NOT NULL, 
-	effect JSON NOT NULL, 
-	since VARCHAR(32) NOT NULL, 
-	until VARCHAR(32), 
-	told_at VARCHAR(32), trust VARCHAR DEFAULT 'quoted' NOT NULL, 
-	PRIMARY KEY (id), 
-	CONSTRAINT ck_overlays_type CHECK (type IN ('prompt_fragment', 'fix_template', 'routing_hint', 'validator_policy_tweak', 'flow_offload')), 
-	CONSTRAINT ck_overlays_until CHECK (until IS NULL OR until >= since)
-);
-CREATE INDEX ix_overlays_candidate ON overlays (candidate_id, since);
-CREATE UNIQUE INDEX ix_overlays_in_force ON overlays (candidate_id) WHERE until IS NULL;
-CREATE TABLE overlay_runs (
-	overlay_id VARCHAR NOT NULL, 
-	session_id VARCHAR NOT NULL, 
-	agent VARCHAR NOT NULL, 
-	workspace VARCHAR NOT NULL, 
-	withheld BOOLEAN NOT NULL, 
-	propensity FLOAT NOT NULL, 
-	state VARCHAR NOT NULL, 
-	at VARCHAR(32) NOT NULL, 
-	PRIMARY KEY (overlay_id, session_id), 
-	CONSTRAINT ck_overlay_runs_state CHECK (state IN ('','open','good','bad')), 
-	CONSTRAINT ck_overlay_runs_propensity CHECK (propensity >= 0 AND propensity <= 1), 
-	FOREIGN KEY(overlay_id) REFERENCES overlays (id)
-);
-CREATE INDEX ix_overlay_runs_session ON overlay_runs (session_id);
 CREATE TABLE learning_vectors (
 	digest VARCHAR NOT NULL, 
 	model VARCHAR NOT NULL, 
@@ -737,4 +705,18 @@ CREATE TABLE dismissals (
 	CONSTRAINT dismissal_reason_known CHECK (reason IS NULL OR reason IN ('not-now','wrong','already-done','never-here','never-anywhere'))
 );
 CREATE INDEX ix_dismissals_kind ON dismissals (workspace, kind);
+CREATE TABLE "overlay_runs" (
+	overlay_id VARCHAR NOT NULL, 
+	session_id VARCHAR NOT NULL, 
+	agent VARCHAR NOT NULL, 
+	workspace VARCHAR NOT NULL, 
+	withheld BOOLEAN NOT NULL, 
+	propensity FLOAT NOT NULL, 
+	state VARCHAR NOT NULL, 
+	at VARCHAR(32) NOT NULL, 
+	PRIMARY KEY (overlay_id, session_id), 
+	CONSTRAINT ck_overlay_runs_state CHECK (state IN ('','open','good','bad')), 
+	CONSTRAINT ck_overlay_runs_propensity CHECK (propensity >= 0 AND propensity <= 1)
+);
+CREATE INDEX ix_overlay_runs_session ON overlay_runs (session_id);
 COMMIT;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.execution.runners.flows.narrow_failures import Cause, cause_of, normal
+from engine.execution.runners.flows.causes import Cause, cause_of, normal
 
 
 @pytest.mark.parametrize(

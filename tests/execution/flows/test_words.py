@@ -42,6 +42,10 @@ EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
     "undo_landing": ({"change_set": "change_abc"}, "Undo the landing of change_abc"),
     "reclaim_space": ({}, "Remove the worktrees and caches of clawpy that nothing needs any more"),
     "look_at_changes": ({}, "Look at what is not committed yet and suggest commits"),
+    "apply_fix": (
+        {"fix": "cand_a", "tests": ["tests/test_a.py::test_x"], "patch": "diff --git a/a b/a"},
+        "Apply the fix cand_a in a worktree and run tests/test_a.py::test_x",
+    ),
     "rehearse_revert": (
         {"commit": "abcdef1234567890", "test": "tests/test_a.py::test_x"},
         "Revert abcdef1234 in a worktree and run `tests/test_a.py::test_x` and the whole suite",

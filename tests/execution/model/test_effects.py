@@ -8,10 +8,14 @@ from contextlib import contextmanager
 import pytest
 
 from engine import Engine
+from engine.adaptation import candidates as table
+from engine.execution.runners.flows import FLOWS
 from engine.execution.validation import REPAIRS
+from engine.storage.database import Transaction
 from engine.values import PromptRequest, Refusal, SessionState, SourceKind, Status
 from engine.values.adaptation import (
     Candidate,
+    CandidateMove,
     CandidateStatus,
     Effect,
     FixTemplate,
@@ -24,20 +28,28 @@ from tests.execution.model.world import ModelWorld
 from tests.support.model_server import calls
 
 
-def candidate(engine: Engine, effect: Effect, **where: str) -> Candidate:
+def candidate(engine: Engine, effect: Effect, number: int, **where: str) -> Candidate:
     now = engine.clock.now()
     return Candidate(
-        f"cand_{effect.kind}", effect.kind, "agent", "backend_builder", "label", "title", CandidateStatus.PROMOTED,
+        f"cand_{effect.kind}{number or ''}", effect.kind, "agent", "backend_builder", f"label/{number}", "title",
+        CandidateStatus.PROMOTED,
         80.0, effect, now, now, **where,
     )  # fmt: skip
 
 
 @contextmanager
 def in_force(engine: Engine, effect: Effect, **where: str) -> Iterator[Candidate]:
-    about = candidate(engine, effect, **where)
-    engine.database.write(lambda tx: engine.overlays.put(tx, about, tx.now))
+    known = {one.effect: one for one in engine.adaptation.candidates()}
+    about = known.get(effect) or candidate(engine, effect, len(known), **where)
+
+    def promote(tx: Transaction) -> None:
+        row = table.add(tx, about, "drafted") or table.row_of(tx, about.id)
+        row.status = CandidateStatus.REVIEW.value
+        table.decide(tx, row, CandidateMove.APPROVE, "operator", "", FLOWS)
+
+    engine.database.write(promote)
     yield about
-    engine.database.write(lambda tx: engine.overlays.withdraw(tx, about.id, tx.now))
+    engine.adaptation.roll_back(about.id)
 
 
 def test_a_fragment_and_a_hint_reach_the_model_and_no_longer_after_a_roll_back(world: ModelWorld) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.execution.validation import REPAIRS
 from engine.values import NewMemory, Trust
 from engine.values.adaptation import CandidateStatus, FixTemplate
-from engine.wiring.adaptation import _Known, _Material
+from engine.wiring.adaptation import _Sources
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import ModelWorld
 from tests.support.model_server import Call, Reply
@@ -37,7 +37,10 @@ def test_from_two_heals_to_a_playbook(world: ModelWorld) -> None:
         engine.adaptation.digest()
         (one,) = engine.adaptation.candidates()
         assert one.status is CandidateStatus.REVIEW
-        assert one.effect == FixTemplate(("make test",), (SAID, "in cart.txt it replaced `4` by `3`"))
+        assert isinstance(one.effect, FixTemplate)
+        assert one.effect.failing == ("make test",)
+        assert one.effect.repairs == (SAID, "in cart.txt it replaced `4` by `3`")
+        assert "\n-4\n+3\n" in one.effect.patch
         assert [wait.id for wait in engine.queue() if wait.kind == "candidate"] == [one.id]
         engine.adaptation.approve(one.id)
         assert f"{REPAIRS}:\n<repairs>\n- {SAID}" in tidied(3)
@@ -71,18 +74,20 @@ def test_what_the_operator_keeps_adding_is_told_without_being_said(world: ModelW
 def test_what_adaptation_is_told_of_everything_else(world: ModelWorld) -> None:
     """Sayings of leaders, memories, facts, days: asked of those who keep them."""
     with world.opened() as engine:
-        material, known = _Material(engine), _Known(engine)
+        sources = _Sources(engine)
         said = [item for hop in engine.wisdom.guidance("backend_builder").hops for item in hop.kept]
         assert said
-        assert all(material.saying(item.ref) == (item.text, item.trust) for item in said)
-        assert material.saying("nobody#principles/x")[0] == ""
+        assert all(sources.saying(item.ref) == (item.text, item.trust) for item in said)
+        assert sources.saying("nobody#principles/x")[0] == ""
         (memory,) = engine.memory.remember([NewMemory("The queue is Redis.")])
-        assert material.memory(memory) == ("The queue is Redis.", Trust.QUOTED)
-        assert material.memory("mem_nothing")[0] == ""
-        assert known.kept_fact("fact_nothing") is None
-        assert known.day(MONDAY_MORNING) == "2026-01-05"
-        assert known.edit("pred_nothing") is None
-        assert (material.over("sess_nothing"), list(material.transcript("sess_nothing"))) == (True, [])
-        assert (material.summary("sess_nothing"), list(material.edits("sess_nothing"))) == ("", [])
-        assert material.models("backend_builder") is None
-        assert material.tries() == 3
+        assert sources.memory(memory) == ("The queue is Redis.", Trust.QUOTED)
+        assert sources.memory("mem_nothing")[0] == ""
+        assert sources.kept_fact("fact_nothing") is None
+        assert sources.day(MONDAY_MORNING) == "2026-01-05"
+        assert sources.edited("pred_nothing") is None
+        assert (sources.over("sess_nothing"), list(sources.transcript("sess_nothing"))) == (True, [])
+        assert (sources.summary("sess_nothing"), sources.title("sess_nothing")) == ("", "")
+        assert (sources.mended("sess_nothing"), sources.patch("sess_nothing", landed=True)) == (None, "")
+        assert sources.patch("sess_nothing", landed=False) == ""
+        assert sources.models("backend_builder") is None
+        assert sources.tries() == 3

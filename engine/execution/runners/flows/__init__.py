@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from engine.execution.runners.flow import Flow
+from engine.execution.runners.flows.apply_fix import ApplyFix
 from engine.execution.runners.flows.bisect import Bisect
 from engine.execution.runners.flows.check_clean_head import CheckCleanHead
 from engine.execution.runners.flows.draft_changelog import DraftChangelog
@@ -49,6 +50,7 @@ _EVERY: tuple[Flow, ...] = (
     Bisect(),
     RehearseMerge(),
     RehearseRevert(),
+    ApplyFix(),
     HuntFlakes(),
     CheckCleanHead(),
     DraftChangelog(),

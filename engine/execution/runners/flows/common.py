@@ -334,8 +334,11 @@ def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False
             file.unlink(missing_ok=True)
 
 
-def run_plan(job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]]) -> list[tuple[Toolchain, CheckResult]]:
+def run_plan(
+    job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]], texts: dict[str, str] | None = None
+) -> list[tuple[Toolchain, CheckResult]]:
     """Run each tool's tests (none = all of them) and say what came out. A tool that cannot run is told and left out.
+    `texts` as in `run_tests`.
 
     Raises `CannotRun` when none could run.
     """
@@ -343,7 +346,7 @@ def run_plan(job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]]) -> list[
     trouble: list[CannotRun] = []
     for tool, tests in plan:
         try:
-            check = run_tests(job, tool, tests)
+            check = run_tests(job, tool, tests, texts=texts)
         except CannotRun as error:
             trouble.append(error)
             if len(plan) > 1:

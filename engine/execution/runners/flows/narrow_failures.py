@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, Job, Place
+from engine.execution.runners.flows.causes import Cause, cause_of, signatures
 from engine.execution.runners.flows.common import (
     ProjectParameters,
     TestId,
@@ -29,37 +28,6 @@ from engine.execution.runners.toolchains.bound import Toolchain
 
 ALONE: Final = 20
 """So many tests are run alone, the first of each cause before others."""
-
-_RAISED: Final = (
-    re.compile(r"^E\s+(?:[\w.]+\.)?(\w*(?:Error|Exception|Exit|Failed|Interrupt|Warning))\b:?\s*(.*)$", re.M),
-    re.compile(r"^E\s+(assert\b.*)$", re.M),
-    re.compile(r"panicked at [^\n]*:\n\s*(.+)"),
-    re.compile(r"^\s*panic: (.+)$", re.M),
-    re.compile(r"^\s*(?:\[?[\w.]+\.)?(\w*(?:Error|Exception))\b(?: \[\w+\])?:?\s*(.*)$", re.M),
-    re.compile(r"^\s*\S+\.go:\d+: (.+)$", re.M),
-)
-_FRAMES: Final = (
-    (re.compile(r"^(?P<file>[^\s:][^:\n]*\.\w+):(?P<line>\d+): ", re.M), -1),
-    (re.compile(r"File \"(?P<file>[^\"]+)\", line (?P<line>\d+)"), -1),
-    (re.compile(r"panicked at (?P<file>[^\s:]+):(?P<line>\d+)"), 0),
-    (re.compile(r"^\s*at .*?\(?(?:file://)?(?P<file>[^\s()]+?):(?P<line>\d+):\d+\)?", re.M), 0),
-    (re.compile(r"^\s*(?P<file>\S+\.\w+):(?P<line>\d+)\b", re.M), 0),
-)
-_FOREIGN: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """What went wrong and where: equal for failures that are one and the same. `where` is the innermost line of the
-    project's own, "" when the output names none."""
-
-    kind: str
-    message: str
-    where: str
-
-    def __str__(self) -> str:
-        what = f"{self.kind}: {self.message}" if self.kind and self.message else self.kind or self.message or "failed"
-        return f"{what[:120]}" + (f", at {self.where}" if self.where else "")
 
 
 class NarrowFailuresParameters(ProjectParameters):
@@ -122,6 +90,7 @@ class NarrowFailures:
             facts={
                 "causes": [{"cause": clean(str(cause)), "tests": failing} for cause, failing in groups],
                 "alone": alone,
+                "signatures": signatures(texts, check.failing, tool.folder),
                 "command": command,
             },
         )
@@ -141,36 +110,6 @@ class NarrowFailures:
             except CannotRun as error:
                 job.say(f"{clean(test)} cannot run alone: {error.message}")
         return found
-
-
-def cause_of(text: str, folder: str) -> Cause:
-    """The cause that a failure's output tells of. Numbers, addresses and paths in its message count as equal."""
-    text = text.replace(folder.rstrip("/") + "/", "")
-    kind = message = ""
-    for pattern in _RAISED:
-        if match := pattern.search(text):
-            kind, message = match.groups() if len(match.groups()) == 2 else ("", match[1])
-            break
-    else:
-        message = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    where = ""
-    for pattern, which in _FRAMES:
-        own = [match for match in pattern.finditer(text) if not _is_foreign(match["file"])]
-        if own:
-            where = f"{own[which]['file']}:{own[which]['line']}"
-            break
-    return Cause(kind, normal(message), where)
-
-
-def _is_foreign(file: str) -> bool:
-    return file.startswith("/") or _FOREIGN.search(file) is not None
-
-
-def normal(message: str) -> str:
-    """A message without what differs from run to run."""
-    message = re.sub(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b", "ADDRESS", message)
-    message = re.sub(r"(?<![\w.])/(?:[\w.@+-]+/)+[\w.@+-]*", "/…", message)
-    return re.sub(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?", "N", message).strip()[:200]
 
 
 def _said_alone(fails: bool | None) -> str:

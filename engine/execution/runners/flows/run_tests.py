@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
+from engine.execution.runners.flows.causes import signatures
 from engine.execution.runners.flows.common import (
     ProjectParameters,
     RepoPath,
@@ -60,14 +61,20 @@ class RunTests:
         tools = toolchains(job)
         paths: list[str] = job.parameters.paths
         plan, mapped = self._named(tools, job.parameters.tests) or self._plan(job, tools, paths)
-        done = run_plan(job, plan)
+        texts: dict[str, str] = {}
+        done = run_plan(job, plan, texts)
+        alike = [signatures(texts, check.failing, tool.folder) for tool, check in done]
         check = combined([check for _, check in done])
         full = all(not tests for _, tests in plan)
         scope = (" (the whole suite)" if full else " (only the tests of this change)") if paths else ""
         return FlowResult(
             summary=sentence(f"{in_words(check)}{in_project(job.parameters.project)}{scope}"),
             check=check,
-            facts={"tests_by_path": mapped, "without_tests": [path for path in paths if not mapped.get(path)]},
+            facts={
+                "tests_by_path": mapped,
+                "without_tests": [path for path in paths if not mapped.get(path)],
+                "signatures": {test: said for one in alike for test, said in one.items()},
+            },
             full=full and len(done) == len(tools),
         )
 

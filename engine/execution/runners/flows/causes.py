@@ -1,0 +1,91 @@
+"""Why a test failed, from what its runner printed, and when two failures are alike. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MOST_SIGNATURES: Final = 50
+"""So many failing tests of a run have their signature kept."""
+
+TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
+"""Files that only tests read."""
+
+_RAISED: Final = (
+    re.compile(r"^E\s+(?:[\w.]+\.)?(\w*(?:Error|Exception|Exit|Failed|Interrupt|Warning))\b:?\s*(.*)$", re.M),
+    re.compile(r"^E\s+(assert\b.*)$", re.M),
+    re.compile(r"panicked at [^\n]*:\n\s*(.+)"),
+    re.compile(r"^\s*panic: (.+)$", re.M),
+    re.compile(r"^\s*(?:\[?[\w.]+\.)?(\w*(?:Error|Exception))\b(?: \[\w+\])?:?\s*(.*)$", re.M),
+    re.compile(r"^\s*\S+\.go:\d+: (.+)$", re.M),
+)
+_FRAMES: Final = (
+    (re.compile(r"^(?P<file>[^\s:][^:\n]*\.\w+):(?P<line>\d+): ", re.M), -1),
+    (re.compile(r"File \"(?P<file>[^\"]+)\", line (?P<line>\d+)"), -1),
+    (re.compile(r"panicked at (?P<file>[^\s:]+):(?P<line>\d+)"), 0),
+    (re.compile(r"^\s*at .*?\(?(?:file://)?(?P<file>[^\s()]+?):(?P<line>\d+):\d+\)?", re.M), 0),
+    (re.compile(r"^\s*(?P<file>\S+\.\w+):(?P<line>\d+)\b", re.M), 0),
+)
+_FOREIGN: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What went wrong and where: equal for failures that are one and the same. `where` is the innermost line of the
+    project's own, "" when the output names none."""
+
+    kind: str
+    message: str
+    where: str
+
+    def __str__(self) -> str:
+        what = f"{self.kind}: {self.message}" if self.kind and self.message else self.kind or self.message or "failed"
+        return f"{what[:120]}" + (f", at {self.where}" if self.where else "")
+
+    def signature(self, test: str) -> str:
+        """What alike failures have in common: the error, its message without what differs from run to run, and the file
+        that raised it, without the line. An assertion of the test's own says something of that test alone, so the test
+        stands for the file then. "" when the output does not tell the error or the file."""
+        file = self.where.rpartition(":")[0]
+        if not (self.kind or self.message) or not file:
+            return ""
+        return f"{self.kind or 'failed'}: {self.message} in {test if TEST_FILE.search(file) else file}"
+
+
+def cause_of(text: str, folder: str) -> Cause:
+    """The cause that a failure's output tells of. Numbers, addresses and paths in its message count as equal."""
+    text = text.replace(folder.rstrip("/") + "/", "")
+    kind = message = ""
+    for pattern in _RAISED:
+        if match := pattern.search(text):
+            kind, message = match.groups() if len(match.groups()) == 2 else ("", match[1])
+            break
+    else:
+        message = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    where = ""
+    for pattern, which in _FRAMES:
+        own = [match for match in pattern.finditer(text) if not _is_foreign(match["file"])]
+        if own:
+            where = f"{own[which]['file']}:{own[which]['line']}"
+            break
+    return Cause(kind, normal(message), where)
+
+
+def _is_foreign(file: str) -> bool:
+    return file.startswith("/") or _FOREIGN.search(file) is not None
+
+
+def normal(message: str) -> str:
+    """A message without what differs from run to run."""
+    message = re.sub(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b", "ADDRESS", message)
+    message = re.sub(r"(?<![\w.])/(?:[\w.@+-]+/)+[\w.@+-]*", "/…", message)
+    return re.sub(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?", "N", message).strip()[:200]
+
+
+def signatures(texts: Mapping[str, str], failing: Sequence[str], folder: Path) -> dict[str, str]:
+    """The signature of each failing test whose output tells one."""
+    found = {test: cause_of(texts.get(test, ""), str(folder)).signature(test) for test in failing[:MOST_SIGNATURES]}
+    return {test: signature for test, signature in found.items() if signature}
