@@ -48,6 +48,9 @@ MOST = 60
 QUOTED = 300
 """Characters of what is quoted."""
 
+_OF_THE_OPERATOR = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist)\b")
+"""The operator speaks of himself: a taste of one person, which is no rule of the project (SPEC 6.3)."""
+
 NOBODY = "nobody"
 """Who answers where a session runs by itself."""
 
@@ -183,7 +186,7 @@ def edited(edit: Edit) -> list[Found]:
     touched = Touched(failure_avoided=True, cost=edit.estimate, reach=edit.like)
     return [
         Found(
-            LearningKind.INSTITUTIONAL,
+            LearningKind.PROXY if _OF_THE_OPERATOR.search(one) else LearningKind.INSTITUTIONAL,
             LearningType.CORRECTIVE,
             _short(one),
             ALIGNMENT,

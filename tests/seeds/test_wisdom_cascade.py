@@ -160,34 +160,24 @@ def test_bubble_gates(world: World) -> None:
 
 @pytest.mark.xfail(strict=True, reason="a correction on koji-core shares no word with its leader's domain")
 def test_discoveries_rise(world: World) -> None:
-    """1.7: What you corrected in three tasks becomes a pattern of the leader, and the next prompt below carries it."""
-    for name in ("greeting", "farewell", "thanks"):
-        asked = f"Write a {name} into {name}.txt"
-        world.work(asked, "Done.", edit=f"{asked} and end it with a full stop")
-    flushed = world.say("bubbles", action="flush")["flushed"]
-    assert list(flushed) == ["backend_lead"]
-    world.work("Write an apology into sorry.txt", "Done.")
-    block = world.told().partition("<leadership-guidance>")[2].partition("</leadership-guidance>")[0]
-    assert "full stop" in block
-    learnt = world.say("learnings", workspace=str(world.repository.path))["learnings"]
-    assert any("full stop" in one["text"] for one in learnt)
-
-
-@pytest.mark.xfail(strict=True, reason="a correction on koji-core shares no word with its leader's domain")
-def test_flush_cycle(world: World) -> None:
-    """1.8: A leader takes up so many at a time, the weightiest first; the rest wait, also over a restart."""
+    """1.7, 1.8: What you corrected in three tasks becomes a pattern of its leader; prompts below carry it."""
     world.cascade(bubble_max_per_cycle=1)
     for name in ("greeting", "farewell", "thanks"):
-        for said in ("and end it with a full stop", "and spell colours the British way"):
-            asked = f"Write a {name} into {name}.txt"
-            world.work(asked, "Done.", edit=f"{asked} {said}")
+        asked = f"Write a {name} into {name}.txt"
+        more = "and end it with a full stop. Spell colours the British way"
+        world.work(asked, "Done.", edit=f"{asked} {more}")
     first = world.say("bubbles", action="flush")
     assert [len(ids) for ids in first["flushed"].values()] == [1]
-    assert first["waiting"] >= 1
     with world.reopened():
-        world.job("wisdom")
-        assert world.say("bubbles", state="queued")["bubbles"] == []
+        second = world.say("bubbles", action="flush")
+        assert list(second["flushed"]) == ["backend_lead"], "what waits survives a restart"
         assert len(world.facts("MemoryBubbleFlushed")) == 2
+        world.work("Write an apology into sorry.txt", "Done.")
+    block = world.told().partition("<leadership-guidance>")[2].partition("</leadership-guidance>")[0]
+    assert "full stop" in block
+    assert "British" in block
+    learnt = world.say("learnings", workspace=str(world.repository.path))["learnings"]
+    assert any("full stop" in one["text"] for one in learnt)
 
 
 def test_leader_profiles(world: World) -> None:
