@@ -55,3 +55,11 @@ def trusted(closed: World) -> Iterator[World]:
         closed.flow("report_branches")  # so that this pair of channels has run before
         closed.clock.advance(timedelta(minutes=20))
         yield closed
+
+
+@pytest.fixture
+def meaning(closed: World) -> Iterator[World]:
+    """A world whose memory has vectors: its index and its embedder run in a process of their own."""
+    closed.throw_away = False
+    with closed.opened():
+        yield closed

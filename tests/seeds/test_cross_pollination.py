@@ -101,7 +101,7 @@ def test_twin_model(closed: World) -> None:
 
 
 @pytest.mark.xfail(strict=True, reason="prompts are not routed by meaning")
-def test_channel_routing(world: World) -> None:
+def test_channel_routing(meaning: World) -> None:
     """2.4: What you ask goes to the channel whose work it is, by its meaning; an unknown channel is refused."""
     asked = {
         "Mend the rounding of prices in the cart": "koji-core",
@@ -111,8 +111,8 @@ def test_channel_routing(world: World) -> None:
         "Put what we know about our services into the knowledge graph": "garden",
     }
     with pytest.raises(Refusal, match="there is no channel"):
-        world.engine.cards.propose("Do it", workspace=str(world.repository.path), channel="nowhere")
-    assert {text: world.proposed(text)["targetChannel"] for text in asked} == asked
+        meaning.engine.cards.propose("Do it", workspace=str(meaning.repository.path), channel="nowhere")
+    assert {text: meaning.proposed(text)["targetChannel"] for text in asked} == asked
 
 
 def test_confidence_bands(trusted: World) -> None:
@@ -494,12 +494,16 @@ def test_preference_pairs(world: World) -> None:
     world.say("dismiss", id=card["id"])
     world.clock.advance(timedelta(minutes=59))
     world.work("Write a greeting into hello.txt", "Done.")
-    exported = world.say("export", what="dpo")
-    (pair,) = [json.loads(line) for line in Path(exported["file"]).read_text().splitlines()]
+    (pair,) = world.rows("SELECT * FROM dpo_pairs")
     assert pair["chosen"] == "Write a greeting into hello.txt → koji-core"
     assert pair["rejected"] == f"{card['prompt']} → {card['targetChannel']}"
-    assert pair["prompt"].strip(), "a pair without its situation teaches nothing"
-    assert set(pair["metadata"]) == {"timestamp", "confidence_chosen", "confidence_rejected"}
+    with pytest.raises(Refusal, match="50"):
+        world.say("export", what="dpo")
+    world.paired(49)
+    exported = Path(world.say("export", what="dpo")["file"]).read_text().splitlines()
+    assert len(exported) == 50
+    assert all(json.loads(line)["prompt"].strip() for line in exported), "without its situation a pair teaches nothing"
+    assert set(json.loads(exported[0])["metadata"]) == {"timestamp", "confidence_chosen", "confidence_rejected"}
 
 
 def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
