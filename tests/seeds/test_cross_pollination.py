@@ -307,12 +307,15 @@ def test_cost_caps(world: World) -> None:
     assert 0 < spent["costThisHour"] == spent["costToday"] < spent["costCapPerHour"] == 2.0
     (entry, *_) = world.rows("SELECT * FROM cost_entries")
     assert entry
-    world.say("config", action="set", key="crossPollCostCapPerHour", value="0.001")
-    card = world.proposed("Write a farewell into bye.txt")
-    assert verdict(card, "cost")[0] == "block"
+    for window, default in (("Hour", 2), ("Day", 20), ("Month", 200)):
+        world.say("config", action="set", key=f"crossPollCostCapPer{window}", value=0.001)
+        card = world.proposed("Write a farewell into bye.txt")
+        assert verdict(card, "cost")[0] == "block"
+        world.say("config", action="set", key=f"crossPollCostCapPer{window}", value=default)
+    world.say("config", action="set", key="crossPollCostCapPerHour", value=0.001)
     with pytest.raises(Refusal, match="cost"):
         world.engine.cards.approve(card["id"], without_sandbox=True)
-    world.say("config", action="set", key="crossPollCostCapPerHour", value="2")
+    world.say("config", action="set", key="crossPollCostCapPerHour", value=2)
     world.server.script("Done.")
     assert world.approved(card["id"]).state is SessionState.SUCCEEDED
 
@@ -392,7 +395,7 @@ def test_autonomous_states(trusted: World) -> None:
 
 
 def test_autonomous_cycle(trusted: World) -> None:
-    """7.2: In your absence it runs what you have always approved, once in ten minutes, and tells what it did."""
+    """7.2: In your absence it runs what you have always approved, and tells you what it did."""
     trusted.clock.advance(timedelta(minutes=31))
     trusted.job("state")
     trusted.job("act")
@@ -408,7 +411,7 @@ def test_autonomous_cycle(trusted: World) -> None:
 
 
 def test_session_boundaries(trusted: World) -> None:
-    """3.8: What runs by itself is marked, has 2 min and 50,000 tokens, and never sends messages or opens a browser."""
+    """3.8: What runs by itself is marked and in a sandbox; no session writes beyond its folder or sends messages."""
     trusted.clock.advance(timedelta(minutes=31))
     trusted.job("state")
     trusted.job("act")

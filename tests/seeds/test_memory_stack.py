@@ -57,7 +57,7 @@ def test_heartbeat(world: World) -> None:
 
 
 def test_event_ledger(world: World) -> None:
-    """4.2: What happened is a row before anything follows of it; old rows go by the days you set, their sums stay."""
+    """4.2, 4.9: What happened is a row before anything follows of it: events, costs, runs of tests, records."""
     world.work("Write a greeting into hello.txt", "Done.")
     for table in ("memory_events", "cost_entries"):
         assert world.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] > 0
@@ -72,7 +72,7 @@ def test_event_ledger(world: World) -> None:
 
 
 def test_vector_search(meaning: World) -> None:
-    """4.3: What was said is found by its meaning, in other words; a question that it does not answer finds nothing."""
+    """4.3: What was said is found by its meaning, in other words, with the layer that knew it and the reason."""
     remembered(meaning, "We moved the shop's database from MySQL to PostgreSQL last spring", "Lunch is at noon")
     found = meaning.say("recall", query="which engine stores our orders now", k=3)["results"]
     assert "PostgreSQL" in found[0]["text"]
@@ -161,7 +161,7 @@ def test_canonical_facts(world: World) -> None:
 
 
 def test_nightly_extraction(world: World) -> None:
-    """4.8, 4.9: At night the day is summed up in memory.md, and its facts wait for your word; once a day, also late."""
+    """4.8: At night the day is summed up in memory.md, and its facts wait for your word; once a day, also late."""
     world.job("nightly")
     world.work("Look at the parser", "Decision: we keep the old parser for good.")
     world.engine.knowledge.catch_up()

@@ -103,7 +103,7 @@ def test_provenance(world: World) -> None:
 
 
 def test_extraction_scopes(world: World) -> None:
-    """6.6: A session is read for what was feared before, assumed while it ran and corrected after, in this order."""
+    """6.6, 6.7: A session is read for what was assumed while it ran and what you corrected; each says how sure."""
     asked = "Write a greeting into hello.txt"
     view = world.work(asked, "I assume that greetings are English. Done.", edit=f"{asked}. {RULE}")
     world.engine.learnings.catch_up()

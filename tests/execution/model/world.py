@@ -94,9 +94,7 @@ class ModelWorld:
             workspaces=[str(self.repository.path)],
             clock=self.clock,
             start_schedule=False,
-            stand_ins=StandIns(
-                sandbox=self.sandbox, deaf=True, throw_away=self.throw_away, model_host=self.host
-            ),
+            stand_ins=StandIns(sandbox=self.sandbox, deaf=True, throw_away=self.throw_away, model_host=self.host),
         )
         self.engine = engine
         try:
