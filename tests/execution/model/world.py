@@ -46,7 +46,7 @@ class ModelWorld:
         self.host = host
         self.sandbox: Sandbox | None = sandbox or NoSandbox()
         self.throw_away = True
-        """Without it memory has its index and its embedder, in a process of its own, and a commit waits for the disk."""
+        """Without it memory has index and embedder, in a process of their own, and a commit waits for the disk."""
         self.clock = clock
         self.server = server
         self.kind = kind
