@@ -260,12 +260,13 @@ class Shop:
             self.engine.changes.discard(view.change_set_id)
 
     def evening(self) -> None:
-        """What comes round by itself at the end of a day; the next day begins at the same hour."""
+        """What comes round by itself at the end of a day; the next day begins at ten."""
         self.engine.learnings.catch_up()
         self.engine.knowledge.catch_up()
         for job in ("state", "wisdom", "adaptation"):
             self.engine.autonomy.schedule.run(job)
-        self.clock.advance(timedelta(hours=23, minutes=40))
+        tomorrow = (self.clock.now() + timedelta(days=1)).replace(hour=10, minute=0)
+        self.clock.advance(tomorrow - self.clock.now())
 
     def friday(self) -> None:
         """The operator looks through what is proposed, and approves it."""
