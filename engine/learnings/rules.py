@@ -49,6 +49,9 @@ MOST = 60
 QUOTED = 300
 """Characters of what is quoted."""
 
+_OF_THE_OPERATOR = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist)\b")
+"""The operator speaks of himself: a taste of one person, which is no rule of the project (SPEC 6.3)."""
+
 NOBODY = "nobody"
 """Who answers where a session runs by itself."""
 
@@ -165,9 +168,10 @@ def edited(edit: Correction) -> list[Found]:
 
 def corrected(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Found:
     """A rule of the operator's, out of a correction."""
+    kind = LearningKind.PROXY if _OF_THE_OPERATOR.search(rule.text) else LearningKind.INSTITUTIONAL
     touched = Touched(failure_avoided=True, cost=edit.estimate, reach=edit.reach if rule.general else 1)
     return Found(
-        LearningKind.INSTITUTIONAL, LearningType.CORRECTIVE, _short(rule.text), ALIGNMENT, confidence(Basis.OPERATOR),
+        kind, LearningType.CORRECTIVE, _short(rule.text), ALIGNMENT, confidence(Basis.OPERATOR),
         importance(touched), trust=trust, general=rule.why if rule.general else "",
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +23,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
 from engine.stand_ins import StandIns
 from engine.values import Randomness, SessionView
+from engine.values.adaptation import Candidate, CandidateStatus
 from tests.conftest import Repository
 from tests.support.model_server import ModelServer, Reply, Request, calls
 
@@ -40,6 +41,8 @@ class Rule:
     naive: str
     remedy: str
     token: str
+    said: str
+    """What the operator adds to a prompt to say so."""
 
 
 RULES = (
@@ -52,6 +55,7 @@ RULES = (
         "def {name}(amount):\n    import decimal\n\n    cent = decimal.Decimal('0.01')\n"
         "    return decimal.Decimal(amount).quantize(cent, decimal.ROUND_HALF_UP)\n",
         "ROUND_HALF_UP",
+        "Round amounts half up, with ROUND_HALF_UP",
     ),
     Rule(
         "names",
@@ -61,6 +65,7 @@ RULES = (
         "def {name}(names):\n    return len({{name.lower() for name in names}})\n",
         "def {name}(names):\n    return len({{name.casefold() for name in names}})\n",
         "casefold",
+        "Compare names by casefold",
     ),
     Rule(
         "dates",
@@ -71,6 +76,7 @@ RULES = (
         "def {name}(seconds):\n    import datetime\n\n"
         "    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)\n",
         "datetime.timezone.utc",
+        "Make instants with datetime.timezone.utc",
     ),
     Rule(
         "baskets",
@@ -81,6 +87,7 @@ RULES = (
         "def {name}(item, basket=None):\n    basket = [] if basket is None else basket\n"
         "    basket.append(item)\n    return basket\n",
         "basket=None",
+        "Never give a list as a default, write basket=None",
     ),
 )
 
@@ -125,12 +132,14 @@ CHATTER = ("ls", "git diff --stat", "git branch", "cat pytest.ini", "ls shop", "
 
 class Model:
     """The policy. `tasks` by their prompt. `harm`: words of a fragment, and how often following them ruins the work.
-    `looks`: it looks around before it writes, out of habit in a share of the tasks."""
+    `looks`: it looks around before it writes, out of habit in a share of the tasks. `follows`: how often it does what
+    it was told; `guesses`: how often it is right at once without being told."""
 
     def __init__(self, known: Sequence[Task]) -> None:
         self._tasks = {one.prompt: one for one in known}
         self.harm: dict[str, float] = {}
         self.looks = 0.0
+        self.follows, self.guesses = 1.0, 0.0
 
     def __call__(self, request: Request) -> Reply:
         task = next(one for prompt, one in self._tasks.items() if any(prompt in said for said in request.users))
@@ -154,7 +163,8 @@ class Model:
 
     def _body(self, task: Task, request: Request, reds: Sequence[str]) -> str:
         heard = request.system + "\n".join(request.users)
-        knows = task.rule.token in heard.replace(task.rule.test, "")
+        told = task.rule.token in heard.replace(task.rule.test, "")
+        knows = (told and task.lucky("follows", self.follows)) or task.lucky("guesses", self.guesses)
         ruined = any(words in heard and task.lucky(words, share) for words, share in self.harm.items())
         finds = bool(reds) and task.lucky("finds", FINDS)
         right = (knows or finds) and not ruined
@@ -164,10 +174,29 @@ class Model:
 MODULE = '"""Functions about {rule}."""\n\n\n'
 
 
-class Shop:
-    """The repository, the home and the model server of one seed."""
+LADDERS = ("hierarchy", "scope", "behaviour")
+"""The three ways up of what was learnt, each of which a shop may have or not."""
 
-    def __init__(self, root: Path, server: ModelServer, host: ModelHost, clock: FakeClock, seed: int) -> None:
+MEMORY = "memory"
+"""What recall tells of former sessions: another way of learning."""
+
+
+class Shop:
+    """The repository, the home and the model server of one seed. `on`: which of `LADDERS`, and whether `MEMORY`, are
+    in use; behaviour is when the operator approves what is proposed. `tries`: how often a red session may try again."""
+
+    def __init__(
+        self,
+        root: Path,
+        server: ModelServer,
+        host: ModelHost,
+        clock: FakeClock,
+        seed: int,
+        *,
+        on: Collection[str] = LADDERS,
+        tries: int = 3,
+    ) -> None:
+        self.on = frozenset(on)
         self.clock = clock
         self.server = server
         self.host = host
@@ -185,8 +214,13 @@ class Shop:
         settings = ["crossPollCostCapPerHour = 100", "crossPollCostCapPerDay = 1000", "crossPollCostCapPerMonth = 9000"]
         settings += ["[providers.openai]", 'kind = "openai"', f'baseUrl = "{server.openai}"', 'model = "gpt-5-mini"']
         settings += [f"[channels.{CHANNEL}]", 'agent = "backend_builder"']
-        # What recall would tell of former sessions is another way of learning, and not the one that is measured.
-        settings += ["[memory]", "recallTokens = 0"]
+        settings += ["[memory]", *([] if MEMORY in self.on else ["recallTokens = 0"])]
+        settings += [] if "scope" in self.on else ["learningsTokens = 0"]
+        settings += ["[validation]", f"tries = {tries}"]
+        if "hierarchy" not in self.on:
+            self.home.data.mkdir(parents=True, exist_ok=True)
+            cascade = {"enable_m1": False, "enable_upward_bubbling": False}
+            (self.home.data / "wisdom_cascade_config.json").write_text(json.dumps(cascade))
         self.home.config.mkdir(parents=True, exist_ok=True)
         self.home.config_file.write_text("\n".join(settings) + "\n")
         self.engine: Engine
@@ -207,10 +241,10 @@ class Shop:
         finally:
             self.engine.close()
 
-    def work(self, task: Task) -> tuple[bool, SessionView]:
-        """One task from card to end, and whether its tests were green then."""
+    def work(self, task: Task, more: str = "") -> tuple[bool, SessionView]:
+        """One task from card to end, and whether its tests were green then. `more` is what the operator adds to it."""
         card = self.engine.cards.propose(task.prompt, workspace=str(self.repository.path), channel=CHANNEL)
-        started = self.engine.cards.approve(card.id)
+        started = self.engine.cards.approve(card.id, edit=f"{task.prompt}. {more}" if more else None)
         assert started.session_id is not None
         view = self.engine.sessions.wait(started.session_id, 60)
         assert view.state.over, json.dumps([one.text for one in self.engine.sessions.transcript(view.id)])
@@ -224,3 +258,32 @@ class Shop:
             self.engine.changes.branch(view.change_set_id)
         else:
             self.engine.changes.discard(view.change_set_id)
+
+    def evening(self) -> None:
+        """What comes round by itself at the end of a day; the next day begins at ten."""
+        self.engine.learnings.catch_up()
+        self.engine.knowledge.catch_up()
+        for job in ("state", "wisdom", "adaptation"):
+            self.engine.autonomy.schedule.run(job)
+        tomorrow = (self.clock.now() + timedelta(days=1)).replace(hour=10, minute=0)
+        self.clock.advance(tomorrow - self.clock.now())
+
+    def friday(self) -> None:
+        """The operator looks through what is proposed, and approves it."""
+        if "behaviour" in self.on:
+            approve(self)
+
+
+def approve(shop: Shop) -> list[Candidate]:
+    """The operator approves whatever the engine proposes of its own evidence, and what he rolled back before."""
+    engine = shop.engine
+    for _ in range(8):
+        engine.adaptation.digest()
+        waiting = engine.adaptation.candidates(status=CandidateStatus.REVIEW)
+        if not waiting:
+            break
+        for one in waiting:
+            engine.adaptation.approve(one.id)
+    for one in engine.adaptation.candidates(status=CandidateStatus.ROLLED_BACK):
+        engine.adaptation.approve(one.id)
+    return engine.adaptation.candidates(status=CandidateStatus.PROMOTED)

@@ -5,13 +5,17 @@ pytest tests/benchmarks/test_closed_loop.py -m benchmark -s
 The same tasks four times over, in a real repository with a real engine (see `closed_loop`): first nothing is learnt,
 then what the engine proposed of its own records is approved, then all of it is rolled back, then approved again. A task
 succeeds when its tests are green at the end. The hold-out of SPEC 5.7 is on: a fifth of the runs goes without.
+
+    pytest tests/benchmarks/test_closed_loop.py -m benchmark -s -k four_weeks
+
+Four weeks with everything on beside four with nothing on, and each ladder of docs/ARCHITECTURE.md alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -22,13 +26,19 @@ from engine.execution.runners.model.client import ModelHost
 from engine.storage.database import Transaction
 from engine.values import SessionState
 from engine.values.adaptation import Candidate, CandidateStatus, CandidateType, FlowOffload, Lift, PromptFragment
-from tests.benchmarks.closed_loop import HABIT, Model, Shop, tasks
+from tests.benchmarks.closed_loop import HABIT, LADDERS, MEMORY, Model, Shop, approve, tasks
 from tests.support.model_server import ModelServer
 
 pytestmark = pytest.mark.benchmark
 
 SEEDS = (1, 2, 3)
 TASKS = 16
+
+DAYS, CORRECTED = 20, 12
+"""Working days of four weeks, and so many in which the operator corrects each task: three times each rule."""
+
+LIKELY = 0.01
+"""A change less likely by chance than this is one."""
 
 GOOD = (
     "Amounts are rounded with ROUND_HALF_UP; names are compared by casefold",
@@ -86,6 +96,46 @@ def test_success_rises_with_what_is_learnt_and_returns_without_it(
     found = [compared(done, *pair) for pair in pairs]
     assert all(p < 0.05 for p in found)
     assert abs(sum(done["off"]) - sum(done["rolled back"])) <= 2, "rolled back is as before"
+
+
+def test_four_weeks_with_everything_on_and_each_ladder_alone(
+    tmp_path: Path, server: ModelServer, host: ModelHost
+) -> None:
+    ways = {"off": (), "everything": (*LADDERS, MEMORY)} | {one: (one,) for one in (*LADDERS, MEMORY)}
+    done: dict[str, list[bool]] = {way: [] for way in ways}
+    for seed in SEEDS:
+        for way, on in ways.items():
+            done[way] += four_weeks(tmp_path / f"{seed}-{way}", server, host, seed, on)
+    measured = len(done["off"])
+    print(f"\nright at the first try, of {measured} tasks that nobody corrected; three seeds, four weeks each")
+    print("change                     before  after   more  fewer   p (sign test, one-sided)")
+    found = {way: compared(done, "off", way, True) for way in ways if way != "off"}
+    for way, p in found.items():
+        if p > LIKELY:
+            print(f"{way} alone has no measurable effect")
+    assert found["everything"] <= LIKELY
+
+
+def four_weeks(root: Path, server: ModelServer, host: ModelHost, seed: int, on: Sequence[str]) -> list[bool]:
+    """One task each working day. Three times for each rule the operator adds to the prompt what the rule is; then he
+    adds nothing any more: which of these later tasks were right at once."""
+    shop = Shop(root, server, host, FakeClock(datetime(2026, 3, 2, 10, tzinfo=UTC)), seed, on=on, tries=0)
+    todo = tasks(seed, DAYS)
+    model = server.answer = Model(todo)
+    model.follows, model.guesses = 0.9, 0.2
+    right: list[bool] = []
+    with shop.opened():
+        for day, task in enumerate(todo):
+            corrects = day < CORRECTED
+            green, view = shop.work(task, task.rule.said if corrects else "")
+            shop.review(view)
+            shop.evening()
+            if not corrects:
+                right.append(green)
+            if day % 5 == 4:
+                shop.friday()
+                shop.clock.advance(timedelta(days=2))
+    return right
 
 
 def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: ModelServer, host: ModelHost) -> None:
@@ -170,21 +220,6 @@ def line(after: int, words: str, lift: Lift | None) -> str:
         return f"{after:5}  {words:40.40}  never on trial"
     arms = f"{lift.with_good:3}/{lift.with_runs:<3}  {lift.without_good:3}/{lift.without_runs:<3}"
     return f"{after:5}  {words:40.40}  {arms}   {lift.low:+5.2f} {lift.high:+5.2f}  {lift.verdict}"
-
-
-def approve(shop: Shop) -> list[Candidate]:
-    """The operator approves whatever the engine proposes of its own evidence, and what he rolled back before."""
-    engine = shop.engine
-    for _ in range(8):
-        engine.adaptation.digest()
-        waiting = engine.adaptation.candidates(status=CandidateStatus.REVIEW)
-        if not waiting:
-            break
-        for one in waiting:
-            engine.adaptation.approve(one.id)
-    for one in engine.adaptation.candidates(status=CandidateStatus.ROLLED_BACK):
-        engine.adaptation.approve(one.id)
-    return engine.adaptation.candidates(status=CandidateStatus.PROMOTED)
 
 
 def compared(done: dict[str, list[bool]], before: str, after: str, rises: bool) -> float:

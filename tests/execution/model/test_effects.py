@@ -190,36 +190,3 @@ def test_a_flow_has_the_rails_of_any_other(world: ModelWorld) -> None:
             card = world.propose("elsewhere")
             with pytest.raises(Refusal, match="learnt in /other"):
                 engine.cards.approve(card.id, without_sandbox=True)
-
-
-def test_what_agents_repeat_becomes_a_flow(world: ModelWorld) -> None:
-    """The whole way: sessions of a model, records, a candidate, the operator's word, and no model any more."""
-    world.repository.commit("A script", {"check.sh": "echo fine\n"})
-    commands = ("git status --short", "git diff --stat", "sh check.sh")
-
-    def session(number: int) -> None:
-        steps = [calls("exec", command=one) for one in commands]
-        written = calls("write", path=f"n{number}.txt", content="x\n")
-        world.server.script(calls("read", path="readme.md"), *steps, written, "Done.")
-        assert world.run(f"Do thing {number}").state is SessionState.SUCCEEDED
-        engine.adaptation.digest()
-
-    with world.opened() as engine:
-        number = 0
-        while not (ready := engine.adaptation.candidates(CandidateStatus.REVIEW)):
-            assert number < 10, engine.adaptation.not_drafted()
-            session(number)
-            number += 1
-        (one,) = [one for one in ready if isinstance(one.effect, FlowOffload)]
-        assert isinstance(one.effect, FlowOffload)
-        assert one.effect.commands == commands
-        assert set(engine.adaptation.view(one.id).preview.after) - set(engine.adaptation.view(one.id).preview.before)
-        engine.adaptation.approve(one.id)
-        asked = len(world.server.requests)
-        card = engine.cards.approve(world.propose(one.effect.name).id, without_sandbox=True)
-        view = world.finish(engine.sessions.get(card.session_id or ""))
-        assert view.state is SessionState.SUCCEEDED
-        assert "fine" in world.texts(view, "output")
-        assert len(world.server.requests) == asked, "no model was asked"
-        engine.adaptation.roll_back(one.id)
-        assert one.effect.name not in engine.flows

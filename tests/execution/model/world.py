@@ -44,7 +44,9 @@ class ModelWorld:
     ) -> None:
         """`host` is a warm one, lent; without, the engine starts its own. `sandbox` is a real one; without, none."""
         self.host = host
-        self.sandbox = sandbox or NoSandbox()
+        self.sandbox: Sandbox | None = sandbox or NoSandbox()
+        self.throw_away = True
+        """Without it memory has index and embedder, in a process of their own, and a commit waits for the disk."""
         self.clock = clock
         self.server = server
         self.kind = kind
@@ -92,7 +94,7 @@ class ModelWorld:
             workspaces=[str(self.repository.path)],
             clock=self.clock,
             start_schedule=False,
-            stand_ins=StandIns(sandbox=self.sandbox, deaf=True, throw_away=True, model_host=self.host),
+            stand_ins=StandIns(sandbox=self.sandbox, deaf=True, throw_away=self.throw_away, model_host=self.host),
         )
         self.engine = engine
         try:

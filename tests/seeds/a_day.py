@@ -1,0 +1,166 @@
+"""docs/A_DAY.md, with what really happened in it: `python -m tests.seeds.a_day` (about a minute).
+
+The engine, the repository, its tests and every prompt are real; the model is the fixed policy of the closed-loop
+benchmark, and time is the fake clock.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from clawpy_console.printing.render import render
+from clawpy_console.printing.style import Style
+from engine.clock import FakeClock
+from engine.doors.verbs import dispatch
+from engine.execution.runners.model.client import ModelHost
+from engine.values import PromptRequest
+from tests.benchmarks.closed_loop import CHANNEL, LADDERS, RULES, Model, Shop, Task
+from tests.conftest import GIT_CONFIG
+from tests.execution.model.world import KEY
+from tests.support.model_server import ModelServer
+
+PAGE = Path(__file__).parents[2] / "docs" / "A_DAY.md"
+MONDAY = datetime(2026, 3, 2, 10, tzinfo=UTC)
+RULE = RULES[0]
+TASKS = [Task(number, RULE, 5) for number in range(16)]
+LATER = 10
+"""Tasks of Thursday and Friday, to which nobody adds anything."""
+
+
+@dataclass
+class Week:
+    """What is told, line by line."""
+
+    shop: Shop
+    page: list[str] = field(default_factory=list)
+
+    def tell(self, *paragraphs: str) -> None:
+        for text in paragraphs:
+            self.page += [*textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False), ""]
+
+    def show(self, *lines: str) -> None:
+        """A block of output."""
+        shop = str(self.shop.repository.path)
+        self.page += [*(f"    {line.replace(shop, '~/shop')}".rstrip() for line in lines), ""]
+
+    def say(self, verb: str, typed: str = "", **arguments: Any) -> dict[str, Any]:
+        """Give a verb, and show what it prints; `typed` is what stands behind it on a command line."""
+        document = dispatch(self.shop.engine, verb, arguments)
+        self.show(f"$ clawpy {verb} {typed}".rstrip(), *render(verb, document, arguments, Style()).splitlines())
+        return document
+
+    def prompt(self) -> list[str]:
+        """The system part of what an agent would be told now, without what it recalls of single tasks."""
+        request = PromptRequest("backend_builder", CHANNEL, str(self.shop.repository.path), "Add money_99")
+        return self.shop.engine.prompts.assemble(request).text("system").splitlines()
+
+    def changed(self, before: Sequence[str], after: Sequence[str]) -> list[str]:
+        """Lines that are gone and lines that are new."""
+        told = difflib.unified_diff(before, after, n=0, lineterm="")
+        found = [line for line in told if line[:2] not in ("--", "++", "@@") and line[1:].strip()]
+        return found or ["(no line differs)"]
+
+    def work(self, task: Task, more: str = "") -> bool:
+        """A task; the operator keeps what is green and throws away what is red. Whether it was right at once."""
+        green, view = self.shop.work(task, more)
+        self.shop.review(view)
+        return green
+
+
+def live(shop: Shop) -> list[str]:
+    """The week; returns its page."""
+    week, engine = Week(shop), shop.engine
+    before = week.prompt()
+    first = "green" if week.work(TASKS[0]) else "red"
+    second = "green" if week.work(TASKS[1], RULE.said) else "red"
+    week.tell(
+        "## Monday",
+        f"You ask an agent: “{TASKS[0].prompt}”. It writes what comes to mind first. The shop rounds halves up, and a "
+        f"test says so: the work is **{first}**, and you discard it. To the next task you add a line:",
+        f"> {TASKS[1].prompt}. **{RULE.said}**",
+        f"It is **{second}**. What an agent would be told by noon, against the morning:",
+    )
+    week.show(*week.changed(before, week.prompt()))
+    shop.evening()
+    week.tell("An order about one thing is no rule yet.")
+    week.tell("## Tuesday and Wednesday", "You add the same line to two other tasks.")
+    for number in (2, 3):
+        week.work(TASKS[number], RULE.said)
+        shop.evening()
+    week.tell("Now it came up in three tasks. What was learnt here by itself:")
+    week.say("learnings", "list", workspace=str(shop.repository.path))
+    week.tell("## Thursday", "What the engine proposes to do otherwise, from the same evidence; you approve it.")
+    dispatch(engine, "candidates", {"action": "digest"})
+    waiting = dispatch(engine, "candidates", {"status": "review"})["candidates"]
+    week.say("candidates", "--status review", status="review")
+    for one in waiting:
+        dispatch(engine, "candidates", {"action": "approve", "id": one["id"]})
+    week.tell("What the agent is told from now on, against Monday morning:")
+    after = week.changed(before, week.prompt())
+    week.show(*after)
+    week.tell("## Friday")
+    greens = []
+    for number, task in enumerate(TASKS[4 : 4 + LATER]):
+        greens.append(week.work(task))
+        if number == LATER // 2 - 1:
+            shop.evening()
+    week.tell(
+        f"On Thursday and today the agent had {LATER} more tasks of this kind, to which you added nothing: "
+        f"**{sum(greens)} of {LATER} were right at the first try**. Monday's first was not.",
+    )
+    shop.evening()
+    for one in waiting:
+        week.tell("How the runs with the effect went, beside those that went without it, by chance:")
+        week.say("candidates", f"show {one['id']}", action="show", id=one["id"])
+    week.tell("You change your mind. Rolled back and retracted, the agent is told what it was told before:")
+    for one in waiting:
+        dispatch(engine, "candidates", {"action": "rollback", "id": one["id"]})
+    for one in engine.learnings.entries("project", workspace=str(shop.repository.path)):
+        if one.active:
+            week.say("learnings", f"retract {one.id}", action="retract", id=one.id, reason="no longer so")
+    week.tell("Against Monday morning:")
+    week.show(*week.changed(before, week.prompt()))
+    return week.page
+
+
+HEAD = """# A day in its life
+
+One correction on Monday, and what it changed by Friday. Everything below was printed by the program: `python -m
+tests.seeds.a_day` lives the week again. The repository, its tests, the sessions and the prompts are real; the model is
+a fixed policy on loopback that writes the same wrong line until it is told better, and then follows in nine of ten.
+"""
+
+
+def main() -> None:
+    """Live the week in a throw-away home, and write the page."""
+    with tempfile.TemporaryDirectory() as folder, ModelServer() as server:
+        root = Path(folder)
+        (root / "gitconfig").write_text(GIT_CONFIG)
+        os.environ |= {
+            "GIT_CONFIG_GLOBAL": str(root / "gitconfig"),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+            "CLAWPY_OPENAI_API_KEY": KEY,
+        }
+        host = ModelHost()
+        shop = Shop(root, server, host, FakeClock(MONDAY), 5, on=LADDERS, tries=0)
+        model = server.answer = Model(TASKS)
+        model.follows = 0.9
+        try:
+            with shop.opened():
+                page = live(shop)
+        finally:
+            host.close()
+    PAGE.write_text("\n".join([HEAD, *page]).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()

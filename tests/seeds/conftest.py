@@ -1,0 +1,65 @@
+"""The world of these tests: an engine that is open, and the model that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.execution.runners.model.client import ModelHost
+from engine.execution.sandbox import best_sandbox
+from engine.values import DecisionSignal
+from tests.execution.model.world import KEY
+from tests.seeds.world import World
+from tests.support.model_server import ModelServer
+
+
+@pytest.fixture
+def closed(
+    tmp_path: Path, clock: FakeClock, warm: ModelHost, _no_keys_of_the_developer: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
+    """A world whose engine the test opens by itself."""
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
+    for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"):
+        monkeypatch.setenv(name, (clock.now() - timedelta(days=3)).isoformat())
+    with ModelServer() as server:
+        yield World(tmp_path, clock, server, host=warm)
+
+
+@pytest.fixture
+def world(closed: World) -> Iterator[World]:
+    with closed.opened():
+        yield closed
+
+
+@pytest.fixture
+def trusted(closed: World) -> Iterator[World]:
+    """A console that may act by itself, in a sandbox of this machine. Its operator dismissed forty searches for flaky
+    tests and approved sixty reports of stale branches, of which there are three now."""
+    if not best_sandbox().confines:
+        pytest.skip("nothing on this machine confines a command")
+    closed.sandbox = None
+    closed.configure(autonomousModeEnabled=True)
+    with closed.home.config_file.open("a") as file:
+        file.write(f'[workspaces."{closed.repository.path}"]\nautonomy = "act"\n')
+    for name in ("coupons", "refunds", "taxes"):
+        closed.repository.git("checkout", "-q", "-b", name)
+        closed.repository.commit(f"Begin {name}", {f"{name}.py": "x = 1\n"}, at="2025-06-01T10:00:00+00:00")
+        closed.repository.git("checkout", "-q", "main")
+    with closed.opened():
+        closed.decided("hunt_flakes", DecisionSignal.DISMISSED, 40)
+        closed.decided("report_branches", DecisionSignal.APPROVED, 60)
+        closed.flow("report_branches")  # so that this pair of channels has run before
+        closed.clock.advance(timedelta(minutes=20))
+        yield closed
+
+
+@pytest.fixture
+def meaning(closed: World) -> Iterator[World]:
+    """A world whose memory has vectors: its index and its embedder run in a process of their own."""
+    closed.throw_away = False
+    with closed.opened():
+        yield closed

@@ -1,0 +1,547 @@
+"""Cards that suggest themselves, the rails around them, acting alone, and learning from decisions (sections 2, 3, 7 to
+10 of docs/SPEC.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from clawpy_console.bar import line as status_bar
+from engine.autonomy.state import State
+from engine.config_notify import Surface
+from engine.doors.complication import Complication
+from engine.values import (
+    Assignment,
+    DecidedBy,
+    DecisionSignal,
+    Outcome,
+    Refusal,
+    SessionState,
+    Trigger,
+    TriggerType,
+)
+from tests.cli.conftest import collide
+from tests.doors.notify.post_office import PostOffice
+from tests.execution.model.world import CHANNEL
+from tests.seeds.world import Document, World
+from tests.support.model_server import Reply, calls
+from tests.support.training_server import TrainingServer
+
+GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
+RED = GREEN | {"cart.txt": "4\n"}
+"""A project whose test looks into a file."""
+
+RAILS = {"rate", "loop", "cost", "content", "gate", "kill"}
+
+
+def verdict(card: Document, rail: str) -> tuple[str, str]:
+    """What a rail says of a card."""
+    return next((one["verdict"], one["reason"]) for one in card["verdicts"] if one["rail"] == rail)
+
+
+# -- what is predicted
+
+
+def test_signals(closed: World) -> None:
+    """2.1: Six signals are looked at for each card; each says how much it counts here and what it saw."""
+    calendar = closed.home.root / "work.ics"
+    closed.home.root.mkdir(parents=True, exist_ok=True)
+    calendar.write_text(
+        "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:t\nBEGIN:VEVENT\nUID:1\nSUMMARY:Review of the cart\n"
+        "DTSTAMP:20260101T000000Z\nDTSTART:20260105T100000Z\nDTEND:20260105T110000Z\nEND:VEVENT\nEND:VCALENDAR\n"
+    )
+    with closed.home.config_file.open("a") as file:
+        file.write(f'[calendar]\nfiles = ["{calendar}"]\n')
+    collide(closed.repository)
+    with closed.opened():
+        closed.say("tasks", action="add", title="Write the release notes", workspace=str(closed.repository.path))
+        card = next(one for one in closed.predicted() if one["kind"] == "forecast_conflicts")
+        found = {one["name"]: one for one in card["signals"]}
+        weights = {name: one["weight"] for name, one in found.items()}
+        assert weights == {
+            "time": 0.3, "silence": 0.2, "tasks": 0.2, "conversations": 0.15, "git": 0.1, "calendar": 0.05,
+        }  # fmt: skip
+        assert found["time"]["evidence"] == ["morning: review and plan"]
+        assert "Review of the cart" in found["calendar"]["evidence"][0]
+        assert "Write the release notes" in found["tasks"]["evidence"][0]
+        assert all(0 <= one["relevance"] <= 1 and not one["error"] for one in found.values())
+
+
+@pytest.mark.xfail(strict=True, reason="the task board makes no cards")
+def test_active_tasks(world: World) -> None:
+    """2.1: Open tasks become cards of their channel, those that have waited longest first."""
+    shop = str(world.repository.path)
+    old = world.say("tasks", action="add", title="List stale branches", workspace=shop)["task"]
+    world.clock.advance(timedelta(days=6))
+    new = world.say("tasks", action="add", title="Summarise the week", workspace=shop)["task"]
+    found = [one["taskId"] for one in world.predicted() if one["taskId"]]
+    assert found[:1] == [old["id"]]
+    assert set(found) <= {old["id"], new["id"]}
+
+
+def test_twin_model(closed: World) -> None:
+    """2.3: After thirty decisions a model that speaks for you is asked what comes next, and its answer is a card."""
+    closed.configure(twinModelEnabled=True, twinModelId="openai:twin-1")
+    says = {"prompt": "Round the cart", "channel": "koji-core", "confidence": 0.9, "reasoning": "as on every Monday"}
+    closed.server.answer = lambda request: Reply(text=json.dumps(says))
+    with closed.opened():
+        closed.decided("lint", DecisionSignal.APPROVED, 29)
+        assert "twin-model" not in [one["source"] for one in closed.predicted()]
+        closed.decided("lint", DecisionSignal.APPROVED, 1)
+        card = next(one for one in closed.predicted() if one["source"] == "twin-model")
+        assert (card["prompt"], card["targetChannel"]) == (says["prompt"], says["channel"])
+        assert card["confidenceParts"]["twin"] == 0.9
+        assert (closed.last.body["temperature"], closed.last.max_tokens) == (0.3, 200)
+
+
+@pytest.mark.xfail(strict=True, reason="prompts are not routed by meaning")
+def test_channel_routing(meaning: World) -> None:
+    """2.4: What you ask goes to the channel whose work it is, by its meaning; an unknown channel is refused."""
+    asked = {
+        "Mend the rounding of prices in the cart": "koji-core",
+        "Bring the handbook up to date with the last five commits": "chronicle-hub",
+        "Think up three unusual ways to show a discount": "dream-weaver",
+        "Find out how other shops price their delivery": "research",
+        "Put what we know about our services into the knowledge graph": "garden",
+    }
+    with pytest.raises(Refusal, match="there is no channel"):
+        meaning.engine.cards.propose("Do it", workspace=str(meaning.repository.path), channel="nowhere")
+    assert {text: meaning.proposed(text)["targetChannel"] for text in asked} == asked
+
+
+def test_confidence_bands(trusted: World) -> None:
+    """2.5: Confidence is a sum of four parts that you see; what is unlikely is not shown, what is likely is marked."""
+    collide(trusted.repository)
+    cards = {one["kind"]: one for one in trusted.predicted()}
+    shown = cards["forecast_conflicts"]
+    parts = shown["confidenceParts"]
+    raw = 0.4 * parts["twin"] + 0.25 * parts["pattern"] + 0.2 * parts["urgency"] + 0.15 * parts["time"]
+    assert 0 < raw < 1
+    assert shown["confidence"] == parts["total"]
+    bands = [(0.3, "discard"), (0.6, "card"), (0.8, "suggested"), (1.01, "act")]
+    for one in cards.values():
+        assert one["band"] == next(band for most, band in bands if one["confidence"] < most)
+        assert one["band"] != "discard"
+
+
+@pytest.mark.xfail(strict=True, reason="a kind that you never decided on is thought likelier than it is")
+def test_confidence_follows_decisions(trusted: World) -> None:
+    """2.5, 8.6: What you always approved is above 0.9; what you never decided on is as likely as anything new."""
+    trusted.decided("hunt_flakes", DecisionSignal.DISMISSED, 20)
+    trusted.decided("report_branches", DecisionSignal.APPROVED, 1)
+    collide(trusted.repository)
+    found = {one["kind"]: one["confidence"] for one in trusted.predicted()}
+    assert found["report_branches"] > 0.9
+    assert found["forecast_conflicts"] == pytest.approx(0.5, abs=0.1), "60 of 120 were approved"
+
+
+def test_cold_start(world: World) -> None:
+    """2.3, 2.6: On the first day cards come from what the repository shows, all at 0.4, and nothing runs by itself."""
+    collide(world.repository)
+    cards = world.predicted()
+    assert cards
+    assert {(one["source"], one["confidence"]) for one in cards} == {("template", 0.4)}
+    assert "cart.py" in cards[0]["reasoning"], "it says what it saw here"
+    phase = world.say("status")["phase"]
+    assert (phase["number"], phase["decisions"]) == (0, 0)
+    assert "phase 0 never executes by itself" in verdict(cards[0], "gate")[1]
+
+
+def test_predictor_hook(world: World) -> None:
+    """2.8: Lines that other programs append to predictions.jsonl become cards; a bad line is named and harms none."""
+    line = {"prediction": "Write the release notes", "confidence": 0.8, "channel": "chronicle-hub", "reasoning": "due"}
+    (world.home.data / "predictions.jsonl").write_text(json.dumps(line) + "\n{\n")
+    report = world.say("predict")
+    (card,) = [one for one in report["predictions"] if one["source"] == "predictor-hook"]
+    assert (card["prompt"], card["targetChannel"], card["reasoning"]) == (
+        "Write the release notes", "chronicle-hub", "due",
+    )  # fmt: skip
+    assert any("line 2" in one for one in report["errors"])
+
+
+def test_follow_ups(world: World) -> None:
+    """2.10: What ran may propose its next step: red tests lead to a card that looks for the cause."""
+    world.repository.commit("A cart", GREEN)
+    assert world.flow("run_tests").state is SessionState.SUCCEEDED
+    good = world.repository.git("rev-parse", "HEAD")
+    world.repository.commit("Break it", {"cart.txt": "4\n"})
+    red = world.flow("run_tests").check
+    assert red is not None
+    assert not red.green
+    world.job("state")
+    (card,) = [one for one in world.say("cards")["predictions"] if one["source"] == "follow-up"]
+    assert card["parameters"].get("good", good) == good
+    assert (card["tierWord"], card["status"]) != ("", "expired")
+
+
+# -- a card
+
+
+def test_swiping_cards(world: World) -> None:
+    """2.7, 9.2: Right runs a card, left sends it away, up puts it off for 2 h; you may edit it first, and undo."""
+    first = world.proposed("Write a greeting into hello.txt")
+    world.server.script(calls("write", path="hello.txt", content="Hi\n"), "I wrote it.")
+    done = world.approved(first["id"], edit="Write a short greeting into hello.txt")
+    assert "Write a short greeting" in world.last.users[0]
+    (change,) = world.engine.changes.list()
+    world.say("land", id=change.id)
+    assert (world.repository.path / "hello.txt").read_text() == "Hi\n"
+    world.say("undo", id=done.id)
+    assert not (world.repository.path / "hello.txt").exists()
+    collide(world.repository)
+    (second, *_) = world.predicted()
+    world.say("snooze", id=second["id"])
+    assert second["id"] not in [one["id"] for one in world.predicted()]
+    world.clock.advance(timedelta(hours=2))
+    assert second["id"] in [one["id"] for one in world.predicted()]
+    world.say("dismiss", id=second["id"])
+    assert second["kind"] not in [one["kind"] for one in world.predicted()], "away for 7 days"
+    with pytest.raises(Refusal, match=r"dismissed|already|decided"):
+        world.engine.cards.approve(second["id"])
+
+
+def test_notifications(world: World) -> None:
+    """10.2: Each surface hears of a card in its own way: a banner on the phone, a badge on the watch, glasses not."""
+    collide(world.repository)
+    with PostOffice() as office:
+        for surface in ("phone", "watch", "glasses"):
+            world.say(
+                "config", action="set", key=f"notify.{surface}.url", value=f"json://127.0.0.1:{office.port}/{surface}"
+            )
+        world.engine.notify.catch_up()
+        (card, *_) = world.predicted()
+        world.engine.notify.catch_up()
+        world.clock.advance(timedelta(minutes=6))
+        for surface in Surface:
+            world.engine.notify.step(surface)
+        said = {post.path.strip("/"): json.dumps(post.body) for post in office.posts}
+    assert set(said) == {"phone", "watch"}
+    assert card["prompt"] in said["phone"]
+    assert '"category": "CROSSPOLL_PREDICTION"' in said["phone"]
+    assert '"actions": ["reject", "snooze"]' in said["phone"], "to approve it without a sandbox takes a look"
+    assert '"title": "\\ud83d\\udd2e 1"' in said["watch"], "a badge is a number"
+
+
+def test_status_complication(world: World) -> None:
+    """10.3: A status bar or a watch shows how many cards wait, and in its long form the first of them."""
+    collide(world.repository)
+    cards = world.predicted()
+    kept = Complication(
+        world.home.complication,
+        bus=world.engine.bus,
+        cards=lambda: world.engine.cards.pending(include_snoozed=True),
+        holds=world.engine.safety.holds,
+    )
+    kept.start()
+    kept.close()
+    document = json.loads(world.home.complication.read_text())
+    assert status_bar(document, "short", world.clock.now()) == f"🔮 {len(cards)}"
+    world.clock.advance(timedelta(minutes=2))
+    long = status_bar(document, "long", world.clock.now()) or ""
+    assert cards[0]["targetChannel"] in long
+    assert long.endswith("2m")
+
+
+# -- rails
+
+
+def test_safety_pipeline(world: World) -> None:
+    """3.1: Six rails speak on each card before you decide, and again on your decision, of which one row is kept."""
+    card = world.proposed("report_branches")
+    assert {one["rail"] for one in card["verdicts"]} == RAILS
+    world.approved(card["id"])
+    (row,) = world.rows("SELECT * FROM crosspoll_log")
+    assert [one["rail"] for one in json.loads(row["verdicts"])] == [one["rail"] for one in card["verdicts"]]
+    assert (row["prediction_id"], row["trigger_type"], row["blocked"]) == (card["id"], "manual", 0)
+    (permit,) = world.rows("SELECT * FROM permits")
+    assert permit["digest"] == row["digest"]
+    assert permit["consumed_at"], "nothing runs without a permit, and each is used once"
+
+
+def test_rate_limiter(trusted: World) -> None:
+    """3.2: Without a person nothing is triggered within 10 min of the last; what you approve runs at once."""
+    ask = trusted.serve()
+    trusted.predicted()
+    first = ask("POST", "/api/v1/crosspoll/trigger", targetChannel="koji-core")
+    assert first["triggered"] is True, first["message"]
+    hint = {"hint": "report_branches", "targetChannel": "koji-core"}
+    trusted.clock.advance(timedelta(minutes=9, seconds=59))
+    again = ask("POST", "/api/v1/crosspoll/trigger", **hint)
+    assert (again["triggered"], "rate" in again["message"]) == (False, True)
+    assert trusted.approved(again["prediction"]["id"]).state is SessionState.SUCCEEDED
+
+
+def test_loop_detector(trusted: World) -> None:
+    """3.3: Channels that trigger each other in a circle are stopped, and each loop that was stopped is counted."""
+
+    def triggered() -> str:
+        """Work of the channel asks for more of the same; the loop detector's word."""
+        trusted.clock.advance(timedelta(seconds=30))
+        work = Assignment("report_branches", CHANNEL, str(trusted.repository.path), "flow", "report_branches")
+        asks = Trigger(
+            "pred_loop", TriggerType.FOLLOW_UP, work, "backend_builder", 0.95, 0, DecidedBy.AUTONOMY,
+            from_channel=CHANNEL, phase=2, approval_bound=0.9, force=True,
+        )  # fmt: skip
+        engine = trusted.engine
+        ruling = engine.database.write(lambda tx: engine.safety.pipeline.rule(tx, asks))
+        return next(one.verdict.value for one in ruling.verdicts if one.rail == "loop")
+
+    assert triggered() == "allow"
+    assert triggered() == "block", "it would answer itself within 5 min"
+    assert trusted.say("status")["crossPollStatus"]["loopDetectionCount"] == 1
+    trusted.clock.advance(timedelta(minutes=6))
+    assert triggered() == "allow"
+    trusted.flow("report_branches")
+
+
+def test_cost_caps(world: World) -> None:
+    """3.4: Nothing starts that would pass a cap of the hour, day or month; what was spent is shown beside it."""
+    world.work("Write a greeting into hello.txt", "Done.")
+    spent = world.say("status")["crossPollStatus"]
+    assert 0 < spent["costThisHour"] == spent["costToday"] < spent["costCapPerHour"] == 2.0
+    (entry, *_) = world.rows("SELECT * FROM cost_entries")
+    assert entry
+    for window, default in (("Hour", 2), ("Day", 20), ("Month", 200)):
+        world.say("config", action="set", key=f"crossPollCostCapPer{window}", value=0.001)
+        card = world.proposed("Write a farewell into bye.txt")
+        assert verdict(card, "cost")[0] == "block"
+        world.say("config", action="set", key=f"crossPollCostCapPer{window}", value=default)
+    world.say("config", action="set", key="crossPollCostCapPerHour", value=0.001)
+    with pytest.raises(Refusal, match="cost"):
+        world.engine.cards.approve(card["id"], without_sandbox=True)
+    world.say("config", action="set", key="crossPollCostCapPerHour", value=2)
+    world.server.script("Done.")
+    assert world.approved(card["id"]).state is SessionState.SUCCEEDED
+
+
+def test_content_filter(world: World) -> None:
+    """3.5: Destructive commands and payments are blocked, messages to others wait for your word, work passes."""
+    said = {text: verdict(world.proposed(text), "content")[0] for text in (
+        "rm  -fr /", "DROP TABLE customers", "buy more credits", "email the customers about the delay", "mend the cart",
+    )}  # fmt: skip
+    assert list(said.values()) == ["block", "block", "block", "ask", "allow"], said
+    world.server.script(calls("exec", command="git push --force origin main"), "I could not push.")
+    view = world.approved(world.proposed("Tidy up")["id"])
+    assert "the content filter blocks this" in world.last.tool_results[-1]
+    assert any("push --force origin main refused" in one for one in world.texts(view))
+
+
+def test_human_gate(world: World) -> None:
+    """3.6: Low confidence, production, a new pair of channels and the first days always wait for a person."""
+    world.server.script("Done.")
+    card = world.proposed("Restart the workers of production")
+    word, why = verdict(card, "gate")
+    assert word == "ask"
+    for reason in ("confidence 0.40 is below 0.60", "touches production", "NEW", "first days: 0 of 10"):
+        assert reason in why
+    assert card["novel"] is True
+    world.say("config", action="set", key="autonomousModeEnabled", value=True)
+    world.say("config", action="set", key=f'workspaces."{world.repository.path}".autonomy', value="act")
+    guesses = [json.dumps({"prediction": f"Try {n}", "confidence": 0.5, "channel": "garden"}) for n in range(3)]
+    (world.home.data / "predictions.jsonl").write_text("\n".join(guesses) + "\n")
+    for guess in world.predicted(channel="garden"):
+        world.say("dismiss", id=guess["id"])
+    world.job("state")
+    assert world.say("status")["state"] == "PAUSED", "three rejections in a row"
+    world.say("resume", word="pause")
+    assert world.say("status")["state"] == "WATCHING"
+
+
+def test_kill_switch(world: World) -> None:
+    """3.7: A stop ends what runs, holds over a restart, and is lifted by its own word alone."""
+    card = world.proposed("Write a greeting into hello.txt")
+    world.server.script(calls("exec", command="sleep 60"))
+    card = world.engine.cards.approve(card["id"], without_sandbox=True)
+    world.server.wait(1)
+    assert card.session_id in world.say("stop", reason="smoke")["stopped"]
+    assert world.engine.sessions.wait(card.session_id or "", 10).state is SessionState.CANCELLED
+    with world.reopened() as engine:
+        assert engine.autonomy.state().state is State.DISABLED
+        with pytest.raises(Refusal):
+            world.flow("report_branches")
+        with pytest.raises(Refusal):
+            world.say("resume", word="pause")
+        world.say("resume", word="stop")
+        assert world.flow("report_branches").state is SessionState.SUCCEEDED
+
+
+# -- acting by itself
+
+
+def test_autonomous_states(trusted: World) -> None:
+    """2.2, 7.1, 7.4: Thirty silent minutes prime it, a file that you save ends that; without the flag it never does."""
+
+    def after(minutes: int) -> str:
+        trusted.clock.advance(timedelta(minutes=minutes))
+        trusted.job("state")
+        return str(trusted.say("status")["state"])
+
+    assert after(9) == "WATCHING", "and twenty before"
+    assert after(2) == "PRIMING"
+    saved = trusted.repository.write("readme.md", "# Our shop\n")
+    stamp = trusted.clock.now().timestamp()
+    os.utime(saved, (stamp, stamp))
+    assert after(5) == "WATCHING"
+    trusted.say("config", action="set", key="autonomousModeEnabled", value=False)
+    assert after(60) == "WATCHING"
+    trusted.say("config", action="set", key="crossPollEnabled", value=False)
+    assert after(0) == "DISABLED"
+
+
+def test_autonomous_cycle(trusted: World) -> None:
+    """7.2: In your absence it runs what you have always approved, and tells you what it did."""
+    trusted.clock.advance(timedelta(minutes=31))
+    trusted.job("state")
+    trusted.job("act")
+    (cycle,) = trusted.facts("AutonomousCycleFinished")
+    card = trusted.engine.cards.get(cycle["acted"])
+    view = trusted.engine.sessions.of_prediction(card.id)
+    assert view is not None
+    trusted.engine.sessions.wait(view.id, 20)
+    assert (card.kind, card.decided_by) == ("report_branches", DecidedBy.AUTONOMY)
+    assert trusted.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
+    assert trusted.say("status")["state"] == "AUTONOMOUS"
+    assert trusted.engine.since().approved_by_itself == 1, "told after an absence"
+
+
+def test_session_boundaries(trusted: World) -> None:
+    """3.8: What runs by itself is marked and in a sandbox; no session writes beyond its folder or sends messages."""
+    trusted.clock.advance(timedelta(minutes=31))
+    trusted.job("state")
+    trusted.job("act")
+    (session,) = [one for one in trusted.engine.sessions.list() if one.mode == "autonomous"]
+    done = trusted.engine.sessions.wait(session.id, 20)
+    assert done.id.startswith("auto_")
+    assert done.prediction_id
+    assert done.sandbox not in ("", "no sandbox")
+    trusted.clock.advance(timedelta(minutes=20))
+    trusted.server.script(calls("exec", command="cat ~/.ssh/id_rsa; echo x > ../escaped.txt"), "I looked.")
+    trusted.approved(trusted.proposed("Look around")["id"])
+    assert set(trusted.last.tools).isdisjoint({"message", "tts", "browser"})
+    assert not (Path(done.cwd).parent / "escaped.txt").exists()
+    assert "No such file" in trusted.last.tool_results[-1] or "denied" in trusted.last.tool_results[-1]
+
+
+def test_quiet_hours(trusted: World) -> None:
+    """7.3: At night and while you asked not to be disturbed cards are made, but nothing runs by itself."""
+    trusted.say("dnd", seconds=7200)
+    trusted.clock.advance(timedelta(minutes=31))
+    trusted.job("state")
+    trusted.job("act")
+    (cycle,) = trusted.facts("AutonomousCycleFinished")
+    assert cycle["acted"] == ""
+    assert "report_branches" in [one.kind for one in trusted.engine.cards.pending()]
+    trusted.say("dnd", off=True)
+    assert trusted.say("status")["quiet"] is False
+    night = trusted.clock.now().replace(hour=23, minute=30)
+    trusted.clock.advance(night - trusted.clock.now())
+    assert trusted.say("status")["quiet"] is True
+    trusted.job("state")
+    trusted.job("act")
+    assert [one["acted"] for one in trusted.facts("AutonomousCycleFinished")] == ["", ""]
+
+
+# -- other programs and devices
+
+
+def test_gateway(world: World) -> None:
+    """10.1: Other programs read cards, decide and trigger over HTTP and JSON-RPC, with a token, and hear of it live."""
+    ask = world.serve()
+    url = world.engine.gateway.state().url
+    assert httpx.get(f"{url}/api/v1/health", trust_env=False).status_code == 401
+    assert ask("GET", "/api/v1/health")["crossPollStatus"]["enabled"] is True
+    with connect(url.replace("http", "ws") + "/pulse", additional_headers=world.bearer, proxy=None) as pulse:
+        pulse.send(json.dumps({"type": "subscribe", "channels": ["crosspoll"]}))
+        card = world.proposed("report_branches")
+        heard: list[str] = []
+        while "prediction.new" not in heard:
+            told = json.loads(pulse.recv(timeout=10))
+            heard += [one["type"] for one in told.get("events", [told])]
+    found = ask("GET", "/api/v1/twin/predict", count=1)
+    assert (found["count"], found["predictions"][0]["id"]) == (1, card["id"])
+    rpc = {"jsonrpc": "2.0", "id": 1, "method": "pulse.predictions.latest", "params": {"count": 1}}
+    assert ask("POST", "/api/v1/rpc", **rpc)["result"]["predictions"][0]["id"] == card["id"]
+    assert ask("POST", f"/api/v1/predictions/{card['id']}/reject")["prediction"]["status"] == "rejected"
+    assert ask("PATCH", "/api/v1/crosspoll/config", costCapPerHour=1.5)["config"]["costCapPerHour"] == 1.5
+
+
+# -- what is learnt of decisions
+
+
+def test_feedback_signals(world: World) -> None:
+    """8.1: Each thing that you do with a card is a signal of its own weight; a snooze is none."""
+    collide(world.repository)
+    (card, *_) = world.predicted(shown=True)
+    world.say("snooze", id=card["id"], seconds=60)
+    assert world.say("status")["decisions"] == []
+    world.say("dismiss", id=card["id"])
+    world.flow("report_branches")
+    world.work("Write a greeting into hello.txt", "Done.", edit="Write a farewell into bye.txt")
+    rows = world.rows("SELECT signal, chosen, weight FROM decisions ORDER BY id")
+    assert sorted((row["signal"], bool(row["chosen"]), row["weight"]) for row in rows) == [
+        ("approved", True, 1.0), ("approved", True, 1.0), ("dismissed", False, 1.0), ("original", False, 1.0),
+    ]  # fmt: skip
+
+
+@pytest.mark.xfail(strict=True, reason="cards of your own store no context")
+def test_preference_pairs(world: World) -> None:
+    """8.2, 8.3: An approval and a rejection shortly before make a training pair with the situation it was made in."""
+    collide(world.repository)
+    (card, *_) = world.predicted()
+    world.say("dismiss", id=card["id"])
+    world.clock.advance(timedelta(minutes=59))
+    world.work("Write a greeting into hello.txt", "Done.")
+    (pair,) = world.rows("SELECT * FROM dpo_pairs")
+    assert pair["chosen"] == "Write a greeting into hello.txt → koji-core"
+    assert pair["rejected"] == f"{card['prompt']} → {card['targetChannel']}"
+    with pytest.raises(Refusal, match="50"):
+        world.say("export", what="dpo")
+    world.paired(49)
+    exported = Path(world.say("export", what="dpo")["file"]).read_text().splitlines()
+    assert len(exported) == 50
+    assert all(json.loads(line)["prompt"].strip() for line in exported), "without its situation a pair teaches nothing"
+    assert set(json.loads(exported[0])["metadata"]) == {"timestamp", "confidence_chosen", "confidence_rejected"}
+
+
+def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """8.3, 8.4: From 50 pairs on a model is trained on them, and takes the old one's place without a restart."""
+    monkeypatch.setenv("CLAWPY_SCHOOL_API_KEY", "sk-school-0123456789abcdefghij")
+    with TrainingServer() as school:
+        closed.configure(twinModelEnabled=True, twinModelId="openai:twin-1")
+        with closed.home.config_file.open("a") as file:
+            file.write(f'[providers.school]\nkind = "openai"\nbaseUrl = "{school.url}/v1"\n')
+            file.write('[training]\nprovider = "school"\napi = "openai"\nbaseModel = "base"\n')
+        says = {"prompt": "research", "channel": "research", "confidence": 0.9, "reasoning": "as ever"}
+        closed.server.answer = lambda request: Reply(text=json.dumps(says) if request.model == "twin-2" else "?")
+        with closed.opened() as engine:
+            closed.paired(49)
+            assert "1 more pair" in closed.say("train")["next"]
+            closed.paired(11)
+            assert closed.say("train", action="start")["runs"][0]["method"] == "dpo"
+            assert len(school.files[0].lines) >= 40, "the rest is held back, to compare the two"
+            school.jobs[0].finish("twin-2", dollars=None)
+            closed.say("train")
+            engine.settings.set("providers.school.baseUrl", closed.server.openai)
+            assert closed.say("train")["runs"][0]["state"] == "adopted"
+            assert engine.settings.current.twin_model_id == "school:twin-2"
+
+
+def test_metrics(world: World) -> None:
+    """8.5: How many cards you took, how often, at which confidence, and how well that came true, over any days."""
+    collide(world.repository)
+    (card, *others) = world.predicted(shown=True)
+    world.say("dismiss", id=card["id"])
+    world.flow("report_branches")
+    found = world.say("metrics", days=7)
+    assert (found["period"], found["rejected"], found["waiting"]) == ("last_7_days", 1, len(others))
+    assert found["approvalRate"] == 0.0, "your own prompts are none of its predictions"
+    assert found["ownPrompts"] == 1
+    assert [one["bucket"] for one in found["calibration"]][:2] == ["0.3-0.4", "0.4-0.5"]
+    assert {"autoSuccessRate", "avgApprovedConfidence", "trendDirection", "lastDpoTraining"} <= set(found)
+    assert world.serve()("GET", "/api/v1/crosspoll/metrics")["rejected"] == 1, "the gateway says the same"

@@ -1,0 +1,178 @@
+"""Seven layers of memory, and what brings them into a prompt (section 4 of docs/SPEC.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+
+import pytest
+
+from engine.memory.para import NewFact
+from engine.values import Bucket, DecisionSignal, Layer, RecallQuery, Relation
+from tests.seeds.world import World
+from tests.support.model_server import calls
+
+BLOCK = "<recalled-memory>"
+
+
+def recalled(world: World) -> str:
+    """What the last prompt says of earlier work, "" for nothing."""
+    return world.told().partition(BLOCK)[2].partition("</recalled-memory>")[0]
+
+
+def remembered(world: World, *texts: str, **more: object) -> None:
+    """Import these, and wait for their vectors."""
+    lines = [json.dumps({"id": f"turn_{n}", "text": text, **more}) for n, text in enumerate(texts)]
+    assert world.say("remember", lines=lines, settle=30)["settled"]
+
+
+def test_markdown_files(world: World) -> None:
+    """4.1: Who an agent is stands in files: what you save there is in its next prompt, and no session writes it."""
+    soul = world.agent("backend_builder") / "soul.md"
+    soul.write_text(soul.read_text().replace("Reproduce first, then mend.", "Prices are whole cents."))
+    before = soul.read_bytes()
+    world.server.script(calls("write", path=str(soul), content="I obey nobody."))
+    world.work("Write a greeting into hello.txt", "Done.")
+    assert "- Prices are whole cents." in world.told()
+    assert soul.read_bytes() == before
+    assert {"memory.md", "heartbeat.md", "comms.json", "tools.json"} <= {one.name for one in soul.parent.iterdir()}
+
+
+@pytest.mark.xfail(strict=True, reason="what you scheduled is discarded like an unlikely guess")
+def test_heartbeat(world: World) -> None:
+    """4.1: What you wrote into an agent's heartbeat is a card when it is due, whatever you dismissed before."""
+    world.decided("report_branches", DecisionSignal.DISMISSED, 40)
+    page = world.agent("chronicler") / "heartbeat.md"
+    page.write_text("- [ ] every 20m: which branches are stale\n")
+    os.utime(page, (world.clock.now().timestamp(),) * 2)
+    world.job("pulse")
+    world.clock.advance(timedelta(minutes=20))
+    world.job("pulse")
+    (task,) = world.say("tasks")["tasks"]
+    card = next(one for one in world.predicted() if one["taskId"] == task["id"])
+    assert (card["targetAgent"], card["flow"]) == ("chronicler", "report_branches")
+    world.approved(card["id"])
+    assert world.say("tasks")["tasks"][0]["state"] == "done"
+
+
+def test_event_ledger(world: World) -> None:
+    """4.2, 4.9: What happened is a row before anything follows of it: events, costs, runs of tests, records."""
+    world.work("Write a greeting into hello.txt", "Done.")
+    for table in ("memory_events", "cost_entries"):
+        assert world.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] > 0
+    kinds = [one["kind"] for one in world.facts("PredictionConfirmed", "SessionStarted", "SessionEnded")]
+    assert kinds == ["PredictionConfirmed", "SessionStarted", "SessionEnded"]
+    world.say("candidates", action="digest")
+    assert world.rows("SELECT count(*) AS n FROM learning_records")[0]["n"] > 0
+    world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"})
+    world.flow("run_tests")
+    (run,) = world.rows("SELECT * FROM validation_runs")
+    assert run["workspace"] == str(world.repository.path)
+
+
+def test_vector_search(meaning: World) -> None:
+    """4.3: What was said is found by its meaning, in other words, with the layer that knew it and the reason."""
+    remembered(meaning, "We moved the shop's database from MySQL to PostgreSQL last spring", "Lunch is at noon")
+    found = meaning.say("recall", query="which engine stores our orders now", k=3)["results"]
+    assert "PostgreSQL" in found[0]["text"]
+    assert found[0]["layer"] == "C"
+    assert found[0]["reason"]
+
+
+def test_auto_capture(world: World) -> None:
+    """4.4: Decisions, facts and corrections in what an agent says are kept by themselves, with their place."""
+    said = (
+        "Decision: we keep the old parser for good.\n"
+        "The service listens on port 8000.\n"
+        "Correction: the cap is 20 dollars, not 10."
+    )
+    view = world.work("Look at the parser", said)
+    world.engine.knowledge.catch_up()
+    kept = {one["kind"]: one for one in world.rows("SELECT * FROM captures ORDER BY line")}
+    assert set(kept) == {"decision", "fact", "correction"}
+    assert "old parser" in kept["decision"]["text"]
+    assert kept["decision"]["session_id"] == view.id
+    assert world.engine.sessions.transcript(view.id)[kept["decision"]["line"] - 1].text.startswith("Decision")
+
+
+@pytest.mark.xfail(strict=True, reason="recall brings the task itself")
+def test_auto_recall(meaning: World) -> None:
+    """4.4, 4.5: Another agent's prompt has what an earlier task left, within a budget, each line with its source."""
+    meaning.work("Write the prices module", "Decision: prices are whole cents, never floats. I wrote the module.")
+    meaning.engine.knowledge.catch_up()
+    meaning.engine.memory.settle(30)
+    meaning.clock.advance(timedelta(days=1))
+    asked = "How do we store the prices of articles, as cents or as floats?"
+    view = meaning.work(asked, "As cents.", channel="research")
+    assert "whole cents" in recalled(meaning)
+    assert asked not in recalled(meaning), "nothing of its own task"
+    assert recalled(meaning).count("never floats") == 1, "once, though several layers know it"
+    shown = meaning.say("xray", id=view.id, call=1)["prompt"]
+    lines = [line for part in shown if part["name"] == "recall" for line in part["lines"] if line["ref"]]
+    assert lines
+    assert sum(part["tokens"] for part in shown if part["name"] == "recall") <= 600
+    meaning.work("Which kind of fruit is yellow?", "A banana.", channel="research")
+    assert recalled(meaning) == "", "what is not about the question stays away"
+
+
+@pytest.mark.xfail(strict=True, reason="a red run is remembered as a success, and board tasks make no cards")
+def test_task_graph(world: World) -> None:
+    """4.6: Tasks and how they hang together are kept for good: what failed blocks what needs it, until it is done."""
+    shop = str(world.repository.path)
+    world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "4\n"})
+    tests = world.say("tasks", action="add", title="Run the tests", workspace=shop)["task"]
+    release = world.say("tasks", action="add", title="Tag the release", workspace=shop, needs=[tests["id"]])["task"]
+    world.engine.knowledge.catch_up()
+    card = next(one for one in world.predicted() if one["taskId"] == tests["id"])
+    view = world.approved(card["id"])
+    world.engine.knowledge.catch_up()
+    graph = world.engine.memory.graph
+    failed = graph.get(view.id)
+    assert failed is not None
+    assert failed.success is False
+    edges = graph.neighbourhood(release["id"]).edges
+    assert [one.source for one in edges if one.relation is Relation.BLOCKS] == [view.id]
+    world.say("tasks", action="done", id=tests["id"])
+    world.engine.knowledge.catch_up()
+    edges = graph.neighbourhood(release["id"]).edges
+    assert all(one.invalidated for one in edges if one.relation is Relation.BLOCKS)
+    with world.reopened() as engine:
+        assert engine.memory.graph.get(view.id) is not None
+
+
+def test_canonical_facts(world: World) -> None:
+    """4.7: Facts are never deleted: a new one takes the old one's place, and the chain of corrections stays."""
+    para = world.engine.memory.para
+    (old,) = para.add(
+        [NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "operator")]
+    )
+    new = para.supersede(old.id, "The service listens on port 9000")
+    assert (
+        [one.id for one in para.corrections(new.id)] == [old.id, new.id] == [one.id for one in para.corrections(old.id)]
+    )
+    assert para.get(old.id).superseded_by == new.id
+    found = world.engine.memory.recall(RecallQuery("which port does the service listen on"))
+    assert [one.id for one in found.items if one.layer is Layer.PARA] == [new.id]
+    pages = "\n".join(path.read_text() for path in (world.home.data / "para").rglob("*.md"))
+    assert "port 9000" in pages
+    items = [json.loads(path.read_text()) for path in (world.home.data / "para").rglob("*.json")]
+    assert old.id in json.dumps(items), "as JSON beside the Markdown"
+
+
+def test_nightly_extraction(world: World) -> None:
+    """4.8: At night the day is summed up in memory.md, and its facts wait for your word; once a day, also late."""
+    world.job("nightly")
+    world.work("Look at the parser", "Decision: we keep the old parser for good.")
+    world.engine.knowledge.catch_up()
+    world.clock.advance(timedelta(days=2))
+    world.job("nightly")
+    diary = (world.agent("backend_builder") / "memory.md").read_text()
+    assert diary.count("## 2026-01-05") == 1
+    (draft,) = world.say("drafts")["drafts"]
+    assert "old parser" in draft["fact"]
+    fact = world.say("drafts", action="promote", id=draft["id"])["fact"]
+    assert fact["status"] == "active"
+    world.job("nightly")
+    assert (world.agent("backend_builder") / "memory.md").read_text() == diary
+    assert world.say("drafts")["drafts"] == []
