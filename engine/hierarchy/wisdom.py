@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from engine.clock import Clock
+from engine.hierarchy import profile_text
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.cascade import Cascade, SoulSeeds
@@ -33,6 +34,8 @@ from engine.values import (
     Lesson,
     MovePreview,
     PatternVersion,
+    ProfileEdit,
+    ProfilePreview,
     Randomness,
     Refusal,
     TeachingState,
@@ -138,9 +141,30 @@ class Wisdom:
     def edit_profile(
         self, leader: str, section: str, *, key: str = "", value: str | Sequence[str] = ""
     ) -> LeaderProfile:
-        """Change a section of a leader's profile; see `Profiles.edit`. Raises `Refusal` also when it is not there."""
+        """Make one change of a leader's profile. Raises `Refusal` as `revise_profile`."""
+        said = value if isinstance(value, str) else tuple(value)
+        return self.revise_profile(leader, [ProfileEdit(section, said, key)])
+
+    def profile_text(self, profile: LeaderProfile) -> str:
+        """A profile as a text to edit, under the headings of `soul.md`."""
+        return profile_text.written(profile)
+
+    def profile_edits(self, before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
+        """What makes a profile say what an edited `profile_text` says; none where they say the same."""
+        return profile_text.edits(before, text)
+
+    def revise_profile(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
+        """Make changes of a leader's profile, all or none. Raises `Refusal`: `unknown_agent`, `bad_section`,
+        `bad_profile`."""
         self._agents.get(leader)
-        return self._profiles.edit(leader, section, key=key, value=value)
+        return self._profiles.edit(leader, edits)
+
+    def preview_profile(self, leader: str, edits: Sequence[ProfileEdit]) -> ProfilePreview:
+        """What these changes would make of the profile, and whose prompts would change. Raises `Refusal` as
+        `revise_profile`."""
+        self._agents.get(leader)
+        profile = self._profiles.preview(leader, edits)
+        return ProfilePreview(profile, self._cascade.preview_profile(profile))
 
     def history(self, leader: str, key: str) -> list[PatternVersion]:
         """Every wording that a pattern has and had, the newest first."""
