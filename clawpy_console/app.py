@@ -32,6 +32,7 @@ from clawpy_console.looks import Looks
 from clawpy_console.pauses import Pauses
 from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.widgets.status import Frame, gravest
 from engine.home import Home
 from engine.values import Card, Hold, Layer, Refusal
 
@@ -205,7 +206,23 @@ class ConsoleApp(KnowingApp):
         top = self.screen_stack[-1] if self.screen_stack else None  # none while the app ends
         return top if isinstance(top, ConsoleScreen) and top.ready else None
 
+    def draw_frame(self, frame: Frame, now: datetime) -> None:
+        """Bring the state line and the banner of a screen or a dialog up to date."""
+        resume = shown_key("app.resume", self.keymap)
+        how = f"Press {resume} to resume" if len(self.screen_stack) < 2 else f"Close this, then {resume} to resume"
+        frame.show(self.known, now, self.holds, opening=self.opening, demo=self.demo, resume=resume, how=how)
+
+    def draw_frames(self) -> None:
+        """The state line in sight is live, whatever is open below it."""
+        for screen in reversed(self.screen_stack):
+            frame = next(iter(screen.query(Frame)), None)
+            if frame is not None and frame.is_mounted:
+                self.draw_frame(frame, self.now())
+                break
+            screen.refresh()  # the palette shows the frame of the screen behind it
+
     def _draw_known(self, changed: frozenset[str]) -> None:
+        self.draw_frames()
         if (screen := self._in_sight()) is not None:
             screen.refresh_known(changed)
 
@@ -256,6 +273,8 @@ class ConsoleApp(KnowingApp):
         now = self.now()
         if (screen := self._in_sight()) is not None:
             screen.tick(now)
+        else:
+            self.draw_frames()
         told = (self.known.autonomy.next_change, self.known.autonomy.next_cycle)
         if any(one is not None and one <= now for one in told):
             self.renew(["autonomy"])  # what was to come has come: a next one may stand
@@ -314,6 +333,17 @@ class ConsoleApp(KnowingApp):
             self._draw_known(frozenset({"holds"}))
 
         self.ask(lambda: engine.safety.resume(word), done)
+
+    def action_lift(self) -> None:
+        """Lift what holds the engine most; what stops everything asks first."""
+        from clawpy_console.dialogs.lift import lift
+
+        if (hold := gravest(self.holds)) is not None:
+            lift(self, hold.word)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Nothing is resumed while nothing holds."""
+        return bool(self.holds) if action == "lift" else super().check_action(action, parameters)
 
     async def action_go(self, mode: str) -> None:
         """Show another screen; dialogs stay where they are."""

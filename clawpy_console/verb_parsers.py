@@ -6,6 +6,7 @@ import argparse
 import difflib
 import os
 import shlex
+import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -96,6 +97,16 @@ def agents_parser(add: Add, plain: dict[str, Any]) -> None:
     serve.add_argument("id", metavar="CODING-AGENT", help="one that `clawpy agents list` names")
 
 
+def _profile(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+    if options.file is None:
+        return {"id": options.id}
+    try:
+        text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{options.file} cannot be read: {error}") from error
+    return {"id": options.id, "text": text, "yes": options.yes}
+
+
 def wisdom_parsers(add: Add, plain: dict[str, Any]) -> None:
     def told(options: argparse.Namespace, where: Where) -> dict[str, Any]:
         return {"id": options.id} | ({"reportsTo": options.to} if options.to else {})
@@ -108,6 +119,11 @@ def wisdom_parsers(add: Add, plain: dict[str, Any]) -> None:
     guidance = add("guidance", says, "clawpy guidance backend_builder", told)
     guidance.add_argument("id", metavar="AGENT")
     guidance.add_argument("--to", metavar="LEADER", help="also what it would be told there")
+    says = "show the guidance that a leader gives, or what another text of it would change"
+    profile = add("profile", says, "clawpy profile cto guidance-of-cto.md --yes", _profile)
+    profile.add_argument("id", metavar="LEADER")
+    profile.add_argument("file", nargs="?", metavar="FILE", help="the edited text; - for standard input")
+    profile.add_argument("--yes", action="store_true", help="save it; without, only show whose prompts change, and how")
     says = "show what agents found out and sent up, and which gate refused it"
     action = _actions(add("bubbles", says, "clawpy bubbles list --state refused", asked), plain, required=False)
     shown = action("list", "show learnings on their way up", "clawpy bubbles list --state queued")

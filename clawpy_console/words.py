@@ -94,6 +94,20 @@ def rows(line: Content, width: int) -> list[Content]:
     return [line] if line.cell_length <= width else line.wrap(width)
 
 
+TOUCHES = {
+    "keep_commits": "makes a branch", "prepare_environment": "installs packages",
+    "undo_landing": "takes a landing back", "reclaim_space": "deletes what is not needed any more",
+}  # fmt: skip
+"""What a flow changes that changes something else than files which wait to be landed."""
+
+
+def touches(flow: str, check_only: bool, without_sandbox: bool) -> str:
+    """What a card may change. Nothing that runs without a sandbox is called read-only."""
+    if check_only:
+        return "only checks, without a sandbox" if without_sandbox else "read-only"
+    return TOUCHES.get(flow, "you land the changes")
+
+
 NO_SANDBOX = "no sandbox on this machine"
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.content import Content
 from textual.geometry import Region
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen
 from textual.strip import Strip
 
+from clawpy_console.widgets.status import Frame
 from clawpy_console.widgets.whole import WholeScreen
+
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
 
 Answer = TypeVar("Answer")
 
@@ -23,12 +28,23 @@ class Dialog(ModalScreen[Answer], WholeScreen[Answer]):  # styles come by the fi
     Textual draws that picture anew whenever a part of the dialog is drawn, and mixes colours for each of its
     thousands of segments, which would hold the event loop. Here it is drawn once for a size and a colour. A dialog
     that fills the terminal anyway has the class `-alone`: nothing is drawn behind it.
+
+    The state line and the banner are above every dialog, and stay live: a stop is seen whatever is open.
     """
+
+    app: ConsoleApp
 
     _picture: tuple[object, list[Strip]] | None = None
 
+    def on_mount(self) -> None:
+        self.mount(Frame(getattr(self.app.screen_stack[0], "PLACE", "") or self.app.current_mode), before=0)
+
     def on_screen_resume(self) -> None:
         self._picture = None
+        self.call_after_refresh(self.app.draw_frames)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.app.draw_frames()
 
     def not_by_enter(self, how: str) -> None:
         """Enter was pressed where it does nothing, so that nothing is done by accident: `how` says what does."""

@@ -15,7 +15,7 @@ from textual.widgets import Static, TextArea
 from clawpy_console import words
 from clawpy_console.actions import bindings
 from clawpy_console.dialogs.base import Dialog
-from clawpy_console.widgets.card import bar, headline, signal_name, touches
+from clawpy_console.widgets.card import bar, headline, signal_name
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.stack import CardStack
@@ -235,7 +235,8 @@ class Details(Dialog[None]):
             _fact("cost", f"est. {words.money(card.estimate)}"),
             _fact("runs", runs_words(card)),
             *([_fact("goes on", continued)] if (continued := continues_words(card)) else []),
-            _fact("where", f"{assignment.workspace}, {touches(card)}"),
+            _fact("where", assignment.workspace),
+            _fact("changes", words.touches(assignment.flow or "", card.check_only, card.without_sandbox)),
             _fact("sandbox", self.app.known.sandbox or "not tried yet"),
             _fact("undo", card.undo_note or "–"),
             _fact("source", f"{card.source.value}, made {words.moment(card.created_at, self.app.now())}, "

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from clawpy_console.printing.style import Document, Style, clean, count, how_it_ended, indented, one_line, place, time
+from clawpy_console.words import touches
 
 
 def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
@@ -47,8 +48,7 @@ def _card(one: Document, style: Style) -> str:
     if one["status"] == "pending" and not one["undoNote"]:
         lines.append("    " + style.wants("nothing takes it yet"))  # so nothing is known of cost and undo either
     elif one["status"] == "pending":
-        checks = "only checks, unconfined" if one["withoutSandbox"] else "only checks"
-        changes = checks if one["checkOnly"] else "changes wait for you to land them"
+        changes = touches(one.get("flow") or "", one["checkOnly"], one["withoutSandbox"])
         how = "runs" if one.get("flow") else "by"
         served = f", {how} {clean(one['servedBy'])}" if one.get("servedBy") else ""
         lines.append("    " + style.dim(f"est. ${one['estimatedCost']:.2f}, {changes}{served}"))

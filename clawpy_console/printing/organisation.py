@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clawpy_console.printing.style import Document, Style, clean, span
+from clawpy_console.printing.style import Document, Style, clean, count, span
 from engine.values.wisdom import telling
 
 
@@ -53,6 +53,21 @@ def guidance(document: Document, options: Mapping[str, Any], style: Style) -> st
     if "moved" in document:
         lines += ["", style.bold("there it would be"), guidance(document["moved"], options, style)]
     return "\n".join(lines)
+
+
+def profile(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """The guidance of a leader as a text, or whose prompts another text changes."""
+    if "edits" not in document:
+        return clean(document["text"]).rstrip()
+    if not document["edits"]:
+        return f"nothing has changed in the guidance from {clean(document['leader'])}"
+    lines = [count(len(document["edits"]), "change") + (", saved" if document["saved"] else ", not saved yet")]
+    for one in document["prompts"]:
+        lines += ["", style.bold(", ".join(map(clean, one["agents"])))]
+        lines += [(style.good if line[0] == "+" else style.bad)(clean(line)) for line in one["changes"]]
+    if not document["prompts"]:
+        lines.append("no prompt changes: it guides nobody, or the budget for guidance is used up")
+    return "\n".join(lines if document["saved"] else [*lines, "", f"`{style.bold('--yes')}` saves it"])
 
 
 def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str:

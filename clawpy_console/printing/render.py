@@ -11,7 +11,7 @@ from clawpy_console.printing.figures import export, metrics, train
 from clawpy_console.printing.learnings import learnings
 from clawpy_console.printing.memory import drafts, forget, recall, remember
 from clawpy_console.printing.notices import notify
-from clawpy_console.printing.organisation import agents, bubbles, guidance, permissions, tasks
+from clawpy_console.printing.organisation import agents, bubbles, guidance, permissions, profile, tasks
 from clawpy_console.printing.settings import check, config, doctor, key
 from clawpy_console.printing.simulation import simulation
 from clawpy_console.printing.state import dnd, resume, status, stop
@@ -54,6 +54,7 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "dnd": dnd,
     "agents": agents,
     "guidance": guidance,
+    "profile": profile,
     "bubbles": bubbles,
     "learnings": learnings,
     "permissions": permissions,

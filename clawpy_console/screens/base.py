@@ -15,10 +15,10 @@ from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
-from clawpy_console.actions import bindings, shown_key
+from clawpy_console.actions import bindings
 from clawpy_console.known import Known
 from clawpy_console.widgets.keyline import KeyLine
-from clawpy_console.widgets.status import Banner, StatusBar
+from clawpy_console.widgets.status import Frame
 from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.whole import WholeScreen
 from engine.values import Refusal
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-RESUME = {"stop": "safety.resume_stop", "pause": "safety.resume_pause", "month": "safety.resume_month"}
 
 
 class ConsoleScreen(WholeScreen[None]):
@@ -41,8 +39,6 @@ class ConsoleScreen(WholeScreen[None]):
     """
 
     BINDINGS = bindings("panes")
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall"), (50, "-high")]
 
     MODE: ClassVar[str] = ""
     PLACE: ClassVar[str] = ""
@@ -59,8 +55,7 @@ class ConsoleScreen(WholeScreen[None]):
         self.set_class(first in self.COLUMNS, f"-at-{self.COLUMNS.get(first)}", update=False)
 
     def compose(self) -> ComposeResult:
-        yield StatusBar(self.PLACE or self.MODE)
-        yield Banner()
+        yield Frame(self.PLACE or self.MODE)
         yield from self.body()
         self._key_line = KeyLine()
         yield self._key_line
@@ -101,8 +96,8 @@ class ConsoleScreen(WholeScreen[None]):
         """Draw what is known, what shows times included. `changed` names the fields of `Known` that moved; empty means
         all."""
         self.tick(self.app.now())
-        keys = {word: shown_key(action, self.app.keymap) for word, action in RESUME.items()}
-        self.query_one(Banner).show(self.app.holds, keys)
+        if "holds" in changed:
+            self._key_line.look()
         self.draw(changed)
 
     def draw(self, changed: frozenset[str]) -> None:
@@ -110,9 +105,7 @@ class ConsoleScreen(WholeScreen[None]):
 
     def tick(self, now: datetime) -> None:
         """Time passed: bring up to date what shows times."""
-        stopped = any(hold.word == "stop" for hold in self.app.holds)
-        status = self.query_one(StatusBar)
-        status.show(self.known, now, opening=self.app.opening, demo=self.app.demo, stopped=stopped)
+        self.app.draw_frame(self.query_one(Frame), now)
 
     def put(self, selector: str, content: Content) -> None:
         """Put `content` into the Static at `selector`; the same words again cost nothing."""

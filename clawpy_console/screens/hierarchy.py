@@ -139,6 +139,7 @@ class HierarchyScreen(Organising, Filtering):
         block = self.query_one("#block", PromptLines)
         guidance = portrait.guidance if portrait and tab == "guidance" else None
         block.display = bool(guidance and guidance.lines)
+        self.set_class(block.display, "-block")
         if guidance and guidance.lines:
             part = PromptPart("leadership-guidance", guidance.lines, tokens=guidance.tokens)
             if block.whole != part.text:
@@ -271,6 +272,10 @@ class HierarchyScreen(Organising, Filtering):
     def agent(self) -> AgentView | None:
         node = self.query_one("#tree", Tree).node
         return node.agent if node is not None else None
+
+    @property
+    def hands_down(self) -> bool:
+        return self._tab == "guidance" and isinstance(self._shown, Portrait) and self._shown.profile is not None
 
     @property
     def leads_here(self) -> str:

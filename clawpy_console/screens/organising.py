@@ -10,7 +10,7 @@ from clawpy_console.actions import shown_key
 from clawpy_console.organisation import OWNER, below
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.hierarchy_lines import broken_file
-from engine.values import AgentFile, AgentView, Bubble, FlushReport, Lesson
+from engine.values import AgentFile, AgentView, Bubble, FlushReport, LeaderProfile, Lesson
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -35,6 +35,11 @@ class Organising(ConsoleScreen):
     @property
     def agent(self) -> AgentView | None:
         """The agent under the cursor, retired ones included."""
+        raise NotImplementedError
+
+    @property
+    def hands_down(self) -> bool:
+        """Whether what is shown of the agent is what it tells those below it."""
         raise NotImplementedError
 
     @property
@@ -120,17 +125,35 @@ class Organising(ConsoleScreen):
         return broken_file(one) if one.broken else "soul.md"
 
     def action_edit(self) -> None:
-        """Edit the file here."""
+        """Edit here what is shown: what a leader tells those below, else the file."""
         from clawpy_console.dialogs.edit_file import EditFile
 
         engine, one, name = self.app.live(), self.agent, self._file
         if engine is None or one is None or not name:
+            return
+        if self.hands_down and not one.broken:
+            self.app.look_up(lambda: engine.wisdom.profile(one.id), lambda now: self._edit_profile(engine, now))
             return
 
         def opened(now: AgentFile) -> None:
             self.app.push_screen(EditFile(now), lambda saved: self.app.renew(["agents"]) if saved else None)
 
         self.app.look_up(lambda: engine.files.read(one.id, name), opened)
+
+    def _edit_profile(self, engine: Engine, now: LeaderProfile) -> None:
+        from clawpy_console.dialogs.edit_profile import EditProfile
+
+        def saved(change: tuple[LeaderProfile, LeaderProfile] | None) -> None:
+            if change is None:
+                return
+            before, after = change
+            leader, back = now.leader, engine.wisdom.profile_edits(after, engine.wisdom.profile_text(before))
+            self._done(
+                f"saved the guidance from {leader}",
+                (f"the guidance from {leader} is as it was", lambda engine: engine.wisdom.revise_profile(leader, back)),
+            )
+
+        self.app.push_screen(EditProfile(engine, now), saved)
 
     def action_editor(self) -> None:
         """Edit the file in the operator's editor; what he saves there shows up by itself."""

@@ -15,7 +15,6 @@ from textual.widgets import Static
 from clawpy_console import words
 from clawpy_console.actions import bindings, shown_key
 from clawpy_console.known import Logged
-from clawpy_console.screens.base import RESUME
 from clawpy_console.screens.filtering import Filtering
 from clawpy_console.widgets import gauges, machine, pipeline
 from clawpy_console.widgets import safety_lines as lines
@@ -154,9 +153,9 @@ class SafetyScreen(Filtering):
         rails.show(lambda width: pipeline.pipeline(known, width, now, cursor))
         self.query_one("#said", Drawn).show(lambda width: lines.decision_lines(known, width, now, cursor))
         holds = self.app.holds
-        keys = {word: shown_key(action, self.app.keymap) for word, action in (RESUME | {"dnd": "safety.dnd"}).items()}
+        resume, dnd = (shown_key(action, self.app.keymap) for action in ("app.resume", "safety.dnd"))
         self.query_one("#machine", Drawn).show(lambda width: lines.machine_lines(known, now, width, low))
-        self.query_one("#holds", Drawn).show(lambda width: lines.hold_lines(known, holds, now, width, keys))
+        self.query_one("#holds", Drawn).show(lambda width: lines.hold_lines(known, holds, now, width, resume, dnd))
 
     def _draw_tabs(self) -> None:
         blocked = f"blocked {len(self.known.blocked)}"
@@ -285,19 +284,11 @@ class SafetyScreen(Filtering):
     # Holds
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "resume":
-            return any(hold.word in parameters for hold in self.app.holds)
         if action == "allow_once":
             one = self._current
             seen = self.pane == "blocked"
             return seen and one is not None and not one.lifted and lines.content_block(one) is not None
         return super().check_action(action, parameters)
-
-    def action_resume(self, word: str) -> None:
-        """Lift a hold by its own key; what stops everything asks for a second one."""
-        from clawpy_console.dialogs.lift import lift
-
-        lift(self.app, word)
 
     def action_dnd(self) -> None:
         """Do not disturb for two hours, or not any more."""

@@ -56,19 +56,13 @@ def signal_line(signal: Signal, width: int) -> Content:
     )
 
 
-def touches(card: Card) -> str:
-    """What it may change. Nothing that runs without a sandbox is called read-only."""
-    if not card.check_only:
-        return "makes a branch" if card.assignment.flow == "keep_commits" else "writes in a worktree"
-    return "only checks, unconfined" if card.without_sandbox else "read-only"
-
-
 def facts(card: Card) -> str:
     """Cost, what it touches, what runs it, what undoes it; nothing of these is known while no runner takes it."""
     if not card.undo_note:
         return "nothing takes it yet"
     runs = f"runs: {card.assignment.flow or words.one_line(card.served) or card.assignment.runner}"
-    parts = [f"est. {words.money(card.estimate)}", touches(card), runs]
+    touches = words.touches(card.assignment.flow or "", card.check_only, card.without_sandbox)
+    parts = [f"est. {words.money(card.estimate)}", touches, runs]
     if continued := card.assignment.parameters.get("continues") if card.assignment.flow is None else None:
         parts.append(f"continues {continued}")
     parts.append(f"undo: {words.one_line(card.undo_note)}")
@@ -88,42 +82,38 @@ def caution(card: Card) -> tuple[str, str] | None:
 
 def layout(card: Card, width: int, height: int) -> list[Content]:
     """The card as exactly `height` lines of at most `width` cells. What matters stays as the room shrinks: head,
-    prompt, facts and caution first, then signals, then the reasoning."""
+    prompt, facts and caution first, then the reason, then the signals."""
     blank = Content("")
     below: list[Content] = []
-    signals = sum(one.relevance > 0.02 for one in card.signals)
-    prompts = len(Content.styled(words.one_line(card.assignment.prompt), "bold $ink").wrap(width))
-    free = height - 4 - min(prompts, 3) - signals  # rows that nothing else would fill
+    signals = sorted((one for one in card.signals if one.relevance > 0.02), key=lambda one: -one.share)
+    prompt = Content.styled(words.one_line(card.assignment.prompt), "bold $ink").wrap(width)
+    reason = Content.styled(words.one_line(card.reasoning), "$grey").wrap(width) if card.reasoning else []
+    free = height - 4 - min(len(prompt), 3) - len(signals)  # rows that nothing else would fill
     if said := caution(card):
         text = Content.styled(said[0], said[1]).wrap(width)
-        most = max(2 if height > 10 else 1, min(6, free - 2))
-        below += text if len(text) <= most else [*text[: most - 1], _cut(text[most - 1], width, said[1])]
-    known = Content.styled(facts(card), "$grey").wrap(width)
+        below += _first(text, max(2 if height > 10 else 1, min(6, free - 2)), width, said[1])
+    known = Content.styled(facts(card), "$faint").wrap(width)
     most = max(1 if height < 11 else 2 if height < 15 else 3, min(5, free - len(below)))
-    if len(known) > most:
-        known = [*known[: most - 1], _cut(known[most - 1], width, "$grey")]
-    below += known
-    prompt_room = max(1, min(5 if height > 14 else 3, height - 2 - len(below)))
-    prompt = Content.styled(words.one_line(card.assignment.prompt), "bold $ink").wrap(width)
-    if len(prompt) > prompt_room:
-        prompt = [*prompt[: prompt_room - 1], _cut(prompt[prompt_room - 1], width, "bold $ink")]
+    below += _first(known, most, width, "$faint")
+    prompt = _first(prompt, max(1, min(5 if height > 14 else 3, height - 2 - len(below))), width, "bold $ink")
     bare = Content.styled(words.crop(f"▲ {words.NO_SANDBOX}", width), "bold $wants")
     lines = [headline(card, width), bare if card.without_sandbox else blank, *prompt]
     room = height - len(lines) - len(below)
-    wanted = sorted((one for one in card.signals if one.relevance > 0.02), key=lambda one: -one.share)
-    if room >= 2 and wanted:
-        lines += [blank, *(signal_line(one, width) for one in wanted[: room - 1])]
+    if room >= 1 and reason:
+        gap = [blank] if room > min(len(reason), 2) else []
+        lines += [*gap, *_first(reason, min(room - len(gap), max(2, room - len(signals) - 3)), width, "$grey")]
         room = height - len(lines) - len(below)
-    if room >= 3 and card.reasoning:
-        reasoning = Content.styled(words.one_line(card.reasoning), "$faint").wrap(width)
-        lines += [blank, *reasoning[: room - 2]]
+    if room >= 2 and signals:
+        lines += [blank, *(signal_line(one, width) for one in signals[: room - 1])]
     lines += [blank] * (height - len(lines) - len(below))
     return (lines + below)[:height]
 
 
-def _cut(line: Content, width: int, style: str) -> Content:
-    """The last line of what goes on."""
-    return Content.styled(words.crop(f"{line.plain} …", width), style)
+def _first(lines: list[Content], most: int, width: int, style: str) -> list[Content]:
+    """At most `most` lines; where more follow, the last one says so."""
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], Content.styled(words.crop(f"{lines[most - 1].plain} …", width), style)]
 
 
 class CardView(Widget):

@@ -15,7 +15,16 @@ from clawpy_console.organisation import STATES
 from clawpy_console.widgets.parts import BAR, cropped, named, score
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.tree import MARKS
-from engine.values import AgentView, Bubble, BubbleState, Guidance, GuidanceHop, LeaderProfile, MovePreview
+from engine.values import (
+    AgentView,
+    Bubble,
+    BubbleState,
+    Guidance,
+    GuidanceHop,
+    LeaderProfile,
+    MovePreview,
+    ProfilePreview,
+)
 from engine.values.wisdom import telling
 
 TEXT_MOST = 12_000
@@ -378,6 +387,23 @@ def move_lines(one: MovePreview, name: str, leader: str, width: int) -> list[Con
     if not diff:
         return [*lines, Content.styled("its guidance stays what it is", "$grey")]
     return [*lines, Content.styled("its guidance", "bold $ink"), *diff_lines(diff, width)]
+
+
+# Editing what a leader says
+
+
+def prompt_lines(edits: int, preview: ProfilePreview | None, width: int) -> list[Content]:
+    """Whose prompts so many edits of a profile change, and how; agents with the same change stand together."""
+    if preview is None or not edits:
+        return Content.styled("No changes yet. What an edit changes in prompts is shown here.", "$grey").wrap(width)
+    count = words.count(edits, "change")
+    if not preview.prompts:
+        said = f"{count}. No prompt changes: it guides nobody, or the budget for guidance is used up."
+        return Content.styled(said, "$wants").wrap(width)
+    lines = [Content.styled(f"{count}, in {words.count(len(preview.prompts), 'prompt')}", "bold $ink")]
+    for agents, diff in preview.changes:
+        lines += [Content(""), *Content.styled(", ".join(agents), "$accent").wrap(width), *diff_lines(diff, width)]
+    return lines
 
 
 def _chain(one: Guidance) -> str:

@@ -63,6 +63,8 @@ def through(rails: tuple[RailState, ...], acts: bool) -> Piece:
         return ("✓ open", "$grey") if acts else ("✓ by you", "$grey")
     if most.verdict is Verdict.ASK:
         return "▲ asks", "$ink"
+    if most.rail == "kill" and most.until is not None:
+        return "▲ by you", "$wants"  # a pause holds only what nobody approved
     return ("■ held", "$wrong") if most.until is None else ("◐ waits", "$accent")
 
 
@@ -107,7 +109,7 @@ def _boxes(known: Known, width: int, now: datetime, cursor: int, lit: int | None
     running = len(known.running)
     ended = ("not reached", "$faint") if lit is not None else (f"{running} running", "$grey" if running else "$faint")
     end = through(rails, known.acts)
-    yours = "for what you approve" if inner >= 20 and end[0] == "✓ by you" else ""
+    yours = "for what you approve" if inner >= 20 and end[0].endswith("by you") else ""
     _box(lines, [("execute", "bold $ink"), end, ended, (yours, "$faint")], inner, "$line", heavy=False)
     return [Content.assemble(*line) for line in lines]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from textual.content import Content
@@ -61,33 +61,29 @@ def machine_lines(known: Known, now: datetime, width: int, low: bool) -> list[Co
     return lines
 
 
-def hold_lines(
-    known: Known, holds: Iterable[Hold], now: datetime, width: int, keys: Mapping[str, str]
-) -> list[Content]:
-    """What holds the engine and how it is lifted, then quiet hours; `keys` by hold, and of `dnd`."""
+def hold_lines(known: Known, holds: Iterable[Hold], now: datetime, width: int, resume: str, dnd: str) -> list[Content]:
+    """What holds the engine and how it is lifted, then quiet hours; `resume` and `dnd` are keys."""
     lines: list[Content] = []
     for hold in holds:
-        key = keys.get(hold.word, f"clawpy resume {hold.word}")
-        then = ", then L" if hold.word in QUESTIONS else ""
         style = "$wrong" if hold.word == "stop" else "$wants"
         left = f", over in {words.running(hold.until - now)}" if hold.until and hold.until > now else ""
         lines.append(
             Content.assemble(
-                (f"■ {hold.word:<6}", f"bold {style}"), (key, "bold $accent"), (f"{then} lifts it{left}", "$grey")
+                (f"■ {hold.word:<6}", f"bold {style}"), (resume, "bold $accent"), (f" to resume{left}", "$grey")
             )
         )
         said = f"  since {words.moment(hold.since, now)}: {words.one_line(hold.reason)}"
         lines.append(Content.styled(words.crop(said, width), "$grey"))
     if not lines:
         lines.append(Content.styled("none: no stop, no pause, no month stop", "$grey"))
-    quiet, key = known.quiet, keys.get("dnd", "")
+    quiet = known.quiet
     hours = "none" if quiet.start == quiet.end else f"{quiet.start:02}:00–{quiet.end:02}:00"
     if quiet.dnd_until is not None:
-        until = f"until {words.hour(quiet.dnd_until)}, {key} ends it"
+        until = f"until {words.hour(quiet.dnd_until)}, {dnd} ends it"
         lines.append(Content.assemble(("● do not disturb ", "$wants"), (until, "$grey")))
     else:
         mark, style = ("● now in", "$wants") if quiet.now else ("○", "$grey")
-        lines.append(Content.assemble((f"{mark} quiet hours {hours}", style), (f" · {key} dnd for 2 h", "$faint")))
+        lines.append(Content.assemble((f"{mark} quiet hours {hours}", style), (f" · {dnd} dnd for 2 h", "$faint")))
     return lines
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from rich.cells import cell_len
 from textual import events
+from textual.app import ComposeResult
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -34,10 +35,34 @@ STOP = "F12 stop"
 Piece = tuple[str, str]
 
 
-class StatusBar(Widget):
-    """Two lines: where one is, and how the engine stands. Drawn again only when the words change."""
+class Frame(Widget):
+    """What stands on top of every screen and every dialog, and stays live in both: state line and banner."""
 
-    DEFAULT_CSS = "StatusBar { dock: top; height: 2; padding: 0 1; background: $background; }"
+    DEFAULT_CSS = "Frame { dock: top; height: auto; }"
+
+    def __init__(self, screen_name: str) -> None:
+        super().__init__()
+        self._screen_name = screen_name
+
+    def compose(self) -> ComposeResult:
+        yield StatusBar(self._screen_name)
+        yield Banner()
+
+    def show(
+        self, known: Known, now: datetime, holds: Sequence[Hold], *, opening: str, demo: bool, resume: str, how: str
+    ) -> None:
+        """Say how things stand. `opening` says what the engine is still doing, "" when it is live; `resume` is the
+        key that lifts a hold, `how` says how to get to it."""
+        stopped = any(hold.word == "stop" for hold in holds)
+        bar = self.query_one(StatusBar)
+        bar.show(known, now, opening=opening, demo=demo, resume=resume if stopped else "")
+        self.query_one(Banner).show(holds, how)
+
+
+class StatusBar(Widget):
+    """Two lines: the screens, and how the engine stands. Drawn again only when the words change."""
+
+    DEFAULT_CSS = "StatusBar { height: 2; padding: 0 1; background: $background; }"
 
     pieces: reactive[tuple[tuple[Piece, ...], tuple[Piece, ...], str]] = reactive(((), (), ""))
 
@@ -45,11 +70,11 @@ class StatusBar(Widget):
         super().__init__()
         self._screen_name = screen_name
 
-    def show(self, known: Known, now: datetime, *, opening: str, demo: bool, stopped: bool = False) -> None:
-        """Say how things stand. `opening` says what the engine is still doing, "" when it is live."""
+    def show(self, known: Known, now: datetime, *, opening: str, demo: bool, resume: str = "") -> None:
+        """See `Frame.show`; `resume` is "" while nothing is stopped."""
         width = max(20, self.app.size.width - 2)
         place = " ".join(part for part in ("DEMO" if demo else "", place_words(known)) if part)
-        self.pieces = (tuple(self._tabs(width)), tuple(state_line(known, now, opening, width, stopped)), place)
+        self.pieces = (tuple(self._tabs(width)), tuple(state_line(known, now, opening, width, resume)), place)
 
     def _tabs(self, width: int) -> list[Piece]:
         """The screens; where they need the room, without our own name before them, and then the numbers alone of those
@@ -87,8 +112,8 @@ class StatusBar(Widget):
                 for mode, key, label in SCREENS:
                     if line == 0 and text in (key, f"{key} {label}"):
                         await self.run_action(f"app.go('{mode}')")
-                if line == 1 and text == STOP:
-                    await self.run_action("app.stop_everything")
+                if line == 1 and text == pieces[-1][0]:
+                    await self.run_action("app.stop_everything" if text == STOP else "app.lift")
             at = end
 
 
@@ -101,22 +126,23 @@ def place_words(known: Known) -> str:
     return f"{api}{known.place or words.name(known.workspaces[0])}{more}"
 
 
-def state_line(known: Known, now: datetime, opening: str, width: int, stopped: bool = False) -> list[Piece]:
+def state_line(known: Known, now: datetime, opening: str, width: int, resume: str = "") -> list[Piece]:
     """State, silence, next cycle, learning, costs against caps, the stop key: the longest wording that fits `width`
-    cells."""
+    cells. After a stop, `resume` is the key that lifts it."""
+    stopped, key = bool(resume), f"{resume} resume" if resume else STOP
     if known.fault and not opening:
         said = words.one_line(f"▲ {known.fault}")  # until it is mended it stands where the costs do
         head = _state_pieces(known, now, opening, False, stopped)[:2]
-        room = width - _cells(head) - cell_len(STOP) - 4
+        room = width - _cells(head) - cell_len(key) - 4
         fault = words.fit(said, max(0, room))
-        return [*head, ("  ", ""), (fault, "$wants"), ("  ", ""), (STOP, "$grey")]
+        return [*head, ("  ", ""), (fault, "$wants"), ("  ", ""), (key, "$grey")]
     pieces = _state_pieces(known, now, opening, True, stopped)
-    room = width - cell_len(STOP) - 2
+    room = width - cell_len(key) - 2
     if _cells(pieces) > room:
         pieces = _state_pieces(known, now, opening, False, stopped)
     while _cells(pieces) > room and len(pieces) > 2:
         del pieces[-2:]  # a label and its figure: the state and the stop key are what is needed
-    return [*pieces, (" " * max(2, width - _cells(pieces) - cell_len(STOP)), ""), (STOP, "$grey")]
+    return [*pieces, (" " * max(2, width - _cells(pieces) - cell_len(key)), ""), (key, "$grey")]
 
 
 def _cells(pieces: Sequence[Piece]) -> int:
@@ -163,11 +189,17 @@ def cost_color(spent: int, cap: int) -> str:
     return "bold $wants" if spent < cap else "bold $wrong"
 
 
+def gravest(holds: Sequence[Hold]) -> Hold | None:
+    """The hold that stops most, None when there is none."""
+    order = ("stop", "month", "pause")
+    return min(holds, key=lambda hold: order.index(hold.word), default=None)
+
+
 class Banner(Widget):
     """Says in one line that something holds the engine, and how it is lifted. Hidden when nothing does."""
 
     DEFAULT_CSS = """
-    Banner { dock: top; height: 1; margin: 2 0 0 0; padding: 0 1; display: none; text-style: bold;
+    Banner { height: 1; padding: 0 1; display: none; text-style: bold;
         background: $wants; color: $paper;
         &.-stop { background: $wrong; }
         &.-shown { display: block; }
@@ -177,18 +209,15 @@ class Banner(Widget):
 
     text: reactive[str] = reactive("")
 
-    def show(self, holds: Sequence[Hold], keys: dict[str, str]) -> None:
-        """Show the gravest hold of `holds`; `keys` are the resume keys of the safety screen by word."""
-        order = {"stop": 0, "month": 1, "pause": 2}
-        grave = min(holds, key=lambda hold: order.get(hold.word, 3), default=None)
+    def show(self, holds: Sequence[Hold], how: str) -> None:
+        """Show the gravest hold of `holds`; `how` says how it is lifted."""
+        grave = gravest(holds)
         self.set_class(grave is not None, "-shown")
         if grave is None:
             return
         self.set_class(grave.word == "stop", "-stop")
         heading = {"stop": "■ STOPPED", "month": "■ MONTH STOP", "pause": "▲ PAUSED"}.get(grave.word, f"▲ {grave.word}")
         until = f", until {words.hour(grave.until)}" if grave.until else ""
-        key = keys.get(grave.word, "")
-        how = f"6 then {key} resumes" if key else f"clawpy resume {grave.word}"
         self.text = f"{heading} {words.hour(grave.since)}{until}  {words.one_line(grave.reason)} │ {how}"
 
     def render(self) -> Content:

@@ -21,6 +21,9 @@ class WholeScreen(Screen[Answer]):
     size of the terminal before its widgets are there, and these are styled once, as they are mounted.
     """
 
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall"), (50, "-high")]
+
     _owed = False
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:

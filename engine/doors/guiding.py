@@ -24,6 +24,26 @@ def guidance(engine: Engine, arguments: Arguments) -> Document:
     return _guidance(preview.before) | {"moved": _guidance(preview.after)}
 
 
+def profile(engine: Engine, arguments: Arguments) -> Document:
+    """What a leader tells those below it, as a text to edit; with `text` what that would change, and with `yes` as
+    well it is saved."""
+    leader, wisdom = arguments.needed("id"), engine.wisdom
+    before = wisdom.profile(leader)
+    said = {"leader": leader, "text": wisdom.profile_text(before)}
+    text = arguments.maybe("text")
+    if text is None:
+        return said
+    edits = wisdom.profile_edits(before, text)
+    preview = wisdom.preview_profile(leader, edits)
+    if arguments.flag("yes") and edits:
+        wisdom.revise_profile(leader, edits)
+    return said | {
+        "edits": [{"section": one.section, "key": one.key, "value": one.value} for one in edits],
+        "prompts": [{"agents": agents, "changes": list(lines)} for agents, lines in preview.changes],
+        "saved": arguments.flag("yes") and bool(edits),
+    }
+
+
 def bubbles(engine: Engine, arguments: Arguments) -> Document:
     """list (of one state or agent), flush, approve: let words of others go up."""
     action = arguments.choice("action", ("list", "flush", "approve"), "list")

@@ -36,13 +36,13 @@ from engine.values.work import KEPT_DURATIONS
 log = logging.getLogger(__name__)
 
 UNDO_NOTES = {
-    Place.OPERATOR_TREE: "only looks at your tree; nothing to undo",
-    Place.CHECK: "only checks; what it writes into your tree is discarded, so there is nothing to undo",
+    Place.OPERATOR_TREE: "nothing to undo: it only reads your tree",
+    Place.CHECK: "nothing to undo: files that the run writes are thrown away",
     Place.INSTALL: "installs packages; see what it creates",
-    Place.WORKTREE: "works in a throw-away copy of your tree; nothing to undo",
-    Place.BRANCH: "makes a branch and touches no file; the result says the command that removes it again",
-    Place.ENGINE: "acts on what clawpy itself keeps; a landing that is taken back can be landed again",
-    Place.CHANGE_SET: "works in a copy; you land its diff or not, and landing can be undone",
+    Place.WORKTREE: "nothing to undo: it works in a temporary copy of your tree",
+    Place.BRANCH: "delete the branch again; the result names the command",
+    Place.ENGINE: "a landing that was undone can be landed again",
+    Place.CHANGE_SET: "you land the diff or not, and landing can be undone",
 }
 """What a card says of each place (SPEC 9.2)."""
 

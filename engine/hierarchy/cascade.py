@@ -21,7 +21,7 @@ from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import capabilities
 from engine.hierarchy.watched import signature
 from engine.storage.database import Transaction
-from engine.values import Guidance, MovePreview
+from engine.values import Guidance, LeaderProfile, MovePreview, Refusal
 
 MOST_KEPT = 4_000
 
@@ -72,6 +72,23 @@ class Cascade:
         there = self._make(self._agents.lineage(agent_id, under=reports_to), config, in_prompts=True)
         return MovePreview(agent_id, self.guidance(agent_id), there)
 
+    def preview_profile(self, profile: LeaderProfile) -> tuple[MovePreview, ...]:
+        """Every agent whose guidance changes when its leader has this profile, before and after."""
+        config = self._agents.config.current
+        found = []
+        for agent_id in self._agents.ids():
+            try:
+                lineage = self._agents.lineage(agent_id)
+            except Refusal:  # a broken folder guides nobody and is guided by nobody
+                continue
+            if profile.leader not in (one.id for one in lineage.leaders):
+                continue
+            before = self._make(lineage, config, in_prompts=True)
+            after = self._make(lineage, config, in_prompts=True, instead=profile)
+            if before.block != after.block:
+                found.append(MovePreview(agent_id, before, after))
+        return tuple(found)
+
     def applied(
         self, tx: Transaction, told: Mapping[str, Any], *, agent: str, call: str, session_id: str, workspace: str
     ) -> None:
@@ -104,8 +121,15 @@ class Cascade:
         return found
 
     def _make(
-        self, lineage: Lineage, config: CascadeConfig, *, in_prompts: bool, without: frozenset[str] = frozenset()
+        self,
+        lineage: Lineage,
+        config: CascadeConfig,
+        *,
+        in_prompts: bool,
+        without: frozenset[str] = frozenset(),
+        instead: LeaderProfile | None = None,
     ) -> Guidance:
+        """`instead`: the profile that its leader would have."""
         agent, chain = lineage.agent, lineage.chain
         emitting = [one.id for one in lineage.leaders if capabilities(one.tier).emits]
         reason = ""
@@ -121,6 +145,8 @@ class Cascade:
                 budget=config.m1_token_budget,
             )  # fmt: skip
         profiles = self._profiles.load(emitting)
+        if instead is not None and instead.leader in profiles:
+            profiles[instead.leader] = instead
         speakers = [
             Speaker(one.id, one.tier, hop, profiles[one.id])
             if one.id in profiles

@@ -20,7 +20,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col, func, select
 
 from engine.events import ProfileEdited
-from engine.hierarchy.seeds import item_text, slug
+from engine.hierarchy.seeds import KEYED, item_text, slug
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
@@ -31,6 +31,7 @@ from engine.values import (
     Pattern,
     PatternSource,
     PatternVersion,
+    ProfileEdit,
     Randomness,
     Refusal,
     Trust,
@@ -225,13 +226,35 @@ class Profiles:
             for number, one in enumerate(found)
         ]
 
-    def edit(self, leader: str, section: str, *, key: str = "", value: str | Sequence[str] = "") -> LeaderProfile:
-        """The operator's word for one section: a text for "domain", a list for "principles" and "guardrails" (an empty
-        one brings back what `soul.md` says), a text for one of the "patterns" or "decisions" by its `key` (an empty
-        one takes it out; a new text without a key gets one).
+    def edit(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
+        """The operator's word, all of it or nothing. Raises `Refusal` `bad_section`, `bad_profile`."""
+        changes = self._bodies(self.get(leader), edits)
 
-        Raises `Refusal` `bad_section`, `bad_profile`.
-        """
+        def work(tx: Transaction) -> None:
+            for section, key, body in changes:
+                self.write(tx, leader, section, key, body)
+                tx.record(ProfileEdited(subject=leader, section=section, key=key))
+
+        self._database.write(work)
+        return self.get(leader)
+
+    def preview(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
+        """The profile as these edits would make it; nothing is written. Raises `Refusal` as `edit`."""
+        now = self.get(leader)
+        last = datetime.max.replace(tzinfo=UTC)  # newer than all that is stored
+        new = [wording(leader, *change, last, self._origin) for change in self._bodies(now, edits)]
+        decided = self._decided([leader])
+        with self._database.read() as session:
+            return self._profiles(session, [leader], decided, new)[leader]
+
+    def _bodies(self, now: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[tuple[str, str, dict[str, Any]]]:
+        """Section, key and body of the version that each edit makes."""
+        seed = self._seed(now.leader)
+        return [self._body(now, seed, one.section, one.key, one.value) for one in edits]
+
+    def _body(
+        self, now: LeaderProfile, seed: LeaderProfile, section: str, key: str, value: str | Sequence[str]
+    ) -> tuple[str, str, dict[str, Any]]:
         if section not in SECTIONS:
             raise Refusal("bad_section", f"a profile has no {section}", "one of " + ", ".join(SECTIONS))
         body: dict[str, Any]
@@ -239,7 +262,7 @@ class Profiles:
             if isinstance(value, str):
                 raise Refusal("bad_profile", f"{section} is a list of texts", "one text an item")
             kept = [said for said in map(item_text, value) if said]
-            body = {"items": kept} if kept else {}
+            body = {"items": kept} if kept and kept != [*getattr(seed, section)] else {}
             key = ""
         else:
             if not isinstance(value, str):
@@ -247,18 +270,16 @@ class Profiles:
             said = item_text(value)
             body = {"text": said, TRUST: Trust.OPERATOR.value} if said else {}
             if section == "domain":
-                key = ""
+                key, body = "", {} if said == seed.domain else body
             elif not key and not said:
                 raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
-        named = slug(key) if key and section == "patterns" else key
-        named = named or (lesson_id(str(body.get("text", ""))) if section in ("patterns", "decisions") else "")
-
-        def work(tx: Transaction) -> None:
-            self.write(tx, leader, section, named, body)
-            tx.record(ProfileEdited(subject=leader, section=section, key=named))
-
-        self._database.write(work)
-        return self.get(leader)
+            elif not key:
+                named = KEYED.match(said) if section == "patterns" else None
+                key = slug(named[1]) if named else lesson_id(said)
+                body["text"] = named[2] if named else said
+            elif section == "patterns" and key not in {one.key for one in now.patterns}:
+                key = slug(key)
+        return section, key, body
 
     def drop(self, lesson: str) -> list[str]:
         """No leader says this lesson any more; who did. A pattern that was named otherwise and says the same goes,
@@ -350,9 +371,16 @@ class Profiles:
             tx.after_commit(lambda: setattr(self, "_known", True))
 
     def _profiles(
-        self, session: Session, leaders: Sequence[str], decided: Mapping[str, Sequence[LeaderDecision]]
+        self,
+        session: Session,
+        leaders: Sequence[str],
+        decided: Mapping[str, Sequence[LeaderDecision]],
+        new: Sequence[WisdomEntry] = (),
     ) -> dict[str, LeaderProfile]:
-        stored: dict[str, list[WisdomEntry]] = {leader: [] for leader in leaders}
+        """`new` entries count as if they were stored."""
+        stored: dict[str, list[WisdomEntry]] = {
+            leader: [one for one in new if one.leader == leader] for leader in leaders
+        }
         counted: dict[str, list[WisdomUse]] = {leader: [] for leader in leaders}
         for entry in session.exec(select(WisdomEntry).where(col(WisdomEntry.leader).in_(leaders))):
             stored[entry.leader].append(entry)

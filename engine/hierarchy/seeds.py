@@ -19,7 +19,7 @@ LONGEST = 600
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
-_KEYED = re.compile(r"`?([A-Za-z0-9][A-Za-z0-9_-]{1,47})`?\s*:\s+(\S.*)$")
+KEYED = re.compile(r"`?([A-Za-z0-9][A-Za-z0-9_-]{1,47})`?\s*:\s+(\S.*)$")
 _SECTIONS = {
     "domain": "domain",
     "principles": "principles",
@@ -35,13 +35,13 @@ _SECTIONS = {
 def seed_profile(leader: str, soul: str) -> LeaderProfile:
     """The profile that the text of `soul.md` gives. Nothing in it is an error: what is not understood is not said."""
     found: dict[str, list[str]] = {}
-    for section, item in _items(soul):
+    for section, item in items(soul):
         kept = found.setdefault(section, [])
         if len(kept) < MOST_ITEMS:
             kept.append(item)
     patterns: dict[str, Pattern] = {}
     for text in found.get("patterns", []):
-        named = _KEYED.match(text)
+        named = KEYED.match(text)
         key, said = (slug(named[1]), named[2]) if named else (slug(text), text)
         patterns.setdefault(key, Pattern(key, said))
     return LeaderProfile(
@@ -84,7 +84,8 @@ def slug(text: str) -> str:
     return "_".join(words)[:48].strip("_") or "pattern"
 
 
-def _items(soul: str) -> Iterator[tuple[str, str]]:
+def items(soul: str) -> Iterator[tuple[str, str]]:
+    """Each item of a text with its section, in the order of the text."""
     section, fence = "", ""
     for line in without_section(soul, INHERITED).splitlines():
         opened = re.match(r"\s{0,3}(```+|~~~+)", line)

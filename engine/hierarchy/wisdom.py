@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from engine.clock import Clock
+from engine.hierarchy import profile_text
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.cascade import Cascade
@@ -21,7 +22,7 @@ from engine.hierarchy.tiers import capabilities
 from engine.hierarchy.watched import Watched
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts
-from engine.values import FlushReport, LeaderProfile, Randomness, Refusal
+from engine.values import FlushReport, LeaderProfile, ProfileEdit, ProfilePreview, Randomness, Refusal
 
 
 class Wisdom:
@@ -91,9 +92,30 @@ class Wisdom:
     def edit_profile(
         self, leader: str, section: str, *, key: str = "", value: str | Sequence[str] = ""
     ) -> LeaderProfile:
-        """Change a section of a leader's profile; see `Profiles.edit`. Raises `Refusal` also when it is not there."""
+        """Make one change of a leader's profile. Raises `Refusal` as `revise_profile`."""
+        said = value if isinstance(value, str) else tuple(value)
+        return self.revise_profile(leader, [ProfileEdit(section, said, key)])
+
+    def profile_text(self, profile: LeaderProfile) -> str:
+        """A profile as a text to edit, under the headings of `soul.md`."""
+        return profile_text.written(profile)
+
+    def profile_edits(self, before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
+        """What makes a profile say what an edited `profile_text` says; none where they say the same."""
+        return profile_text.edits(before, text)
+
+    def revise_profile(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
+        """Make changes of a leader's profile, all or none. Raises `Refusal`: `unknown_agent`, `bad_section`,
+        `bad_profile`."""
         self._agents.get(leader)
-        return self._profiles.edit(leader, section, key=key, value=value)
+        return self._profiles.edit(leader, edits)
+
+    def preview_profile(self, leader: str, edits: Sequence[ProfileEdit]) -> ProfilePreview:
+        """What these changes would make of the profile, and whose prompts would change. Raises `Refusal` as
+        `revise_profile`."""
+        self._agents.get(leader)
+        profile = self._profiles.preview(leader, edits)
+        return ProfilePreview(profile, self.cascade.preview_profile(profile))
 
     def retract(self, lesson: str) -> list[str]:
         """A lesson is taken back: no leader says it, nothing of it goes up, and souls that were taught lose it now.

@@ -196,7 +196,8 @@ class Standing:
 
     def _kill(self) -> RailState:
         said = self._kill_switch.ask()
-        return _state(said, KILL_BRIEF.get(said.rule, said.rule) if said.rule else "open")
+        until = next((one.until for one in self._kill_switch.holds() if one.word == said.rule), None)
+        return _state(said, KILL_BRIEF.get(said.rule, said.rule) if said.rule else "open", until)
 
 
 def _state(said: RailVerdict, brief: str, until: datetime | None = None) -> RailState:

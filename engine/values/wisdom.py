@@ -83,6 +83,17 @@ class LeaderProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileEdit:
+    """One change of a profile: a new text of "domain", new items of "principles" or "guardrails", or a new text of the
+    one of "patterns" or "decisions" that `key` names. Empty, it takes that one out, or brings back what `soul.md` says
+    of the section; a new text without a key is a new one."""
+
+    section: str
+    value: str | tuple[str, ...]
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GuidanceItem:
     """One thing a leader says. `section` is "principles", "patterns", "guardrails" or "recent-decisions"; `ref`, for
     instance `cto#patterns/api_first`, is what a line of a prompt leads back to."""
@@ -142,6 +153,12 @@ class Guidance:
         return "\n".join(line.text for line in self.lines)
 
     @property
+    def told(self) -> list[str]:
+        """Each thing it is told, with the leader that says it: `cto, principles: Measure first.`"""
+        kept = [(hop.leader, item) for hop in self.hops for item in hop.kept]
+        return [f"{leader}, {item.section.removeprefix('recent-')}: {item.text}" for leader, item in kept]
+
+    @property
     def cut(self) -> int:
         """How many things had no room."""
         return sum(len(hop.cut) for hop in self.hops)
@@ -164,11 +181,29 @@ class Guidance:
 
 @dataclass(frozen=True, slots=True)
 class MovePreview:
-    """What another place in the organisation would change for an agent."""
+    """What a change, of its place or of what a leader says, would make of an agent's guidance."""
 
     agent: str
     before: Guidance
     after: Guidance
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilePreview:
+    """What edits would make of a leader's profile, and of the guidance of each agent where that changes."""
+
+    profile: LeaderProfile
+    prompts: tuple[MovePreview, ...]
+
+    @property
+    def changes(self) -> list[tuple[list[str], tuple[str, ...]]]:
+        """Agents with the same change, and what their prompts lose (`- …`) and gain (`+ …`); most agents first."""
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for one in self.prompts:
+            before, after = one.before.told, one.after.told
+            lost = tuple(f"- {item}" for item in before if item not in after)
+            alike.setdefault((*lost, *(f"+ {item}" for item in after if item not in before)), []).append(one.agent)
+        return sorted(((agents, lines) for lines, agents in alike.items()), key=lambda pair: -len(pair[0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,6 +243,28 @@ async def test_a_soul_is_edited_here(console: ConsoleApp, people: World) -> None
         assert (people.folder / "dreamer" / "soul.md").read_text() == "# Dreamer\n\nDreams in colour.\n"
 
 
+async def test_a_leaders_guidance_is_edited_beside_the_prompts_it_changes(console: ConsoleApp, people: World) -> None:
+    def block() -> str:
+        return people.wisdom.guidance("backend_builder").block
+
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "cto", "]", "e")
+        await until(pilot, lambda: console.screen.query("#text"))
+        area = console.screen.query_one("#text", TextArea)
+        area.text = area.text.replace("Simple beats clever.", "Plain beats clever.")
+        await until(pilot, lambda: "+ cto, principles: Plain beats clever." in screen_text(console))
+        assert "- cto, principles: Simple beats clever." in screen_text(console)
+        assert "backend_builder, " in screen_text(console)
+        assert "Plain beats clever." not in block()  # nothing is saved yet
+        await pilot.press("escape")
+        await until(pilot, lambda: "Not saved" in screen_text(console))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.is_current and "Plain beats clever." in block())
+        await until(pilot, lambda: "Plain beats clever." in screen_text(console))
+        await pilot.press("u")
+        await until(pilot, lambda: "Simple beats clever." in block())
+
+
 async def test_an_agent_is_created_retired_and_brought_back(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "cro", "n")
@@ -267,7 +289,7 @@ async def test_who_was_retired_can_be_brought_back(console: ConsoleApp, people: 
         screen = await to_agent(pilot, "ceo", "G", "enter", "down")
         await until(pilot, lambda: shown(screen) == "night_watch")
         assert "retired: nothing runs in its name" in screen_text(console)
-        await pilot.press("R")
+        await pilot.press("B")
         await until(pilot, lambda: people.agents.retired() == [])
         await until(pilot, lambda: shown(screen) == "night_watch" and screen.agent.state == "idle")
 

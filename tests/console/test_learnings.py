@@ -98,7 +98,7 @@ async def test_provenance_leads_up_down_and_to_sessions(console: ConsoleApp) -> 
 async def test_retracting_says_what_it_queues_and_keeps_the_reason(console: ConsoleApp, engine: StandIn) -> None:
     engine.learns = True
     async with console.run_test(size=WIDE) as pilot:
-        screen = await to_learning(pilot, PROJECT.id, "R")
+        screen = await to_learning(pilot, PROJECT.id, "x")
         assert isinstance(console.screen, Decide)
         assert "1 learning was promoted from it" in screen_text(console)
         await pilot.press(*"wrong", "ctrl+s")

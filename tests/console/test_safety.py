@@ -199,21 +199,22 @@ async def test_the_blocked_list_is_filtered_as_one_types_and_escape_ends_it(cons
 # Holds
 
 
-async def test_each_hold_has_its_key_and_stop_and_month_a_second_one(console: ConsoleApp, engine: StandIn) -> None:
+async def test_the_gravest_hold_is_lifted_first_and_stop_and_month_need_a_second_key(
+    console: ConsoleApp, engine: StandIn
+) -> None:
     engine.safety.hold("month", "cost: the month's cap")
     engine.safety.hold("pause", "3 rejections in a row", NOW + timedelta(minutes=63))
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot)
         text = screen_text(console)
-        assert "■ month M, then L lifts it" in text
-        assert "■ pause P lifts it, over in 1:03:00" in text
-        await pilot.press("R")  # no stop is in force
-        assert len(console.screen_stack) == 1
-        await pilot.press("M", "M", "P", "enter")
+        assert "■ month R to resume" in text
+        assert "■ pause R to resume, over in 1:03:00" in text
+        await pilot.press("R", "R", "enter")
         assert not any(call[0] == "resume" for call in engine.noted)
         await pilot.press("L")
         await until(pilot, lambda: ("resume", "month") in engine.noted)
-        await pilot.press("P")
+        await until(pilot, lambda: [hold.word for hold in console.holds] == ["pause"])
+        await pilot.press("R")
         await until(pilot, lambda: ("resume", "pause") in engine.noted)
 
 

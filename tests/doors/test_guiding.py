@@ -12,7 +12,7 @@ import pytest
 from clawpy_console.command_line import parser
 from clawpy_console.printing.render import RENDER
 from clawpy_console.printing.style import Style
-from clawpy_console.where import Where
+from clawpy_console.where import Where, WrongUse
 from engine import Engine, Home, open_engine
 from engine.doors.verbs import dispatch
 from engine.execution.runners.flows.write_agents_md import lessons_in
@@ -59,6 +59,31 @@ def test_guidance_shows_the_block_and_what_of_each_leader_is_in_it(engine: Engin
     with pytest.raises(Refusal) as refused:
         done(engine, "guidance", "nobody")
     assert refused.value.code == "unknown_agent"
+
+
+def test_a_leaders_guidance_is_edited_as_a_text_and_shows_whose_prompts_change_first(
+    engine: Engine, tmp_path: Path
+) -> None:
+    file = tmp_path / "cto.md"
+    before, read = done(engine, "profile", "cto")
+    file.write_text(read)
+    assert done(engine, "profile", "cto", str(file))[1] == "nothing has changed in the guidance from cto"
+
+    file.write_text(read.replace("Simple beats clever.", "Plain beats clever."))
+    shown, read = done(engine, "profile", "cto", str(file))
+    assert "- cto, principles: Simple beats clever." in read
+    assert "+ cto, principles: Plain beats clever." in read
+    assert "not saved yet" in read
+    assert "junior_backend" in shown["prompts"][0]["agents"]  # type: ignore[index]
+    assert "Simple beats clever." in str(done(engine, "guidance", "junior_backend")[0]["guidance"])
+
+    assert "1 change, saved" in done(engine, "profile", "cto", str(file), "--yes")[1]
+    assert "Plain beats clever." in str(done(engine, "guidance", "junior_backend")[0]["guidance"])
+    file.write_text(str(before["text"]))
+    done(engine, "profile", "cto", str(file), "--yes")
+    assert done(engine, "profile", "cto")[0] == before
+    with pytest.raises(WrongUse):
+        done(engine, "profile", "cto", str(tmp_path / "nowhere.md"))
 
 
 def test_bubbles_are_listed_with_their_gate_and_flushed(engine: Engine) -> None:

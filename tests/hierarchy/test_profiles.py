@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.hierarchy.profile_text import edits, written
 from engine.hierarchy.profiles import WisdomEntry, WisdomUse, newest, profile_of, wording
 from engine.hierarchy.seeds import seed_profile, slug
 from engine.storage.database import Database
-from engine.values import LeaderDecision, LeaderProfile, PatternSource, Refusal
+from engine.values import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
 from tests.hierarchy.wisdom_world import SOUL, World, make_world
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -117,3 +118,99 @@ def test_what_a_leader_decided_in_its_own_words_comes_first_and_may_be_taken_out
     world.wisdom.edit_profile("lead", "decisions", key="cap_5", value="")
     assert next(one.id for one in world.wisdom.profile("lead").decisions) == "cap_4"
     assert "we use tool 4" in world.wisdom.guidance("worker").block
+
+
+WORDS = st.lists(st.sampled_from(["Write", "tests:", "first", "it's", "- dash", "# no", "<b>"]), min_size=1).map(
+    " ".join
+)
+PROFILES = st.builds(
+    LeaderProfile,
+    leader=st.just("cto"),
+    domain=st.sampled_from(["", "code tests"]),
+    principles=st.lists(WORDS, max_size=3).map(tuple),
+    guardrails=st.lists(WORDS, max_size=3).map(tuple),
+    patterns=st.dictionaries(st.sampled_from(["p1", "p2", "six_words_and_one_more_0_1a2b3"]), WORDS).map(
+        lambda found: tuple(Pattern(key, text) for key, text in found.items())
+    ),
+    decisions=st.dictionaries(st.sampled_from(["cap_5", "soul_1"]), WORDS).map(
+        lambda found: tuple(LeaderDecision(key, text) for key, text in found.items())
+    ),
+)
+
+
+@given(PROFILES)
+def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile) -> None:
+    assert edits(profile, written(profile)) == ()
+
+
+@given(PROFILES, PROFILES)
+def test_edits_name_what_differs_and_nothing_else(before: LeaderProfile, after: LeaderProfile) -> None:
+    """Replayed by hand, the edits lead from one profile to the other."""
+    texts = {("patterns", one.key): one.text for one in before.patterns}
+    texts |= {("decisions", one.id): one.text for one in before.decisions}
+    whole: dict[str, object] = {
+        "domain": before.domain,
+        "principles": before.principles,
+        "guardrails": before.guardrails,
+    }
+    new = []
+    for one in edits(before, written(after)):
+        if one.section in whole:
+            assert whole[one.section] != one.value
+            whole[one.section] = one.value
+        elif not one.key:
+            new.append((one.section, *str(one.value).split(": ", 1)))
+        elif one.value:
+            texts[one.section, one.key] = str(one.value)
+        else:
+            del texts[one.section, one.key]
+    assert whole == {"domain": after.domain, "principles": after.principles, "guardrails": after.guardrails}
+    told = [("patterns", one.key, one.text) for one in after.patterns]
+    told += [("decisions", one.id, one.text) for one in after.decisions]
+    assert sorted([*new, *((*name, text) for name, text in texts.items())]) == sorted(told)
+
+
+def test_an_edit_shows_whose_prompts_it_changes_before_it_is_saved(world: World) -> None:
+    wisdom = world.wisdom
+    before = wisdom.profile("cto")
+    text = (
+        written(before)
+        .replace("cto keeps it simple.", "Keep it plain.")
+        .replace("## Patterns\n", "## Patterns\n\n- Ask first")
+    )
+    wanted = edits(before, text)
+    assert [(one.section, one.key) for one in wanted] == [("principles", ""), ("patterns", "")]
+    preview = wisdom.preview_profile("cto", wanted)
+    assert wisdom.profile("cto") == before  # nothing is saved yet
+    changed = {one.agent: one for one in preview.prompts}
+    guided = {one.id for one in world.agents.list() if "cto" in world.agents.chain(one.id)[0] and one.tier > 3}
+    assert set(changed) == guided
+    assert "Keep it plain." in changed["worker"].after.block
+    assert "Keep it plain." not in changed["worker"].before.block
+
+    saved = wisdom.revise_profile("cto", wanted)
+    assert saved.principles == preview.profile.principles
+    assert [one.text for one in saved.patterns] == [one.text for one in preview.profile.patterns]
+    assert wisdom.guidance("worker").block == changed["worker"].after.block
+
+    back = edits(saved, written(before))  # undo: the way back is an edit, too
+    assert wisdom.revise_profile("cto", back).principles == before.principles
+    assert wisdom.guidance("worker").block == changed["worker"].before.block
+
+
+def test_of_several_edits_one_that_is_refused_leaves_all_out(world: World) -> None:
+    before = world.wisdom.profile("cto")
+    with pytest.raises(Refusal):
+        world.wisdom.revise_profile("cto", [ProfileEdit("domain", "all"), ProfileEdit("nonsense", "x")])
+    assert world.wisdom.profile("cto") == before
+
+
+def test_a_pattern_that_rose_is_reworded_under_its_own_name(world: World) -> None:
+    """Its name has more words than a new name may have."""
+    key = (
+        world.wisdom.edit_profile("cto", "patterns", value="Run the tests of the cart before it lands").patterns[0].key
+    )
+    after = world.wisdom.edit_profile("cto", "patterns", key=key, value="Run all tests before it lands")
+    assert [one.key for one in after.patterns].count(key) == 1
+    assert "Run all tests before it lands" in [one.text for one in after.patterns]
+    assert len(after.patterns) == 2

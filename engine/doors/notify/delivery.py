@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from engine.config_notify import DESKTOP, SPEAK
@@ -96,7 +96,11 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     if fields["schema"] in ("ntfy", "ntfys"):
         fields |= ntfy(note, buttons)
     elif fields["schema"] in ("json", "jsons"):
-        fields["payload"] = {**fields.get("payload", {}), **note.payload}
+        if buttons and note.ask:  # the program that takes the push can answer it
+            note = replace(note, body=f"{note.body} {note.ask}")
+        answers = {name: {"url": one.url, "authorization": f"Bearer {one.credential}"} for name, one in buttons.items()}
+        fields["payload"] = fields.get("payload", {}) | note.payload | ({"answers": answers} if answers else {})
+        body = note.text
     elif fields["schema"] == "discord":
         embed = note.form in (Form.EMBED, Form.RESULT)  # of which Apprise takes the marks
         fields |= {"avatar": False} | ({"format": "markdown"} if embed else {})
@@ -131,8 +135,10 @@ def explained(said: Sequence[str]) -> Failure:
 def ntfy(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
     """What ntfy has of its own: priority, and buttons that call an address."""
     priority = "min" if note.form in (Form.SILENT, Form.REFRESH) else "low" if note.form in QUIET_FORMS else "default"
-    if note.form in (Form.HAPTIC, Form.PAUSE):
+    if note.haptic in ("notice", "failure") or note.form is Form.PAUSE:
         priority = "high"
+    elif note.haptic:
+        priority = "default"
     actions = [
         {
             "action": "http",

@@ -27,8 +27,9 @@ class Form(StrEnum):
     CARD = "banner + card"  # with approve, reject, snooze
     BANNER = "banner"
     SILENT = "silent"  # it is there, and nothing rings
-    BADGE = "badge"  # the number alone
-    HAPTIC = "haptic + badge"
+    BADGE = "badge"  # the number alone: nothing rings or taps
+    HAPTIC = "haptic"  # a tap that tells success from failure
+    HAPTIC_BADGE = "haptic + badge"
     REFRESH = "refresh"
     PAUSE = "⏸"
     SPOKEN = "spoken"
@@ -63,7 +64,7 @@ def _row(screen: Form, watch: Form | None, glasses: Form | None, discord: Form |
 MATRIX: Mapping[Happening, Mapping[Surface, Form]] = {
     #                          phone, web, desktop   watch         glasses      discord
     Happening.NEW_MEDIUM: _row(Form.CARD, Form.BADGE, None, None),
-    Happening.NEW_HIGH: _row(Form.CARD, Form.HAPTIC, Form.SPOKEN, Form.EMBED),
+    Happening.NEW_HIGH: _row(Form.CARD, Form.HAPTIC_BADGE, Form.SPOKEN, Form.EMBED),
     Happening.ACTED: _row(Form.SILENT, Form.REFRESH, None, Form.TICK),
     Happening.COMPLETED: _row(Form.BANNER, Form.HAPTIC, Form.SPOKEN, Form.RESULT),
     Happening.FAILED: _row(Form.BANNER, Form.HAPTIC, None, Form.CROSS),

@@ -28,6 +28,9 @@ LONGEST = 300
 LINES = 10
 """So many lines of a digest; the rest is counted."""
 
+TAPS = ("success", "notice", "failure")
+"""What a tap tells, the weakest first."""
+
 QUIET_FORMS = frozenset({Form.SILENT, Form.BADGE, Form.REFRESH})
 """They are there, and nothing rings."""
 
@@ -40,7 +43,8 @@ _TENS = ("zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One notification. `badge` is the number of pending cards; `actions` what can be done with the card from it."""
+    """One notification. `badge` is the number of pending cards; `actions` what can be done with the card from it.
+    `haptic` is one of `TAPS`, "" for none. `ask` asks for an answer by voice: said only where one is heard."""
 
     form: Form
     title: str
@@ -54,6 +58,8 @@ class Note:
     confidence: float | None = None
     actions: tuple[str, ...] = ()
     good: bool = True
+    haptic: str = ""
+    ask: str = ""
 
     @property
     def text(self) -> str:
@@ -64,10 +70,14 @@ class Note:
     def payload(self) -> dict[str, Any]:
         """The push of a phone (seed §6.3), for a service that takes it as it is."""
         aps: dict[str, Any] = {"alert": {"title": self.title, "subtitle": self.subtitle, "body": self.body}}
-        aps |= {"sound": self.sound} if self.sound else {"content-available": 1}
+        if self.sound:
+            aps |= {"sound": self.sound}
+        elif not self.haptic:
+            aps |= {"content-available": 1, "interruption-level": "passive"}
         aps |= {"badge": self.badge} | ({"category": self.category} if self.category else {}) | {"thread-id": THREAD}
         about: dict[str, Any] = {"predictionId": self.prediction_id, "targetChannel": self.channel}
         about |= {} if self.confidence is None else {"confidence": round(self.confidence, 4)}
+        about |= {"haptic": self.haptic}
         return (
             {"aps": aps}
             | {name: value for name, value in about.items() if value != ""}
@@ -98,14 +108,23 @@ def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: It
             return replace(said, sound=SOUND, category=CATEGORY, actions=actions)
         case Form.BANNER:
             return replace(said, sound=SOUND)
-        case Form.BADGE | Form.REFRESH | Form.HAPTIC:
+        case Form.BADGE | Form.REFRESH | Form.HAPTIC_BADGE:
             ago = _joined(moment.channel, risk, percent, f"{age(now - moment.at)} ago")
             shown = f"“{words}”\n{ago}" if moment.confidence is not None else words
-            return replace(said, title=short(pending), subtitle="", body=shown)
+            haptic = "notice" if form is Form.HAPTIC_BADGE else ""
+            return replace(said, title=short(pending), subtitle="", body=shown, haptic=haptic)
+        case Form.HAPTIC:
+            title, haptic = ("✅", "success") if said.good else ("❌", "failure")
+            return replace(said, title=title, subtitle="", haptic=haptic)
         case Form.PAUSE:
             return replace(said, title="⏸", subtitle="")
         case Form.SPOKEN:
-            return replace(said, title="", subtitle="", body=spoken(moment, words))
+            if moment.confidence is None:
+                return replace(said, title="", subtitle="")
+            whole = at_a_glance(moment, words)
+            ask = "Say approve or skip." if whole else "Say skip, or read it before you approve."
+            answers = ACTIONS[:2] if whole else ACTIONS[1:2]
+            return replace(said, title="", subtitle="", body=spoken(moment, words), actions=answers, ask=ask)
         case Form.EMBED:
             return replace(said, title="🔮 " + said.subtitle, subtitle="")
         case Form.TICK | Form.CROSS:
@@ -124,8 +143,10 @@ def _joined(*parts: str) -> str:
 def digest(notes: Sequence[Note]) -> Note:
     """Several notes of one surface as one; they come oldest first, and there are at least two."""
     last = notes[-1]
-    if last.form in (Form.BADGE, Form.REFRESH, Form.HAPTIC):
-        return last  # a face has room for one, and the number counts all
+    taps = [one.haptic for one in notes if one.haptic]
+    if taps or last.form in (Form.BADGE, Form.REFRESH):
+        # A face has room for one, and the number counts all; of several taps the strongest is felt.
+        return replace(last, haptic=max(taps, key=TAPS.index, default=""))
     lines = [f"• {one.subtitle}: {one.body}" if one.subtitle else f"• {one.body}" for one in notes]
     if len(lines) > LINES:
         lines = [*lines[: LINES - 1], f"• and {len(lines) - LINES + 1} more"]
@@ -154,13 +175,11 @@ def at_a_glance(moment: Moment, words: str) -> bool:
 
 
 def spoken(moment: Moment, words: str) -> str:
-    """As it is read aloud."""
-    if moment.confidence is None:
-        return words
+    """A card as it is read aloud."""
+    assert moment.confidence is not None
     risk = moment.tier.word.capitalize() if moment.tier and not moment.stated else ""
     sure = risk or f"Confidence {number(round(100 * moment.confidence))} percent"
-    ask = "Say approve or skip." if at_a_glance(moment, words) else "Say skip, or read it before you approve."
-    return f"Cross-pollination suggestion: {words.rstrip('.')}. {sure}. {ask}"
+    return f"Cross-pollination suggestion: {words.rstrip('.')}. {sure}."
 
 
 def number(value: int) -> str:

@@ -83,7 +83,8 @@ def test_a_card_on_ntfy_with_its_buttons(office: PostOffice) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "priority"), [(Form.SILENT, "min"), (Form.BADGE, "low"), (Form.HAPTIC, "high"), (Form.BANNER, None)]
+    ("form", "priority"),
+    [(Form.SILENT, "min"), (Form.BADGE, "low"), (Form.HAPTIC_BADGE, "high"), (Form.HAPTIC, None), (Form.BANNER, None)],
 )
 def test_ntfys_priorities(office: PostOffice, form: Form, priority: str | None) -> None:
     assert send(office.ntfy, said(form)) is None
@@ -95,6 +96,21 @@ def test_a_hook_gets_the_push_as_it_is(office: PostOffice) -> None:
     one = said(Form.CARD)
     assert send(office.json, one) is None
     assert {name: office.posts[0].body[name] for name in one.payload} == one.payload
+
+
+def test_glasses_are_asked_only_where_an_answer_is_heard(office: PostOffice) -> None:
+    """A voice of this machine hears nothing; a program that takes the push and can reach the gateway does."""
+    one = said(Form.SPOKEN)
+    assert send(office.json, one, Surface.GLASSES) is None
+    skip = {"reject": Button("https://here.example/api/v1/predictions/pred_a/reject", "pass_reject")}
+    assert send(office.json, one, Surface.GLASSES, **skip) is None
+    alone, heard = [post.body for post in office.posts]
+    assert alone["aps"]["alert"]["body"].endswith("Confidence seventy-two percent.")
+    assert "answers" not in alone
+    assert heard["aps"]["alert"]["body"].endswith("Confidence seventy-two percent. Say approve or skip.")
+    assert heard["answers"]["reject"] == {
+        "url": "https://here.example/api/v1/predictions/pred_a/reject", "authorization": "Bearer pass_reject",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("form", "key"), [(Form.EMBED, "embeds"), (Form.RESULT, "embeds"), (Form.TICK, "content")])

@@ -14,8 +14,8 @@ TABLE = """
 new card, medium | banner + card | badge          | –      | –
 new card, high   | banner + card | haptic + badge | spoken | embed
 auto-executed    | silent        | refresh        | –      | ✅
-completed        | banner        | haptic + badge | spoken | result
-failed           | banner        | haptic + badge | –      | ❌
+completed        | banner        | haptic         | spoken | result
+failed           | banner        | haptic         | –      | ❌
 cost near cap    | banner        | –              | –      | –
 paused           | banner        | ⏸              | –      | status
 """

@@ -21,7 +21,7 @@ CARD = Moment(
 )  # fmt: skip
 NEW = replace(CARD, stated=False)
 LOST = replace(CARD, tier=Tier.BROKEN)
-READ_IT = "percent. Say skip, or read it before you approve."
+READ_IT = "Say skip, or read it before you approve."
 DONE = Moment(Happening.COMPLETED, NOW, "Done: 41 passed", "pred_abc123", "koji-core")
 
 
@@ -59,7 +59,8 @@ def test_a_silent_one_rings_nowhere_and_has_no_buttons() -> None:
 
 def test_what_the_filter_asks_about_is_not_approved_at_a_glance() -> None:
     assert said(replace(CARD, asks=True), Form.CARD).actions == ("reject", "snooze")
-    assert said(replace(CARD, asks=True), Form.SPOKEN).body.endswith(READ_IT)
+    assert said(replace(CARD, asks=True), Form.SPOKEN).ask == READ_IT
+    assert said(replace(CARD, asks=True), Form.SPOKEN).actions == ("reject",)
 
 
 def test_what_is_not_all_there_is_not_approved_from_it() -> None:
@@ -68,14 +69,14 @@ def test_what_is_not_all_there_is_not_approved_from_it() -> None:
     assert said(replace(CARD, words=whole), Form.CARD).actions == ACTIONS
     for cut in (whole + " and more", "run it with hunter2hunter2"):
         assert said(replace(CARD, words=cut), Form.CARD).actions == ("reject", "snooze")
-        assert said(replace(CARD, words=cut), Form.SPOKEN).body.endswith(READ_IT)
+        assert said(replace(CARD, words=cut), Form.SPOKEN).ask == READ_IT
 
 
 @pytest.mark.parametrize(
     ("moment", "form", "title", "body"),
     [
         (CARD, Form.BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • 72% • 2m ago"),
-        (CARD, Form.HAPTIC, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • 72% • 2m ago"),
+        (CARD, Form.HAPTIC_BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • 72% • 2m ago"),
         (NEW, Form.BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • quick check • 2m ago"),
         (NEW, Form.EMBED, "🔮 koji-core • quick check", "Run tests on recently changed modules"),
         (LOST, Form.EMBED, "🔮 koji-core • at risk • 72% confidence", "Run tests on recently changed modules"),
@@ -83,9 +84,9 @@ def test_what_is_not_all_there_is_not_approved_from_it() -> None:
             NEW,
             Form.SPOKEN,
             "",
-            "Cross-pollination suggestion: Run tests on recently changed modules. Quick check. Say approve or skip.",
+            "Cross-pollination suggestion: Run tests on recently changed modules. Quick check.",
         ),
-        (DONE, Form.HAPTIC, "🔮 3", "Done: 41 passed"),
+        (DONE, Form.HAPTIC, "✅", "Done: 41 passed"),
         (DONE, Form.BANNER, "🔮 Cross-Pollination", "Done: 41 passed"),
         (DONE, Form.SPOKEN, "", "Done: 41 passed"),
         (DONE, Form.RESULT, "✅ koji-core", "Done: 41 passed"),
@@ -97,7 +98,7 @@ def test_what_is_not_all_there_is_not_approved_from_it() -> None:
         (
             CARD, Form.SPOKEN, "",
             "Cross-pollination suggestion: Run tests on recently changed modules. "
-            "Confidence seventy-two percent. Say approve or skip.",
+            "Confidence seventy-two percent.",
         ),
     ],
 )  # fmt: skip
@@ -140,6 +141,27 @@ def test_any_text_becomes_one_line_of_bounded_length(text: str) -> None:
     assert "\n" not in line
 
 
+def test_a_tap_is_felt_and_a_badge_is_not() -> None:
+    """Success, failure and a new card feel different; a badge is only looked at."""
+    failed = replace(DONE, happening=Happening.FAILED, words="Failed: 2 tests")
+    taps = [
+        (CARD, Form.HAPTIC_BADGE),
+        (DONE, Form.HAPTIC),
+        (failed, Form.HAPTIC),
+        (CARD, Form.BADGE),
+        (CARD, Form.REFRESH),
+    ]
+    found = [said(moment, form).payload for moment, form in taps]
+    assert [one.get("haptic", "") for one in found] == ["notice", "success", "failure", "", ""]
+    assert [one["aps"].get("interruption-level") for one in found] == [None, None, None, "passive", "passive"]
+
+
+def test_of_several_taps_at_once_the_strongest_is_felt() -> None:
+    failed = replace(DONE, happening=Happening.FAILED, words="Failed: 2 tests")
+    found = digest([said(failed, Form.HAPTIC), said(DONE, Form.HAPTIC), said(CARD, Form.BADGE, pending=3)])
+    assert (found.title, found.haptic) == ("🔮 3", "failure")
+
+
 def test_a_digest_has_a_line_for_each_and_counts_the_rest() -> None:
     found = digest([said(replace(CARD, words=f"card {n}"), Form.CARD, pending=12) for n in range(12)])
     lines = found.body.splitlines()
@@ -153,4 +175,4 @@ def test_a_digest_has_a_line_for_each_and_counts_the_rest() -> None:
 
 def test_a_watch_has_room_for_one() -> None:
     first, last = said(CARD, Form.BADGE, pending=1), said(CARD, Form.BADGE, pending=2)
-    assert digest([first, last]) is last
+    assert digest([first, last]) == last

@@ -60,7 +60,7 @@ def test_a_high_card_reaches_all_in_their_forms(world: World) -> None:
     world.happen(created(confidence=0.6))
     world.deliver()
     assert forms(world) == {
-        Surface.PHONE: Form.CARD, Surface.WEB: Form.CARD, Surface.DESKTOP: Form.CARD, Surface.WATCH: Form.HAPTIC,
+        Surface.PHONE: Form.CARD, Surface.WEB: Form.CARD, Surface.DESKTOP: Form.CARD, Surface.WATCH: Form.HAPTIC_BADGE,
         Surface.GLASSES: Form.SPOKEN, Surface.DISCORD: Form.EMBED,
     }  # fmt: skip
 

@@ -1,0 +1,56 @@
+"""A leader's profile as a text to edit, and what an edited text changes (SPEC 1.9). Pure.
+
+The text has the headings that `soul.md` has. Patterns and decisions stand after their keys: a line with a known key
+rewords that one, a line without a key is a new one, and a line that is gone takes it out.
+"""
+
+from __future__ import annotations
+
+from engine.hierarchy.seeds import items, seed_profile
+from engine.values import LeaderProfile, ProfileEdit
+
+KEYED = ("patterns", "decisions")
+
+
+def written(profile: LeaderProfile) -> str:
+    """The profile as a text."""
+    listed = {
+        "Principles": profile.principles,
+        "Guardrails": profile.guardrails,
+        "Patterns": [f"{one.key}: {one.text}" for one in profile.patterns],
+        "Decisions": [f"{one.id}: {one.text}" for one in profile.decisions],
+    }
+    parts = [f"## Domain\n\n{profile.domain}".rstrip()]
+    for title, lines in listed.items():
+        parts.append("\n".join([f"## {title}", "", *(f"- {line}" for line in lines)]).rstrip())
+    return "\n\n".join(parts) + "\n"
+
+
+def edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
+    """What makes `before` say what `text` says, in the order of the sections."""
+    wanted = seed_profile(before.leader, text)
+    found: list[ProfileEdit] = []
+    if wanted.domain != before.domain:
+        found.append(ProfileEdit("domain", wanted.domain))
+    if wanted.principles != before.principles:
+        found.append(ProfileEdit("principles", wanted.principles))
+    if wanted.guardrails != before.guardrails:
+        found.append(ProfileEdit("guardrails", wanted.guardrails))
+    known = {
+        "patterns": {one.key: one.text for one in before.patterns},
+        "decisions": {one.id: one.text for one in before.decisions},
+    }
+    kept: dict[str, dict[str, str]] = {section: {} for section in KEYED}
+    new: list[ProfileEdit] = []
+    for section, line in items(text):
+        if section in KEYED:
+            key, _, said = line.partition(": ")
+            if key in known[section]:
+                kept[section][key] = said.strip()
+            else:
+                new.append(ProfileEdit(section, line))
+    for section in KEYED:
+        for key, said in known[section].items():
+            if kept[section].get(key, "") != said:
+                found.append(ProfileEdit(section, kept[section].get(key, ""), key))
+    return (*found, *new)

@@ -1,0 +1,103 @@
+"""The details of a card: why it is there, and its parameters edited before it is approved."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+from clawpy_console.app import ConsoleApp
+from engine.values import (
+    Phase,
+)
+from tests.console import stand_in
+from tests.console.cards import FIRST, RISKY, SECOND, front, named, stack
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import StandIn
+
+
+async def test_details_approve_with_edited_parameters(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("j", "enter", "e")
+        editor = console.screen.query_one("#editor")
+        await until(pilot, lambda: editor.has_focus)
+        assert editor.text == 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
+        editor.text = 'paths = ["shop/cart.py"]'
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: named(engine, "approve"))
+        assert named(engine, "approve") == [("approve", SECOND, {"paths": ["shop/cart.py"]})]
+        await until(pilot, lambda: len(console.screen_stack) == 1)
+        assert front(console) == RISKY
+
+
+async def test_before_the_twin_has_learnt_a_card_shows_its_tier_and_after_that_its_confidence(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    engine.cards.all = {one.id: one for one in stand_in.cards(stated=False)}
+    engine.phase = Phase(0, 3, "the Twin joins in after 30 decisions of yours", 30)
+    async with console.run_test(size=(200, 60)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "Learning: 3 of 30" in screen_text(console))
+        text = screen_text(console)
+        assert text.count("Learning") == 1
+        assert [word in text for word in ("▲ at risk", "blocks soon", "quick check", "upkeep")] == [True] * 4
+        assert "40%" not in text
+        await pilot.press("enter")
+        await until(pilot, lambda: "PLACE IN THE STACK" in screen_text(console))
+        told = screen_text(console)
+        assert "1 of 4  at risk: something is broken or about to be lost" in told
+        assert "Test that broke" in told
+        assert "CONFIDENCE" not in told
+
+
+async def test_details_say_why_a_card_was_moved_and_what_its_confidence_is_made_of(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 60)) as pilot:
+        await live(pilot)
+        assert "Learning" not in screen_text(console)
+        await pilot.press("j", "enter")
+        await until(pilot, lambda: "PLACE IN THE STACK" in screen_text(console))
+        told = screen_text(console)
+        assert "moved up to “blocks soon”: you approved 19 of 19 like it" in told
+        assert "sum         = 0.720" in told
+        assert "72% blocks soon" in told
+
+
+async def test_details_say_what_a_card_lacks_where_it_can_be_given(console: ConsoleApp, engine: StandIn) -> None:
+    lacks = "bisect needs test and good"
+    engine.cards.all[FIRST] = dataclasses.replace(engine.cards.all[FIRST], note=lacks)
+    async with console.run_test(size=(80, 30)) as pilot:
+        await live(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "Why this card" in screen_text(console))
+        told = [line.strip(" │▃▅▆▇█") for line in screen_text(console).splitlines()]
+        assert told.index(f"▲ {lacks}") < told.index("PLACE IN THE STACK")
+
+
+async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 60)) as pilot:
+        await live(pilot)
+        shown = stack(console).front
+        await pilot.press("enter")
+        await until(pilot, lambda: "approved 6 of 7" in screen_text(console))
+        assert "SIGNALS" in screen_text(console)
+        await pilot.press("escape")
+        bare = dataclasses.replace(shown, id="pred_bare", signals=(), verdicts=(), note="", reasoning="")
+        bare = dataclasses.replace(bare, assignment=dataclasses.replace(bare.assignment, parameters={}))
+        console.engine.cards.all[bare.id] = bare
+        console.deck.show_details(bare)
+        await until(pilot, lambda: "none is set; key = value" in screen_text(console))
+        told = [line.strip(" │") for line in screen_text(console).splitlines()]
+        assert "WORK" in told
+        assert not [one for one, below in itertools.pairwise(told) if one.isupper() and not below]
+
+
+async def test_details_hand_a_sentence_in_place_of_parameters_to_the_engine(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("enter", "e")
+        console.screen.query_one("#editor").text = "only the cart, and say why"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: bool(named(engine, "approve")))
+        assert "only the cart, and say why" in str(named(engine, "approve"))

@@ -1,0 +1,123 @@
+"""The lines above the stack: a first run, and what happened while nobody looked."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from engine.values import (
+    LocalModels,
+)
+from tests.console import stand_in
+from tests.console.cards import named
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import StandIn
+
+
+def found(name: str, title: str, missing: str = "") -> SimpleNamespace:
+    return SimpleNamespace(name=name, title=title, missing=missing, hosts=("api.example.com",), login=f"run {name}")
+
+
+async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(console: ConsoleApp, engine: StandIn) -> None:
+    engine.hiring.serves, engine.hiring.here = "", [found("claude", "Claude Code"), found("codex", "Codex", "npm i")]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "H takes Claude Code" in screen_text(console))
+        await pilot.press("H")
+        await until(pilot, lambda: "once its adapter is there: npm i" in screen_text(console))
+        assert not named(engine, "hire")
+        await pilot.press("enter", "1")
+        await until(pilot, lambda: named(engine, "hire") == [("hire", "claude")])
+        await until(pilot, lambda: "run claude" in screen_text(console))
+        await pilot.press("escape")
+        assert len(console.screen_stack) == 1
+
+
+async def test_the_first_run_says_which_models_of_this_machine_could(console: ConsoleApp, engine: StandIn) -> None:
+    engine.hiring.serves, engine.hiring.local = "", LocalModels(("ollama:qwen3", "ollama:llama3.2:3b"))
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "H takes ollama:qwen3 or" in screen_text(console))
+        await pilot.press("H")
+        await until(pilot, lambda: "a model of this machine" in screen_text(console))
+        await pilot.press("2")
+        await until(pilot, lambda: "koji-core is served by ollama:llama3.2:3b" in screen_text(console))
+        assert named(engine, "take_model") == [("take_model", "ollama:llama3.2:3b")]
+        assert named(engine, "look_again") == [("look_again",)]
+        assert len(console.screen_stack) == 1
+
+
+async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    fault = "ollama at 127.0.0.1:11434 did not tell its models within 0.5 s"
+    engine.hiring.serves, engine.hiring.local = "", LocalModels(faults=(fault,))
+    async with console.run_test(size=(200, 60), notifications=True) as pilot:
+        await live(pilot)
+        await pilot.press("H")
+        await until(pilot, lambda: "ollama at 127.0.0.1:11434 did not tell its" in screen_text(console))
+        assert "no coding agent is on the PATH" in screen_text(console)
+
+
+async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: ConsoleApp, engine: StandIn) -> None:
+    engine.hiring.serves = "ollama:qwen3"
+    async with console.run_test(size=(200, 60)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "hides this" in screen_text(console))
+        assert "prose is done by ollama:qwen3" in screen_text(console)
+        assert "prose needs" not in screen_text(console)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+async def test_the_first_run_says_what_to_press_and_what_happens(
+    console: ConsoleApp, engine: StandIn, size: tuple[int, int]
+) -> None:
+    engine.hiring.serves = ""
+    engine.settings.current.keys = {"work.land": "P"}
+    async with console.run_test(size=size) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "hides this" in screen_text(console))
+        for said in (
+            "The next useful work, as a card: → runs it, ← dismisses it, ↑ puts it off",
+            "What was changed waits as a diff: 2 shows it, P lands it, u undoes that",
+            "n takes a prompt of your own; prose needs an agent: clawpy key set openai",
+            "--workspace DIR adds folders · nothing runs by itself · esc hides this",
+        ):
+            assert said in screen_text(console)  # each on a line of its own
+
+
+async def test_the_first_run_line_goes_with_escape_for_good(console: ConsoleApp, home) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        assert "hides this" in screen_text(console)
+        await pilot.press("left")
+        assert "hides this" in screen_text(console)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "hides this" not in screen_text(console)
+        await console._save()
+    from clawpy_console import last_screen
+
+    assert last_screen.load(home.last_screen).welcomed
+
+
+async def test_after_an_absence_five_lines_until_a_key(home, engine: StandIn) -> None:
+
+    from clawpy_console import last_screen
+    from clawpy_console.known import Known
+
+    since = stand_in.NOW - timedelta(hours=3)
+    last_screen.save(home.last_screen, last_screen.LastScreen(Known(), welcomed=True, saved_at=since))
+    app = ConsoleApp(lambda: engine, home, [], now=lambda: stand_in.NOW)  # type: ignore[arg-type, return-value]
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "While you were away, 3h" in screen_text(app))
+        text = screen_text(app)
+        for word in ("done", "approved", "rejected", "learnt", "spent"):
+            assert word in text
+        assert "2 learnings carried up" in text
+        await pilot.press("y")
+        await pilot.pause()
+        assert "While you were away" not in screen_text(app)

@@ -1,0 +1,283 @@
+"""The card stack: decisions, undo, refusals, and what comes while somebody looks at it."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from dataclasses import replace
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from engine.values import (
+    RailVerdict,
+    Refusal,
+    Tier,
+    Verdict,
+)
+from tests.console import stand_in
+from tests.console.cards import FIRST, RISKY, SECOND, front, named, shown, stack
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import StandIn
+
+
+@pytest.mark.parametrize(
+    ("key", "call"),
+    [("right", "approve"), ("l", "approve"), ("left", "dismiss"), ("h", "dismiss"), ("up", "snooze"), ("s", "snooze")],
+)
+async def test_a_swipe_decides_the_card_on_screen_and_the_next_stands_there(
+    console: ConsoleApp, engine: StandIn, key: str, call: str
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        assert front(console) == FIRST
+        await pilot.press(key)
+        assert front(console) == SECOND  # at once, before the engine answered
+        await until(pilot, lambda: named(engine, call))
+        assert named(engine, "approve", "dismiss", "snooze")[0][:2] == (call, FIRST)
+        await until(pilot, lambda: all(one.id != FIRST for one in console.known.cards))
+        assert front(console) == SECOND
+
+
+async def test_a_refusal_brings_the_card_back_with_its_reason(console: ConsoleApp, engine: StandIn) -> None:
+    engine.refuse["approve"] = Refusal("blocked", "cost: the hour's cap is reached", "wait until 15:00")
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("right")
+        await until(pilot, lambda: front(console) == FIRST)
+        assert "the hour's cap is reached" in screen_text(console)
+        assert "wait until 15:00" in shown(console, console.screen.query_one("#trail").region)
+
+
+WHY = "the content filter would stop it: it deletes outside the workspace, where nothing of a session is undone"
+
+
+MEND = (
+    "edit its prompt in the details so that it names a folder of the workspace, or allow exactly this once on screen 6"
+)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+@pytest.mark.parametrize("key", ["approve", "undo"])
+async def test_the_whole_of_a_refusal_can_be_read(
+    console: ConsoleApp, engine: StandIn, key: str, size: tuple[int, int]
+) -> None:
+    engine.refuse[key] = Refusal("blocked", WHY, MEND)
+    async with console.run_test(size=size) as pilot:
+        await live(pilot)
+        await pilot.press(*(["right"] if key == "approve" else ["left", "u"]))
+        trail = console.screen.query_one("#trail")
+        await until(pilot, lambda: "✗" in shown(console, trail.region))
+        assert shown(console, trail.region) == f"✗ {WHY} ({MEND})"
+        assert stack(console).region.height >= 9
+        await pilot.press("left")
+        await until(pilot, lambda: trail.region.height == 1)
+
+
+async def test_undo_takes_back_the_last_decision_then_the_one_before(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("left")
+        await pilot.press("left")
+        await until(pilot, lambda: len(named(engine, "dismiss")) == 2)
+        assert "CARDS  1 of 3" in screen_text(console)
+        await pilot.press("u")
+        await pilot.press("u")
+        await until(pilot, lambda: len(named(engine, "undo")) == 2)
+        assert [call[1] for call in named(engine, "undo")] == [SECOND, FIRST]
+        await until(pilot, lambda: len(console.known.cards) == 5)
+        assert "CARDS  1 of 5" in screen_text(console)
+        await pilot.press("u")
+        await until(pilot, lambda: "nothing to take back" in screen_text(console))
+
+
+async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp, engine: StandIn) -> None:
+    answered = threading.Event()
+    snooze, undo = engine.cards.snooze, engine.cards.undo
+    engine.cards.snooze = lambda *a, **k: (answered.wait(5), snooze(*a, **k))[1]  # type: ignore[method-assign]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("s", "u")
+        assert front(console) == FIRST
+        assert "CARDS  1 of 5" in screen_text(console)
+        assert not named(engine, "snooze", "undo")  # nothing has reached the engine yet
+        console.renew(["cards"])
+        answered.set()
+        await until(pilot, lambda: named(engine, "undo") and not console._reading)
+        assert [call[0] for call in named(engine, "snooze", "undo")] == ["snooze", "undo"]
+        assert front(console) == FIRST
+        assert len(stack(console).cards) == 5
+        engine.cards.snooze, engine.cards.undo = snooze, undo  # type: ignore[method-assign]
+        engine.cards.all.pop(FIRST)  # what was taken back does not outlive what the engine says later
+        console.renew(["cards"])
+        await until(pilot, lambda: front(console) == SECOND)
+
+
+async def test_an_undo_that_is_refused_leaves_again_with_its_reason(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("left")
+        await until(pilot, lambda: named(engine, "dismiss"))
+        engine.refuse["undo"] = Refusal("too_late", "it ran to its end already", "look at its session")
+        await pilot.press("u")
+        await until(pilot, lambda: front(console) == SECOND)
+        assert "it ran to its end already" in screen_text(console)
+        assert "CARDS  1 of 4" in screen_text(console)
+
+
+async def test_a_risky_card_needs_its_own_second_key_and_never_enter(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("left", "left")
+        assert front(console) == RISKY
+        assert "touches production" in screen_text(console)
+        await pilot.press("A")  # not before its reason was pointed out
+        await pilot.press("right", "right", "l")
+        assert front(console) == RISKY
+        assert stack(console).armed
+        await pilot.press("enter")
+        await pilot.press("enter")
+        await pilot.press("escape")
+        assert not named(engine, "approve")
+        assert front(console) == RISKY
+        await pilot.press("right", "A")
+        await until(pilot, lambda: named(engine, "approve"))
+        assert named(engine, "approve")[0][1] == RISKY
+
+
+async def test_keys_are_ignored_for_a_moment_after_the_card_changed_under_the_hands(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        now = [100.0]
+        stack(console).clock = lambda: now[0]
+        engine.cards.all.pop(FIRST)  # withdrawn while the operator looks at it
+        console.renew(["cards"])
+        await until(pilot, lambda: front(console) == SECOND)
+        now[0] += 0.149
+        await pilot.press("right")
+        assert front(console) == SECOND
+        now[0] += 0.002
+        await pilot.press("right")
+        assert front(console) == RISKY  # and one's own swipe makes nobody wait
+        await pilot.press("left")
+        assert front(console) == "pred_000000000005"
+
+
+async def test_a_new_card_never_takes_the_place_of_the_one_on_screen(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        engine.cards.all = {"pred_new": stand_in.card(77, "Something hotter", confidence=0.79), **engine.cards.all}
+        console.renew(["cards"])
+        await until(pilot, lambda: len(stack(console).cards) == 6)
+        assert front(console) == FIRST
+
+
+async def test_j_and_k_turn_the_stack_and_decide_nothing(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        assert "CARDS  1 of 5" in screen_text(console)
+        await pilot.press("j", "down")
+        await until(pilot, lambda: "CARDS  3 of 5" in screen_text(console))
+        await pilot.press("k")
+        assert front(console) == SECOND
+        await pilot.press("k", "k")
+        await until(pilot, lambda: "CARDS  5 of 5" in screen_text(console))  # from the first to the last
+        assert not named(engine, "approve", "dismiss", "snooze")
+        await pilot.press("j", "j", "left")  # what is shown is decided, and the one behind it stands in its place
+        await until(pilot, lambda: named(engine, "dismiss"))
+        assert named(engine, "dismiss") == [("dismiss", SECOND)]
+        assert stack(console).place == (2, 4)
+
+
+async def test_what_is_at_risk_comes_to_the_front_and_a_quick_check_does_not(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        shown = stack(console)
+        check = replace(shown.cards[0], id="pred_check", tier=Tier.CHECK)
+        shown.show([check], empty="")
+        another = replace(check, id="pred_another")
+        shown.show([another, check], empty="")
+        assert shown.front is not None
+        assert shown.front.id == "pred_check", "it stays while you look at it"
+        urgent = replace(check, id="pred_urgent", tier=Tier.BLOCKS)
+        shown.show([urgent, another, check], empty="")
+        assert shown.front.id == "pred_urgent"
+        shown.show([replace(check, id="pred_secret", tier=Tier.BROKEN), urgent, another, check], empty="")
+        assert shown.front.id == "pred_secret"
+        shown.show([urgent, another, check], empty="")
+        assert shown.front.id == "pred_urgent", "what is decided makes room"
+
+
+async def test_predict_now_and_filter_by_workspace(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("p")
+        await until(pilot, lambda: ("run_cycle", True) in engine.noted)
+        await until(pilot, lambda: "Nothing new." in screen_text(console))
+        await pilot.press("w", "w")
+        assert front(console) == "pred_000000000004"
+        assert "only blog" in screen_text(console)
+        await pilot.press("w")
+        assert len(stack(console).cards) == 5
+
+
+async def test_the_empty_stack_says_when_the_next_look_is(console: ConsoleApp, engine: StandIn) -> None:
+    engine.cards.all = {}
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        assert "the next look is at 14:30" in screen_text(console)
+        await pilot.press("right", "left", "up", "enter")
+        assert not named(engine, "approve", "dismiss", "snooze")
+
+
+async def test_the_card_on_screen_counts_as_shown_once(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("left")
+        await until(pilot, lambda: len(named(engine, "mark_shown")) == 2)
+        assert named(engine, "mark_shown") == [("mark_shown", FIRST), ("mark_shown", SECOND)]
+
+
+def front_prompt(app: ConsoleApp) -> str:
+    card = stack(app).front
+    return card.assignment.prompt if card else ""
+
+
+HOSTILE = [
+    "[/foo] [b]bold",
+    "[@click=app.quit]x[/]",
+    "a [link=http://x]b",
+    "漢字 🎉 👩‍👩‍👧‍👦 e\u0301",
+    "x" * 4000,
+    "$accent $ %s {0}",
+]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_text_from_elsewhere_is_shown_literally_and_breaks_no_column(
+    console: ConsoleApp, engine: StandIn, size: tuple[int, int]
+) -> None:
+    first = engine.cards.all[FIRST]
+    async with console.run_test(size=size) as pilot:
+        await live(pilot)
+        for text in HOSTILE:
+            engine.cards.all[FIRST] = dataclasses.replace(
+                first,
+                assignment=dataclasses.replace(first.assignment, prompt=text),
+                reasoning=text,
+                note=text,
+                undo_note=text,
+                signals=(dataclasses.replace(first.signals[4], evidence=(text,)),),
+                verdicts=(RailVerdict("content", Verdict.BLOCK, text, text),),
+            )
+            console.renew(["cards"])
+            await until(pilot, lambda text=text: front_prompt(console) == text)
+            await pilot.pause()
+            strips = console.screen._compositor.render_strips()
+            assert {sum(segment.cell_length for segment in strip) for strip in strips} == {size[0]}
+            assert text[:12].split(" 🎉")[0] in screen_text(console)
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("escape")
