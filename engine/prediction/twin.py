@@ -71,7 +71,7 @@ class EmbeddedTwin:
     def predict(self, query: Query) -> TwinWord:
         with self._lock:
             learner = self._now()
-            return TwinWord(learner.score(query).probability, learner.words(query))
+            return TwinWord(learner.score(query).probability, learner.habits.words(query))
 
     def pattern(self, query: Query) -> float:
         """Shrunk share approved among the most similar past decisions (SPEC 2.5), in [0, 1]."""
