@@ -36,8 +36,9 @@ from engine.prediction.dismissals import Dismissals
 from engine.prediction.intake import Intake
 from engine.prediction.kinds import SUGGESTED, kind_title
 from engine.prediction.limits import ActiveTime
-from engine.prediction.own_prompts import checked, implied, own_row, suggest, suggestion
+from engine.prediction.own_prompts import checked, own_row, suggest, suggestion
 from engine.prediction.routing import route
+from engine.prediction.templates.history import implied
 from engine.prediction.transitions import Deciding, Transitions
 from engine.prediction.twin import Calibrator
 from engine.safety.pipeline import Pipeline
@@ -70,11 +71,6 @@ CODE = "koji-core"
 LONGEST_SNOOZE = timedelta(days=30)
 
 
-def unknown_session(session_id: str) -> SessionView:
-    """For cards without sessions behind them."""
-    raise Refusal("unknown_session", f"there is no session {session_id}")
-
-
 class Cards:
     """The port `engine.cards`. Blocking calls of milliseconds, from any thread."""
 
@@ -94,7 +90,7 @@ class Cards:
         facts: Facts,
         flows: Collection[str] = (),
         on_decision: Callable[[Transaction], object] = lambda tx: None,
-        session: Callable[[str], SessionView] = unknown_session,
+        session: Callable[[str], SessionView],
         secrets: Callable[[], Iterable[str]] = tuple,
         estimate: Callable[[Proposal, Assignment], tuple[ConfidenceParts, Seen]],
         situation: Callable[[str], str],

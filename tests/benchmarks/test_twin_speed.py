@@ -101,7 +101,7 @@ def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
             one.kind, one.channel, one.workspace, one.flow, prompt_words(one.prompt), PartOfDay.MORNING, False,
             clock.now(), 9, twin.see(one.prompt, "the cart changed"),
         )  # fmt: skip
-        twin.apply(twin.predict(query).probability + 0 * (twin.pattern(query) + twin.time(query)))
+        twin.apply(one.kind, twin.predict(query).probability)
         scores.append((time.thread_time() - began) * 1000)
     database.close()
     for name, found, bar in (("update", updates, UPDATE_MS), ("score", scores, SCORE_MS)):
