@@ -18,14 +18,11 @@ Array = Any
 
 
 class Belief:
-    """Weights with their spread. `forget` in [0, 1): so much of what was learnt fades into the prior with each case."""
+    """Weights with their spread."""
 
-    def __init__(self, mean: Array, spread: Array, forget: float = 0.0) -> None:
-        self._first = numpy.asarray(mean, numpy.float64)
-        self._wide = numpy.asarray(spread, numpy.float64) ** 2
-        self._forget = forget
-        self.mean = self._first.copy()
-        self.covariance = numpy.diag(self._wide)
+    def __init__(self, mean: Array, spread: Array) -> None:
+        self.mean = numpy.array(mean, numpy.float64)
+        self.covariance = numpy.diag(numpy.array(spread, numpy.float64) ** 2)
 
     def probability(self, features: Array) -> float:
         """Of a yes, in (0, 1); the less is known, the nearer to a half."""
@@ -35,9 +32,6 @@ class Belief:
 
     def learn(self, features: Array, yes: bool, weight: float = 1.0) -> None:
         """One case; `weight` in (0, 1] is how loudly it speaks."""
-        if self._forget:
-            self.covariance *= 1 - self._forget
-            self.covariance[numpy.diag_indices_from(self.covariance)] += self._forget * self._wide
         towards = self.covariance @ features
         unsure, about, target = float(features @ towards), float(self.mean @ features), float(yes)
         step = 0.0

@@ -16,7 +16,7 @@ from sqlmodel import Field, Session, col, func, select
 
 from engine.clock import Clock
 from engine.feedback import pairs
-from engine.feedback.signals import EXPLICIT, MEANINGS, REJECTING
+from engine.feedback.signals import EXPLICIT, LOUD, REJECTING
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept
 from engine.storage.quick import ask, found, whole
@@ -90,11 +90,6 @@ _AFTER = (
     .order_by(col(Decision.id).desc())
     .limit(bindparam("limit"))
 )
-_SIGNAL = sqlalchemy.select(col(Decision.signal)).where(
-    col(Decision.prediction_id) == bindparam("card"),
-    _STANDING,
-    col(Decision.signal) != DecisionSignal.ORIGINAL.value,
-)
 _OF_CARD = whole(Decision).where(col(Decision.prediction_id) == bindparam("card"), _STANDING)
 _REJECTED = (
     whole(Decision)
@@ -114,6 +109,9 @@ _LIKE = (
     .where(col(Decision.decided_by) == DecidedBy.OPERATOR.value, _STANDING, _SAID)
     .group_by(*_LIKE_BY)
 )
+
+
+_OF_THE_CARD = ("prediction_id", "kind", "channel", "workspace", "flow", "confidence", "seen", "raw")
 
 
 class Decisions:
@@ -167,8 +165,8 @@ class Decisions:
 
     def standing(self, session: Session, prediction_id: str) -> DecisionSignal | None:
         """The signal that counts for this card now, None when there is none."""
-        signal = ask(session, _SIGNAL, {"card": prediction_id}).scalar()
-        return None if signal is None else DecisionSignal(signal)
+        said = [DecisionSignal(row.signal) for row in found(session, Decision, _OF_CARD, {"card": prediction_id})]
+        return next((signal for signal in said if signal is not DecisionSignal.ORIGINAL), None)
 
     def after(self, id: int, limit: int = 1000) -> list[PastDecision]:
         """Standing signals with ids above `id`, oldest first, of more than `limit` the newest: what a Twin learns."""
@@ -217,27 +215,20 @@ class Decisions:
     def _row(
         self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, prompt: str, at: datetime | None = None
     ) -> Decision:
-        meaning, at = MEANINGS[signal], at or tx.now
+        loud, at = LOUD[signal], at or tx.now
         local = at.astimezone(self._clock.local().tzinfo)
         waited = None if card.evidence_at is None else max((at - card.evidence_at).total_seconds() / 3600, 0.0)
         return Decision(
-            prediction_id=card.prediction_id,
+            **{name: getattr(card, name) for name in _OF_THE_CARD},
             signal=signal.value,
-            chosen=meaning.chosen,
-            weight=meaning.weight,
-            kind=card.kind,
-            channel=card.channel,
-            workspace=card.workspace,
-            flow=card.flow,
+            chosen=loud > 0,
+            weight=abs(loud),
             prompt=prompt,
-            confidence=card.confidence,
             decided_by=card.decided_by.value,
             part=part_of_day(local).value,
             weekend=is_weekend(local),
             waited_hours=waited,
             decided_at=at,
-            seen=card.seen,
-            raw=card.raw,
             hour=local.hour,
         )
 

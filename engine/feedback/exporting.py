@@ -100,14 +100,14 @@ class Exporter:
         with self._database.read() as session:
             last = state.get(session, LAST, "")
             waited = not last or now - datetime.fromisoformat(last) >= BATCH_EVERY
-            return waited and len(pairs.unexported(session)) >= BATCH_FROM
+            return waited and len(pairs.stored(session, exported=False)) >= BATCH_FROM
 
     def batch(self) -> Exported:
         """Bring the new pairs out. Raises `Refusal` `few_pairs` below `BATCH_FROM`, and nothing is written."""
         self.recover()
 
         def begin(tx: Transaction) -> tuple[int, dict[str, Any]]:
-            new = pairs.unexported(tx.session)
+            new = pairs.stored(tx.session, exported=False)
             if len(new) < BATCH_FROM:
                 raise Refusal(
                     "few_pairs",
@@ -131,12 +131,12 @@ class Exporter:
         try:
             new = self.batch().new
         except Refusal as refusal:
-            if refusal.code != "few_pairs" or not self._any():
+            if refusal.code != "few_pairs" or not self._count():
                 raise
         if shape is Shape.PLAIN:
             return Exported(self.file, _beside(self.file), self._count(), new)
         with self._database.read() as session:
-            found = self._redacted(pairs.exported(session))
+            found = self._redacted(pairs.stored(session, exported=True))
         file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
         write_atomic(file, _lines(preference_line(one, shape) for one in found))
         write_atomic(_beside(file), _lines(weight_line(one) for one in found))
@@ -159,7 +159,7 @@ class Exporter:
     def every_pair(self) -> list[Preference]:
         """Every pair as it may leave this machine, the oldest first."""
         with self._database.read() as session:
-            return self._redacted(pairs.every(session))
+            return self._redacted(pairs.stored(session))
 
     def exchanges(self) -> list[Exchange]:
         """The examples of `conversations`, the oldest first, none twice."""
@@ -210,12 +210,9 @@ class Exporter:
             for one in (row.preference for row in rows)
         ]
 
-    def _any(self) -> bool:
-        return self._count() > 0
-
     def _count(self) -> int:
         with self._database.read() as session:
-            return len(pairs.exported(session))
+            return len(pairs.stored(session, exported=True))
 
 
 OPERATOR = "You answer as the operator of a team of software agents does: in his words, with his decisions."

@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from statistics import median
 from zlib import crc32
 
@@ -105,48 +105,26 @@ class Habits:
     def __init__(self) -> None:
         self.shares: dict[Key, Share] = {}
         self.waited: dict[str, deque[float]] = {}
-        self.chosen_at: dict[str, float] = {}
-        """When something of a kind was last chosen, in seconds since 1970."""
-        self.rejected_at: dict[str, float] = {}
-        self.before: dict[str, str] = {}
-        """The kind that was chosen last, by workspace: what often comes after it?"""
 
     def add(self, decision: PastDecision) -> None:
         """Count one decision."""
-        kind = decision.kind
         keys = (*levels(decision), *times(decision), *places(decision), *subjects(decision))
-        for key in (*keys, *self._following(decision), *self._in_time(decision)):
-            share = self.shares.get(key)
-            if share is None:
-                share = self.shares[key] = Share()
-            share.add(decision.chosen, decision.weight)
-        at = decision.at.timestamp()
-        (self.chosen_at if decision.chosen else self.rejected_at)[kind] = at
-        if decision.chosen:
-            self.before[decision.workspace] = kind
-            if decision.weight >= SAID and decision.waited_hours is not None:
-                self.waited.setdefault(kind, deque(maxlen=USUAL_OF)).append(decision.waited_hours)
-
-    def following(self, asked: Asked) -> float:
-        """How much of this kind was chosen when the kind that was chosen last had been, in [0, 1]."""
-        kind = self._down(levels(asked)[:2])
-        return self._towards(self._following(asked), kind)
+        for key in (*keys, ("in time", decision.kind, decision.channel, decision.part.value)):
+            self.shares.setdefault(key, Share()).add(decision.chosen, decision.weight)
+        if decision.chosen and decision.weight >= SAID and decision.waited_hours is not None:
+            self.waited.setdefault(decision.kind, deque(maxlen=USUAL_OF)).append(decision.waited_hours)
 
     def time(self, asked: Asked) -> float:
         """How much of the like was approved in this part of the day and week, and at this hour, in [0, 1]."""
-        return self._down((*levels(asked)[:2], *times(asked)))
+        return self.down((*levels(asked)[:2], *times(asked)))[-1][0]
 
     def down(self, keys: Iterable[Key], expected: float = INDIFFERENT) -> list[tuple[float, float]]:
         """For each level the share altogether and the share lately, each shrunk towards the level above."""
-        lately, found = expected, []
+        found = []
         for key in keys:
-            share = self.shares.get(key)
-            if share is not None:
-                expected = shrunk(share.chosen, share.decided, expected)
-                lately = shrunk(share.chosen_lately, share.decided_lately, expected, 2.0)
-            else:
-                lately = expected
-            found.append((expected, lately))
+            share = self.shares.get(key, Share())
+            expected = shrunk(share.chosen, share.decided, expected)
+            found.append((expected, shrunk(share.chosen_lately, share.decided_lately, expected, 2.0)))
         return found
 
     def usual(self, kind: str) -> timedelta | None:
@@ -175,32 +153,9 @@ class Habits:
                 return (f"you approved {approved} of {said} like this{where}",)
         return ("you have not decided on anything like this yet",)
 
-    def since(self, at: dict[str, float], kind: str, now: datetime) -> float | None:
-        """Days since a kind was last chosen or rejected; None for never."""
-        last = at.get(kind)
-        return None if last is None else max(now.timestamp() - last, 0.0) / 86_400
-
     def _said(self, key: Key) -> tuple[int, int]:
         share = self.shares.get(key)
         return (share.approved, share.said) if share else (0, 0)
-
-    def _following(self, asked: Asked) -> tuple[Key, ...]:
-        before = self.before.get(asked.workspace)
-        return () if before is None else (("after", before, asked.kind),)
-
-    @staticmethod
-    def _in_time(asked: Asked) -> tuple[Key, ...]:
-        return (("in time", asked.kind, asked.channel, asked.part.value),)
-
-    def _down(self, keys: Iterable[Key]) -> float:
-        return self._towards(keys, INDIFFERENT)
-
-    def _towards(self, keys: Iterable[Key], expected: float) -> float:
-        for key in keys:
-            share = self.shares.get(key)
-            if share is not None:
-                expected = shrunk(share.chosen, share.decided, expected)
-        return expected
 
 
 _WHEN = {

@@ -20,12 +20,8 @@ from engine.calibration import Calibration, KindCalibration, logit
 from engine.feedback.belief import Belief
 from engine.feedback.habits import SAID, Habits, levels, places, subjects, times
 from engine.feedback.neighbours import Neighbours
-from engine.feedback.query import NAMES, TOLD, Query, unpacked
+from engine.feedback.query import NAMES, Query, unpacked
 from engine.values import PastDecision
-
-TOLD_FROM = 0.4
-"""What a number of the evidence adds in log-odds before it is worth a word."""
-
 
 FEATURES: tuple[tuple[str, float, float], ...] = (
     ("always", 0.0, 0.3),
@@ -43,18 +39,13 @@ FEATURES: tuple[tuple[str, float, float], ...] = (
     ("hour", 0.7, 0.3),
     ("this workspace", 0.3, 0.3),
     ("this channel", 0.3, 0.3),
-    ("after what was chosen last", 0.5, 0.3),
     ("near in meaning", 0.7, 0.3),
     ("what its words were chosen for", 0.4, 0.3),
     ("what its best word was chosen for", 0.3, 0.3),
     ("what its worst word was chosen for", 0.3, 0.3),
-    ("chosen lately", 0.0, 0.3),
-    ("rejected lately", 0.0, 0.3),
 )
 """Name, what its weight is expected to be before the first decision, and how far that may be off. All but those of the
 evidence are log-odds, what a level adds to the one above; so the first expectation is what the counts say."""
-
-LATELY_DAYS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +96,6 @@ class Learner:
         """The shrunk share approved among the most similar past decisions (SPEC 2.5), in [0, 1]."""
         return self.neighbours.pattern(query, self.habits.down([()])[0][0])
 
-    def words(self, query: Query) -> tuple[str, ...]:
-        """Why, in words: what was counted, and what of the evidence speaks most for or against it."""
-        weights = self._belief.mean[1 : 1 + len(NAMES)]
-        told = zip(weights * query.seen.numbers, query.seen.numbers, NAMES, strict=True)
-        said = [(abs(float(adds)), number > 0, name) for adds, number, name in told]
-        most, high, name = max(said)
-        counted = self.habits.words(query)
-        return (*counted, TOLD[name][0 if high else 1]) if most >= TOLD_FROM else counted
-
     def _word(self, row: Any) -> Word:
         raw = self._belief.probability(row)
         return Word(raw, self.trust.apply(raw))
@@ -134,14 +116,9 @@ class Learner:
             *(logit(lately) - mine for (_, lately), mine in zip(down, long, strict=True)),
             *(mine - above for above, mine in pairwise(in_time)),
             *(logit(habits.down([key], whole)[0][0]) - long[0] for key in places(query)),
-            logit(habits.following(query)) - long[1],
             logit(self.neighbours.meant(query, kind)) - long[1],
             sum(words) / len(words) ** 0.5,
             max(words),
             min(words),
-            *(
-                0.0 if (days := habits.since(at, query.kind, query.at)) is None else 2.0 ** (-days / LATELY_DAYS)
-                for at in (habits.chosen_at, habits.rejected_at)
-            ),
         ]
         return numpy.array(row)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 import numpy
 
-from engine.feedback.habits import shrunk
+from engine.feedback.habits import Asked, shrunk
 from engine.feedback.query import MEANING, Query, Seen
 from engine.feedback.relevance import HASHED, hashed
 from engine.values import PastDecision
@@ -23,8 +24,7 @@ class Neighbours:
 
     def __init__(self) -> None:
         self.count = 0
-        self.names: dict[str, int] = {"": 0}
-        self.marks = numpy.zeros((AMONG, 4), numpy.int32)
+        self.marks = numpy.zeros((AMONG, 4), numpy.int64)
         self.words = numpy.zeros((AMONG, HASHED), numpy.float32)
         self.meaning = numpy.zeros((AMONG, MEANING), numpy.float32)
         self.known = numpy.zeros(AMONG, numpy.bool_)
@@ -33,7 +33,7 @@ class Neighbours:
     def add(self, decision: PastDecision, seen: Seen) -> None:
         """Take in the newest; the oldest of `AMONG` goes."""
         place = self.count % AMONG
-        self.marks[place] = [self._number(name) for name in _names(decision)]
+        self.marks[place] = _marks(decision)
         self.words[place] = hashed(decision.words)
         self.meaning[place] = _large(seen.meaning)
         self.known[place] = bool(seen.meaning)
@@ -45,8 +45,7 @@ class Neighbours:
         many = min(self.count, AMONG)
         if not many:
             return prior
-        mine = numpy.array([self.names.get(name, -1) for name in _names(one)], numpy.int32)
-        like = (self.marks[:many] == mine) @ ALIKE + 0.2 * self._text(one, many)
+        like = (self.marks[:many] == _marks(one)) @ ALIKE + 0.2 * self._text(one, many)
         like[like < SIMILAR_FROM] = 0.0
         if many > NEAREST:
             like[like < numpy.partition(like, many - NEAREST)[many - NEAREST]] = 0.0
@@ -69,12 +68,9 @@ class Neighbours:
             near = numpy.where(self.known[:many], self.meaning[:many] @ _large(one.seen.meaning), near)
         return numpy.clip(near, 0.0, 1.0)
 
-    def _number(self, name: str) -> int:
-        return self.names.setdefault(name, len(self.names))
 
-
-def _names(one: Any) -> tuple[str, str, str, str]:
-    return f"k{one.kind}", f"c{one.channel}", f"w{one.workspace}", f"f{one.flow}"
+def _marks(one: Asked) -> Any:
+    return numpy.array([crc32(name.encode()) for name in (one.kind, one.channel, one.workspace, one.flow)], numpy.int64)
 
 
 def _large(small: bytes) -> Any:

@@ -136,21 +136,12 @@ _WITH_CONTEXT = func.trim(col(DpoPair.context)) != ""
 """An earlier version stored pairs without one: they are neither brought out nor counted."""
 
 
-def unexported(session: Session) -> list[DpoPair]:
-    """Pairs that were not brought out yet, the oldest first."""
-    new = select(DpoPair).where(col(DpoPair.exported_at).is_(None), _WITH_CONTEXT)
-    return list(session.exec(new.order_by(col(DpoPair.id))))
-
-
-def exported(session: Session) -> list[DpoPair]:
-    """Pairs that were brought out, the oldest first."""
-    out = select(DpoPair).where(col(DpoPair.exported_at).is_not(None), _WITH_CONTEXT)
-    return list(session.exec(out.order_by(col(DpoPair.id))))
-
-
-def every(session: Session) -> list[DpoPair]:
-    """All pairs, the oldest first."""
-    return list(session.exec(select(DpoPair).where(_WITH_CONTEXT).order_by(col(DpoPair.id))))
+def stored(session: Session, *, exported: bool | None = None) -> list[DpoPair]:
+    """The pairs, the oldest first: all, or those that were `exported`, or those that were not yet."""
+    query = select(DpoPair).where(_WITH_CONTEXT).order_by(col(DpoPair.id))
+    if exported is not None:
+        query = query.where(col(DpoPair.exported_at).is_not(None) == exported)
+    return list(session.exec(query))
 
 
 def count(session: Session, *, after: int = 0) -> int:

@@ -17,20 +17,6 @@ NAMES = (
 )  # fmt: skip
 """The numbers, in order. Each is about 0 on average and 1 in spread over ordinary text."""
 
-TOLD = {
-    "near the latest": ("it is about what was seen last", "it has little to do with what was seen last"),
-    "near all before": ("it fits all that was seen", "it fits little of what was seen"),
-    "nearest of all": ("it is close to something that was seen", "it is close to nothing that was seen"),
-    "how long ago it was about": ("what it is about was seen long ago", "what it is about is new"),
-    "words of the latest": ("it names what was seen last", "it names nothing of what was seen last"),
-    "words of all before": ("it names what was seen", "it names little of what was seen"),
-    "length": ("it says much", "it says little"),
-    "length of the evidence": ("its evidence is long", "its evidence is short"),
-    "lines of evidence": ("much was seen before it", "little was seen before it"),
-    "what is new in the evidence": ("its evidence is new", "its evidence is nothing new"),
-}
-"""How a number that is above or below the ordinary is told."""
-
 _FORMAT = 1
 _NUMBERS = struct.Struct(f"<B{len(NAMES)}f")
 

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from engine.values import DecisionSignal
 
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """`chosen`: the operator wanted it. `weight` in (0, 1]. `explicit`: a person said it about this very card."""
-
-    chosen: bool
-    weight: float
-    explicit: bool
-
-
-MEANINGS: dict[DecisionSignal, Meaning] = {
-    DecisionSignal.APPROVED: Meaning(chosen=True, weight=1.0, explicit=True),
-    DecisionSignal.ORIGINAL: Meaning(chosen=False, weight=1.0, explicit=False),
-    DecisionSignal.DISMISSED: Meaning(chosen=False, weight=1.0, explicit=True),
-    DecisionSignal.KEPT: Meaning(chosen=True, weight=0.5, explicit=False),
-    DecisionSignal.UNDONE: Meaning(chosen=False, weight=0.8, explicit=True),
-    DecisionSignal.DISCARDED: Meaning(chosen=False, weight=0.8, explicit=True),
-    DecisionSignal.EXPIRED: Meaning(chosen=False, weight=0.3, explicit=False),
-    DecisionSignal.DID_HIMSELF: Meaning(chosen=True, weight=0.7, explicit=False),
+LOUD: dict[DecisionSignal, float] = {
+    DecisionSignal.APPROVED: 1.0,
+    DecisionSignal.ORIGINAL: -1.0,
+    DecisionSignal.DISMISSED: -1.0,
+    DecisionSignal.KEPT: 0.5,
+    DecisionSignal.UNDONE: -0.8,
+    DecisionSignal.DISCARDED: -0.8,
+    DecisionSignal.EXPIRED: -0.3,
+    DecisionSignal.DID_HIMSELF: 0.7,
 }
-"""Snoozing has no entry: it gives no signal. `ORIGINAL` is not explicit, so that an edit counts as one decision."""
+"""How loudly a signal speaks, at most 1: above 0 the operator wanted the card, below 0 not. Snoozing has no entry: it
+gives no signal."""
 
-EXPLICIT: tuple[DecisionSignal, ...] = tuple(signal for signal, meaning in MEANINGS.items() if meaning.explicit)
-"""What counts as a decision (onboarding, phases, "approved n of m")."""
+EXPLICIT = (DecisionSignal.APPROVED, DecisionSignal.DISMISSED, DecisionSignal.UNDONE, DecisionSignal.DISCARDED)
+"""What a person said about this very card: it counts as a decision (onboarding, phases, "approved n of m"). The
+original of an edit is not among them, so that an edit counts as one."""
 
-REJECTING: tuple[DecisionSignal, ...] = tuple(
-    signal for signal, meaning in MEANINGS.items() if not meaning.chosen and signal is not DecisionSignal.ORIGINAL
-)
+REJECTING = tuple(signal for signal, loud in LOUD.items() if loud < 0 and signal is not DecisionSignal.ORIGINAL)
 """What can stand as the rejected half of a pair; an edit makes its own pair (SPEC 8.2)."""

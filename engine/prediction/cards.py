@@ -36,8 +36,9 @@ from engine.prediction.dismissals import Dismissals
 from engine.prediction.intake import Intake
 from engine.prediction.kinds import SUGGESTED, kind_of, kind_title
 from engine.prediction.limits import ActiveTime
-from engine.prediction.own_prompts import checked, implied, own_row, suggest, suggestion
+from engine.prediction.own_prompts import checked, own_row, suggest, suggestion
 from engine.prediction.routing import Router
+from engine.prediction.templates.history import implied
 from engine.prediction.transitions import Deciding, Transitions, ran_by_itself
 from engine.prediction.twin import Calibrator
 from engine.safety.pipeline import Pipeline
@@ -66,11 +67,6 @@ from engine.values import (
 LONGEST_SNOOZE = timedelta(days=30)
 
 
-def unknown_session(session_id: str) -> SessionView:
-    """For cards without sessions behind them."""
-    raise Refusal("unknown_session", f"there is no session {session_id}")
-
-
 class Cards:
     """The port `engine.cards`. Blocking calls of milliseconds, from any thread."""
 
@@ -91,7 +87,7 @@ class Cards:
         router: Router,
         flows: Collection[str] = (),
         on_decision: Callable[[Transaction], object] = lambda tx: None,
-        session: Callable[[str], SessionView] = unknown_session,
+        session: Callable[[str], SessionView],
         secrets: Callable[[], Iterable[str]] = tuple,
         estimate: Callable[[Proposal, Assignment], tuple[ConfidenceParts, Seen]],
         situation: Callable[[str], str],

@@ -42,8 +42,8 @@ def shown(drafts: Sequence[Draft], known: Mapping[str, int], *, learning: bool, 
 
 def _certain(draft: Draft) -> bool:
     """What is shown whatever its confidence."""
-    ordered = is_ordered(draft.proposal.kind) or draft.proposal.source is Source.FOLLOW_UP
-    return ordered or draft.tier is Tier.BROKEN
+    one = draft.proposal
+    return draft.tier is Tier.BROKEN or is_ordered(one.kind) or one.source is Source.FOLLOW_UP
 
 
 def moved(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from sqlmodel import Session
 
@@ -25,7 +26,7 @@ from engine.prediction.cards import Cards
 from engine.prediction.cards_store import Prediction, last_triggered
 from engine.prediction.choosing import Decided, moved, shown
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.estimating import Estimator
+from engine.prediction.estimating import estimate
 from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed
 from engine.prediction.kinds import SEEN_BY
@@ -122,15 +123,13 @@ class Predictions:
         self._workspaces = workspaces
         self._stopped = stopped
         self._twin = twin
-        self._estimator = Estimator(twin, calibrator)
+        self._estimate = partial(estimate, twin, calibrator)
         self._propose = propose
         self._said = said
         self._lock = threading.Lock()
         self._running: Running | None = None
-        self._signals: dict[str, tuple[Signal, ...]] = {}
-        self._situations: dict[str, str] = {}
-        self._remarks: dict[str, str] = {}
-        self._looked: dict[str, datetime] = {}
+        self._seen: dict[str, WorkspaceContext] = {}
+        """Each workspace as it was looked at last."""
         self._told: set[str] = set()
         self._follow_ups = FollowUps(database, clock, facts=facts, session=session, offer=self._offer_next)
 
@@ -170,15 +169,15 @@ class Predictions:
 
     def signals(self, workspace: str) -> tuple[Signal, ...]:
         """The six signals of the workspace as the last cycle saw them; empty before the first one."""
-        return self._signals.get(workspace, ())
+        return self._seen[workspace].signals if workspace in self._seen else ()
 
     def remarks(self) -> dict[str, str]:
         """By workspace what the last cycle had to say of it, where that is anything: why there may be no cards."""
-        return {workspace: said for workspace, said in self._remarks.items() if said}
+        return {workspace: seen.remark for workspace, seen in self._seen.items() if seen.remark}
 
     def looked(self) -> dict[str, datetime]:
         """When each workspace was looked at last; without those that no cycle has seen yet."""
-        return dict(self._looked)
+        return {workspace: seen.now for workspace, seen in self._seen.items()}
 
     def follow_up(self) -> list[Card]:
         """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped."""
@@ -187,15 +186,14 @@ class Predictions:
     def estimate(self, proposal: Proposal, assignment: Assignment) -> tuple[ConfidenceParts, Seen]:
         """How sure something is that no cycle found: what an agent or a program suggests."""
         now, local, context = self._clock.now(), self._clock.local(), self.situation(proposal.workspace)
-        return self._estimator.estimate(proposal, assignment, context=context, phase=self.phase(), now=now, local=local)
+        return self._estimate(proposal, assignment, context=context, phase=self.phase(), now=now, local=local)
 
     def situation(self, workspace: str) -> str:
         """The situation of a workspace in words, as preference pairs keep it (SPEC 8.2): as the last cycle saw it, else
         as it is now, which takes a look."""
-        if workspace not in self._situations:
-            for context in self._contexts([workspace]):
-                self._situations[workspace] = context.text
-        return self._situations.get(workspace, "")
+        if workspace not in self._seen:
+            return "".join(context.text for context in self._contexts([workspace]))
+        return self._seen[workspace].text
 
     def phase(self) -> Phase:
         """How far the operator's decisions carry (SPEC 2.6)."""
@@ -272,10 +270,7 @@ class Predictions:
         sensed: list[Sensed] = []
         every: list[Proposal] = []
         for context in self._contexts(workspaces) if workspaces else ():
-            self._signals[context.workspace] = context.signals
-            self._situations[context.workspace] = context.text
-            self._looked[context.workspace] = self._clock.now()
-            self._remarks[context.workspace] = context.remark
+            self._seen[context.workspace] = context
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
             unknown = context.looks.unknown
             errors.extend(f"{context.workspace}: {look}: {error}" for look, error in unknown.items())
@@ -397,7 +392,7 @@ class Predictions:
             agent=path.agent,
         )
         assignment, otherwise = self._launcher.choose(assignment)
-        parts, seen = self._estimator.estimate(
+        parts, seen = self._estimate(
             proposal, assignment, context=context, phase=this.phase, now=this.now, local=this.local
         )
         own = proposal.source is Source.TEMPLATE and this.phase.number > 0

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from engine.config import SettingsSource
 from engine.execution.runners.flow_names import named_flow
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.own_prompts import implied
+from engine.prediction.templates.history import implied
 from engine.values import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
 from engine.values.text import mark
 
@@ -211,7 +211,7 @@ def said_proposal(
         subject=mark(prompt),
         facts={"prompt": prompt},
         flow=flow,
-        parameters=implied(flow, context.local) if flow else {},
+        parameters=implied(flow, context.local),
         evidence_at=context.now,
         signals=context.signals,
     )

@@ -6,13 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
 
 from engine.feedback.query import Seen
 from engine.prediction.cards_store import Prediction, new_row
 from engine.prediction.kinds import OWN, SUGGESTED
 from engine.prediction.routing import Route
-from engine.prediction.templates.history import day_begin
 from engine.values import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
 from engine.values.secrets import refuse_secret
 from engine.values.text import mark
@@ -32,11 +30,6 @@ def checked(text: str, secrets: Iterable[str] = ()) -> str:
     if len(prompt) > LONGEST:
         raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {LONGEST}")
     return refuse_secret(prompt, secrets)
-
-
-def implied(flow: str, local: datetime) -> dict[str, Any]:
-    """The parameters that naming `flow` alone implies at `local` time; the flow's own defaults are not among them."""
-    return {"since": day_begin(local).isoformat()} if flow == "summarise_day" else {}
 
 
 def own_row(

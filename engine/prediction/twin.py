@@ -36,19 +36,17 @@ class Calibrator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TwinWord:
-    """A Twin's answer: the probability, in [0, 1], that the operator approves, and why."""
+    """A Twin's answer, each in [0, 1]: the probability that the operator approves; the shrunk share approved among the
+    most similar past decisions (`pattern`), and of the like in this part of the day and week (`time`); and why."""
 
     probability: float
-    words: tuple[str, ...] = ()
+    pattern: float
+    time: float
+    words: tuple[str, ...]
 
 
 Meanings = Callable[[Sequence[str]], Sequence[bytes | None]]
 """Vectors of meaning (`MEANING` float32 each) of texts, at once: None for one that there is no vector of yet."""
-
-
-def no_meanings(texts: Sequence[str]) -> Sequence[bytes | None]:
-    """Nobody makes vectors."""
-    return [None] * len(texts)
 
 
 class EmbeddedTwin:
@@ -56,7 +54,7 @@ class EmbeddedTwin:
 
     source = Source.EMBEDDED_TWIN
 
-    def __init__(self, history: Decisions, *, meanings: Meanings = no_meanings) -> None:
+    def __init__(self, history: Decisions, *, meanings: Meanings = lambda texts: [None] * len(texts)) -> None:
         self._history = history
         self._meanings = meanings
         self._lock = threading.Lock()
@@ -71,17 +69,9 @@ class EmbeddedTwin:
     def predict(self, query: Query) -> TwinWord:
         with self._lock:
             learner = self._now()
-            return TwinWord(learner.score(query).probability, learner.words(query))
-
-    def pattern(self, query: Query) -> float:
-        """Shrunk share approved among the most similar past decisions (SPEC 2.5), in [0, 1]."""
-        with self._lock:
-            return self._now().pattern(query)
-
-    def time(self, query: Query) -> float:
-        """How much of the like was approved in this part of the day and week (SPEC 2.5), in [0, 1]."""
-        with self._lock:
-            return self._now().habits.time(query)
+            habits = learner.habits
+            probability, pattern = learner.score(query).probability, learner.pattern(query)
+            return TwinWord(probability, pattern, habits.time(query), habits.words(query))
 
     def usual(self, kind: str) -> timedelta | None:
         """How long this kind of card usually waits before the operator approves it; None while too little is known."""

@@ -21,7 +21,7 @@ from engine.events import EventBus
 from engine.feedback.decisions import Decision, Decisions
 from engine.feedback.query import Query
 from engine.feedback.relevance import look
-from engine.feedback.signals import MEANINGS
+from engine.feedback.signals import LOUD
 from engine.memory.ledger import append
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction
@@ -70,7 +70,7 @@ def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
             at = clock.now() - timedelta(minutes=PAST - number)
             tx.session.add(
                 Decision(
-                    prediction_id=one.prediction_id, signal=signal.value, chosen=MEANINGS[signal].chosen, weight=1.0,
+                    prediction_id=one.prediction_id, signal=signal.value, chosen=LOUD[signal] > 0, weight=1.0,
                     kind=one.kind, channel=one.channel, workspace=one.workspace, flow=one.flow, prompt=one.prompt,
                     confidence=0.5, decided_by="operator", part=chance.choice(list(PartOfDay)).value,
                     weekend=chance.random() < 0.3, hour=at.hour, decided_at=at, seen=one.seen, raw=one.raw,
@@ -101,7 +101,7 @@ def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
             one.kind, one.channel, one.workspace, one.flow, prompt_words(one.prompt), PartOfDay.MORNING, False,
             clock.now(), 9, twin.see(one.prompt, "the cart changed"),
         )  # fmt: skip
-        twin.apply(twin.predict(query).probability + 0 * (twin.pattern(query) + twin.time(query)))
+        twin.apply(one.kind, twin.predict(query).probability)
         scores.append((time.thread_time() - began) * 1000)
     database.close()
     for name, found, bar in (("update", updates, UPDATE_MS), ("score", scores, SCORE_MS)):

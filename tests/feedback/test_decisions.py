@@ -11,7 +11,7 @@ from sqlmodel import select
 from engine.clock import FakeClock
 from engine.feedback.decisions import Decision, Decisions
 from engine.feedback.pairs import DpoPair
-from engine.feedback.signals import MEANINGS
+from engine.feedback.signals import LOUD
 from engine.storage.database import Database
 from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay
 
@@ -45,7 +45,7 @@ def pairs(database: Database) -> list[DpoPair]:
 
 
 def test_weights_are_those_of_the_spec() -> None:
-    assert {signal: (meaning.chosen, meaning.weight) for signal, meaning in MEANINGS.items()} == {
+    assert {signal: (loud > 0, abs(loud)) for signal, loud in LOUD.items()} == {
         DecisionSignal.APPROVED: (True, 1.0),
         DecisionSignal.ORIGINAL: (False, 1.0),
         DecisionSignal.DISMISSED: (False, 1.0),

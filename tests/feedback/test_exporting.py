@@ -162,4 +162,4 @@ def test_curated_pairs_are_taken_once_and_whole(database: Database, exporter: Ex
         exporter.curate([line.replace("monday", "tuesday"), "{"])
     assert refused.value.code == "bad_pairs"
     with database.read() as session:
-        assert [one.context for one in pairs.every(session)] == ["monday"]
+        assert [one.context for one in pairs.stored(session)] == ["monday"]

@@ -90,12 +90,6 @@ def test_what_was_chosen_lately_is_told_apart_from_what_was_ever() -> None:
     assert lately < 0.55
 
 
-def test_what_came_after_what_was_chosen_last() -> None:
-    lint = replace(YES, kind="lint")
-    habits = of([lint, YES, replace(NO, kind="docs"), lint, YES, replace(NO, kind="docs"), lint])
-    assert habits.following(ASKED) > 0.6 > 0.5 > habits.following(replace(ASKED, kind="docs"))
-
-
 def test_weak_signals_weigh_less() -> None:
     expired = [replace(NO, weight=0.3)] * 5
     assert of([NO] * 5).time(ASKED) < of(expired).time(ASKED) < 0.5

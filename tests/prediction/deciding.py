@@ -226,6 +226,7 @@ class World:
             active_time=self.active_time,
             facts=Ledger(self.database),
             flows=["run_tests"],
+            session=unknown_session,
             estimate=lambda proposal, assignment: self.predictions.estimate(proposal, assignment),
             situation=lambda workspace: self.predictions.situation(workspace),
             **common,
@@ -266,6 +267,11 @@ class World:
     def signals(self) -> list[str]:
         """The standing signals, oldest first."""
         return [view.signal for view in reversed(self.decisions.recent())]
+
+
+def unknown_session(session_id: str) -> SessionView:
+    """For cards without sessions behind them."""
+    raise Refusal("unknown_session", f"there is no session {session_id}")
 
 
 def refusal(call: object, *arguments: object, **named: object) -> str:

@@ -10,7 +10,7 @@ import pytest
 from engine.execution.runners.flow_names import ALIASES, named_flow
 from engine.execution.runners.flows import FLOWS as REAL_FLOWS
 from engine.execution.runners.parameters import edited, validated
-from engine.prediction.own_prompts import implied
+from engine.prediction.templates.history import implied
 from engine.values import Refusal
 
 FLOWS = ("run_tests", "draft_changelog", "fix_lint", "lint", "summarise_day", "report_branches")

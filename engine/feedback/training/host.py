@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 Request = Mapping[str, Any]
@@ -31,119 +32,111 @@ TOGETHER_UNIT = 1e9
 """`total_price` counts billionths of a dollar."""
 
 
-class Together:
+class Api:
+    """What the two have in common. `_told` says how a job stands, in our words."""
+
+    _files: Any
+    _jobs: Any
+    _listed: Mapping[str, str] = {}
+
+    def uploaded(self, request: Request) -> Reply:
+        found = self._every(self._files.list(**self._listed))
+        return {"file": next((one.id for one in found if one.filename == request["name"]), "")}
+
+    def started(self, request: Request) -> Reply:
+        jobs = self._every(self._jobs.list())
+        return next((self._told(job) for job in jobs if job.training_file == request["file"]), {"job": ""})
+
+    def job(self, request: Request) -> Reply:
+        return self._told(self._jobs.retrieve(request["job"]))
+
+    def cancel(self, request: Request) -> Reply:
+        self._jobs.cancel(request["job"])
+        return {}
+
+    def _every(self, page: Any) -> Any:
+        return page
+
+    def _told(self, job: Any) -> Reply:
+        raise NotImplementedError
+
+
+class Together(Api):
     """Together's API through its own library (the extra `train`)."""
 
     def __init__(self, key: str, base_url: str) -> None:
         import together
 
         root = base_url.removesuffix("/v1")  # its paths begin with it
-        self._client = together.Together(api_key=key, base_url=root, timeout=CONNECT_SECONDS, max_retries=0)
+        client = together.Together(api_key=key, base_url=root, timeout=CONNECT_SECONDS, max_retries=0)
+        self._files, self._jobs = client.files, client.fine_tuning
 
     def upload(self, request: Request) -> Reply:
         with contextlib.redirect_stdout(sys.stderr):  # it draws a progress bar
-            file = self._client.files.upload(Path(request["path"]), purpose="fine-tune", check=False)
+            file = self._files.upload(Path(request["path"]), purpose="fine-tune", check=False)
         return {"file": file.id}
-
-    def uploaded(self, request: Request) -> Reply:
-        wanted = request["name"]
-        return {"file": next((one.id for one in self._client.files.list().data or () if one.filename == wanted), "")}
 
     def start(self, request: Request) -> Reply:
         base = {"from_checkpoint": request["checkpoint"]} if request["checkpoint"] else {"model": request["model"]}
-        job = self._client.fine_tuning.create(
-            training_file=request["file"],
-            suffix=request["suffix"],
-            training_method=request["method"],
-            n_epochs=request["epochs"],
-            **base,
+        return self._told(
+            self._jobs.create(
+                training_file=request["file"],
+                suffix=request["suffix"],
+                training_method=request["method"],
+                n_epochs=request["epochs"],
+                **base,
+            )
         )
-        return self._job(job)
 
-    def started(self, request: Request) -> Reply:
-        jobs = self._client.fine_tuning.list().data or ()
-        return next((self._job(job) for job in jobs if job.training_file == request["file"]), {"job": ""})
+    def _every(self, page: Any) -> Any:
+        return page.data or ()
 
-    def job(self, request: Request) -> Reply:
-        return self._job(self._client.fine_tuning.retrieve(request["job"]))
-
-    def cancel(self, request: Request) -> Reply:
-        self._client.fine_tuning.cancel(request["job"])
-        return {}
-
-    @staticmethod
-    def _job(job: Any) -> Reply:
+    def _told(self, job: Any) -> Reply:
         status = str(getattr(job.status, "value", job.status))
         price = getattr(job, "total_price", None)
         model = getattr(job, "x_model_output_name", None) or getattr(job, "model_output_name", None)
-        return {
-            "job": job.id,
-            "state": TOGETHER.get(status, "running"),
-            "status": status,
-            "model": model or "",
-            "dollars": None if price is None else price / TOGETHER_UNIT,
-        }
+        dollars = None if price is None else price / TOGETHER_UNIT
+        return _job(job.id, TOGETHER.get(status), status, model, dollars)
 
 
-class OpenAI:
+class OpenAI(Api):
     """OpenAI's API, and whoever speaks as it does."""
+
+    _listed = MappingProxyType({"purpose": "fine-tune"})
 
     def __init__(self, key: str, base_url: str) -> None:
         import openai
 
-        self._client = openai.OpenAI(api_key=key, base_url=base_url, timeout=CONNECT_SECONDS, max_retries=0)
+        client = openai.OpenAI(api_key=key, base_url=base_url, timeout=CONNECT_SECONDS, max_retries=0)
+        self._files, self._jobs = client.files, client.fine_tuning.jobs
 
     def upload(self, request: Request) -> Reply:
-        file = self._client.files.create(file=Path(request["path"]), purpose="fine-tune")
-        return {"file": file.id}
-
-    def uploaded(self, request: Request) -> Reply:
-        files = self._client.files.list(purpose="fine-tune")
-        return {"file": next((one.id for one in files if one.filename == request["name"]), "")}
+        return {"file": self._files.create(file=Path(request["path"]), purpose="fine-tune").id}
 
     def start(self, request: Request) -> Reply:
-        hyper = {"n_epochs": request["epochs"]}
-        method: Any = {"type": request["method"], request["method"]: {"hyperparameters": hyper}}
-        if request["method"] == "sft":
-            method = {"type": "supervised", "supervised": {"hyperparameters": hyper}}
-        job = self._client.fine_tuning.jobs.create(
-            training_file=request["file"],
-            model=request["checkpoint"] or request["model"],
-            suffix=request["suffix"],
-            method=method,
+        name = "supervised" if request["method"] == "sft" else request["method"]
+        return self._told(
+            self._jobs.create(
+                training_file=request["file"],
+                model=request["checkpoint"] or request["model"],
+                suffix=request["suffix"],
+                method={"type": name, name: {"hyperparameters": {"n_epochs": request["epochs"]}}},
+            )
         )
-        return self._job(job)
 
-    def started(self, request: Request) -> Reply:
-        jobs = self._client.fine_tuning.jobs.list()
-        return next((self._job(job) for job in jobs if job.training_file == request["file"]), {"job": ""})
+    def _told(self, job: Any) -> Reply:
+        return _job(job.id, OPENAI.get(job.status), job.status, job.fine_tuned_model, None)
 
-    def job(self, request: Request) -> Reply:
-        return self._job(self._client.fine_tuning.jobs.retrieve(request["job"]))
 
-    def cancel(self, request: Request) -> Reply:
-        self._client.fine_tuning.jobs.cancel(request["job"])
-        return {}
-
-    @staticmethod
-    def _job(job: Any) -> Reply:
-        return {
-            "job": job.id,
-            "state": OPENAI.get(job.status, "running"),
-            "status": job.status,
-            "model": job.fine_tuned_model or "",
-            "dollars": None,
-        }
+def _job(job: str, state: str | None, status: str, model: str | None, dollars: float | None) -> Reply:
+    return {"job": job, "state": state or "running", "status": status, "model": model or "", "dollars": dollars}
 
 
 APIS: Mapping[str, Callable[[str, str], Any]] = {"together": Together, "openai": OpenAI}
-CALLS = frozenset({"upload", "uploaded", "start", "started", "job", "cancel"})
 
 
 def answer(request: Request) -> Reply:
     """Make the call that `request` names. Every failure is an answer: `fault` in words, `status` of HTTP or 0."""
-    if request["call"] not in CALLS:
-        raise ValueError(f"no call {request['call']!r}")
     try:
         reply: Reply = getattr(APIS[request["api"]](request["key"], request["baseUrl"]), request["call"])(request)
     except ImportError as error:

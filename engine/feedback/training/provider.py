@@ -7,7 +7,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,7 @@ class Account:
 
     api: str
     base_url: str
-    key: str
-
-    def __repr__(self) -> str:
-        return f"Account({self.api!r}, {self.base_url!r})"
+    key: str = field(repr=False)
 
 
 class Provider:

@@ -13,17 +13,17 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
 from sqlmodel import col, select
 
 from engine.events import TrainingMoved
+from engine.feedback import pairs
 from engine.feedback.exporting import Exporter
 from engine.feedback.records import Preference
-from engine.feedback.training import due
-from engine.feedback.training.batch import Batch, Plan, batch_of
+from engine.feedback.training.batch import FIRST_FROM, Batch, Plan, batch_of
 from engine.feedback.training.examples import (
     MEASURED_LEAST,
     MEASURED_MOST,
@@ -46,6 +46,8 @@ from engine.feedback.training.records import (
     TrainingRun,
     active_run,
     last_in,
+    last_on_pairs,
+    newest_run,
     run_of,
 )
 from engine.storage.database import Database, Transaction
@@ -57,6 +59,16 @@ log = logging.getLogger(__name__)
 
 VIEWED = 5
 """Runs that a screen is told of."""
+
+
+AGAIN_FROM = 100
+"""So many new pairs make the next one due."""
+
+AGAIN_AFTER = timedelta(days=7)
+"""After so long any new pair does."""
+
+RESTS = {FAILED: timedelta(days=1), CANCELLED: timedelta(days=7)}
+"""After such an end nothing begins by itself for so long: what failed would fail again, and each try may cost."""
 
 
 class Purse(Protocol):
@@ -123,19 +135,18 @@ class Training:
         with self._database.read() as session:
             return active_run(session)
 
-    def due(self, now: datetime) -> bool:
-        """Whether training on pairs is due: the first at 50, then every 100 new ones, or weekly if there is any."""
-        return not self.missing(now)
-
     def wanted(self, now: datetime) -> bool:
         """Whether one may begin by itself: it is due, and what ended the last one too early is long enough ago."""
         with self._database.read() as session:
-            return not due.missing(session, now) and not due.rests(session, now)
+            last = newest_run(session)
+        rest = RESTS.get(last.state) if last else None
+        return not self.missing(now) and not (last and rest and now - last.updated_at < rest)
 
     def progress(self) -> tuple[int, int]:
         """How many pairs no training has seen yet, and how many make the next one due."""
         with self._database.read() as session:
-            return due.progress(session)
+            last = last_on_pairs(session)
+            return pairs.count(session, after=last.pairs_to if last else 0), AGAIN_FROM if last else FIRST_FROM
 
     def view(self, now: datetime) -> TrainingView:
         """How training stands, for a screen."""
@@ -146,9 +157,19 @@ class Training:
         )  # fmt: skip
 
     def missing(self, now: datetime) -> str:
-        """What is missing until the next training on pairs, in words; "" when it is due."""
+        """What is missing until the next training on pairs, in words; "" when it is due (SPEC 8.4): the first at 50,
+        then every 100 new ones, or weekly if there is any."""
+        if self.active() is not None:
+            return "a run is under way"
+        (new, needed), day = self.progress(), None
         with self._database.read() as session:
-            return due.missing(session, now)
+            last = last_on_pairs(session)
+        if last is not None:
+            day = last.created_at + AGAIN_AFTER
+        if new >= needed or (day and new and now >= day):
+            return ""
+        first = f"{count(needed - new, 'more pair')} until the first training"
+        return f"{count(needed - new, 'more pair')}, or any by {day:%d %B}, until the next training" if day else first
 
     # -- doing
 
@@ -361,21 +382,22 @@ class Training:
 
     def put_back(self) -> TrainingRun:
         """Use again what was in use before the newest model was swapped in. Raises `Refusal` `no_training`."""
-        with self._database.read() as session:
-            run = last_in(session, ADOPTED)
-        if run is None:
-            raise Refusal("no_training", "no run ended with a model that is in use")
+        run = self._last(ADOPTED, "in use")
         self._adopt(run.former_model)
         return self._move(run.id, KEPT_OLD, note="taken out by the operator")
 
     def adopt(self) -> TrainingRun:
         """Use what the last finished run made although it was not swapped in. Raises `Refusal` `no_training`."""
-        with self._database.read() as session:
-            run = last_in(session, KEPT_OLD)
-        if run is None:
-            raise Refusal("no_training", "no run ended with a model that is not in use")
+        run = self._last(KEPT_OLD, "not in use")
         self._adopt(f"{run.provider}:{run.model}")
         return self._move(run.id, ADOPTED, note=f"adopted by the operator; {run.note}")
+
+    def _last(self, state: str, words: str) -> TrainingRun:
+        with self._database.read() as session:
+            run = last_in(session, state)
+        if run is None:
+            raise Refusal("no_training", f"no run ended with a model that is {words}")
+        return run
 
     # -- within
 

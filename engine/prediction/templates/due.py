@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import Any
 
 from engine.execution.runners.flow_names import ALIASES, named_flow
 from engine.prediction.collectors.tasks import STALE, open_tasks
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT, OPEN_TASK, RUN, STALE_TASK
-from engine.prediction.templates.history import day_begin
+from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT, KINDS, OPEN_TASK, RUN, STALE_TASK
+from engine.prediction.templates.history import implied
 from engine.prediction.templates.making import offer
 from engine.tasks.board import HEARTBEAT as DUE
 from engine.tasks.board import ORDER
 from engine.values import Proposal, Task
 from engine.values.words import moment, plain, span
+
+DUE_SOURCES = (DUE, ORDER)
 
 MOST_TASKS = 3
 """So many tasks of the board are offered at once, the one left alone longest first."""
@@ -26,7 +27,11 @@ MOST_TASKS = 3
 
 def heartbeat(context: WorkspaceContext) -> list[Proposal]:
     """A card for each open task of a heartbeat that is about this workspace, the oldest first."""
-    due = [task for task in context.tasks if _is_due(task) and task.state == "open" and _is_here(context, task)]
+    due = [
+        task
+        for task in context.tasks
+        if task.source in DUE_SOURCES and task.state == "open" and _is_here(context, task)
+    ]
     return [_due(context, task) for task in sorted(due, key=lambda task: (task.created_at, task.id))]
 
 
@@ -35,7 +40,7 @@ def open_task(context: WorkspaceContext) -> list[Proposal]:
     for, then the rest, each the one left alone longest first."""
     found = []
     for task in open_tasks(context.tasks):
-        if _is_due(task) or not _is_here(context, task):
+        if task.source in DUE_SOURCES or not _is_here(context, task):
             continue
         waiting = [one for one in context.tasks if one.state == "open" and task.id in one.waits_for]
         age = context.now - task.updated_at
@@ -48,12 +53,8 @@ def open_task(context: WorkspaceContext) -> list[Proposal]:
         if task.note:
             why += f" The last try: {plain(task.note, 120)}."
         found.append((kind, why, task))
-    found.sort(key=lambda one: (STALE_TASK, BLOCKED_TASK, OPEN_TASK).index(one[0]))
+    found.sort(key=lambda one: KINDS[one[0]].place)
     return [_card(context, kind, why, task) for kind, why, task in found[:MOST_TASKS]]
-
-
-def _is_due(task: Task) -> bool:
-    return task.source in (DUE, ORDER)
 
 
 def _is_here(context: WorkspaceContext, task: Task) -> bool:
@@ -72,7 +73,6 @@ def _due(context: WorkspaceContext, task: Task) -> Proposal:
 def _card(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Proposal:
     named = named_flow(task.title, (*ALIASES, *context.learned))
     flow = named[0] if named and not named[1] else None
-    parameters: dict[str, Any] = {"since": day_begin(context.local).isoformat()} if flow == "summarise_day" else {}
     proposal = offer(
         context,
         kind,
@@ -80,8 +80,8 @@ def _card(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bo
         why,
         subject=task.id,
         facts={"task": task.id} | ({RUN: True} if run else {}),
-        parameters=parameters,
-        evidence_at=task.updated_at if kind in (OPEN_TASK, BLOCKED_TASK, STALE_TASK) else task.created_at,
+        parameters=implied(flow, context.local),
+        evidence_at=task.updated_at,
         about=task.title,
     )
     return replace(proposal, flow=flow, channel=task.channel or proposal.channel, task_id=task.id)

@@ -199,6 +199,11 @@ def _beside_git(context: WorkspaceContext, since: datetime) -> dict[str, list[st
     return {"sessions": sessions[::-1], "checks": checks[::-1]}
 
 
+def implied(flow: str | None, local: datetime) -> dict[str, str]:
+    """The parameters that naming `flow` alone implies at `local` time; the flow's own defaults are not among them."""
+    return {"since": day_begin(local).isoformat()} if flow == "summarise_day" else {}
+
+
 def day_begin(local: datetime) -> datetime:
     """Five in the morning of the working day that a local time belongs to."""
     return (local - DAY_BEGINS).replace(hour=5, minute=0, second=0, microsecond=0, fold=0)

@@ -14,7 +14,6 @@ from engine.feedback import pairs
 from engine.feedback.exporting import Exporter
 from engine.feedback.records import check_preferences
 from engine.feedback.training.batch import EXAMPLES_FROM, FIRST_FROM, Plan
-from engine.feedback.training.due import AGAIN_AFTER, AGAIN_FROM
 from engine.feedback.training.provider import Account, Job, Provider, TrainingFault
 from engine.feedback.training.records import (
     ADOPTED,
@@ -26,7 +25,7 @@ from engine.feedback.training.records import (
     TRAINED,
     UPLOADED,
 )
-from engine.feedback.training.runs import Training
+from engine.feedback.training.runs import AGAIN_AFTER, AGAIN_FROM, Training
 from engine.storage.database import Database, Transaction
 from engine.values import Randomness, Refusal
 from tests.support.training_server import TrainingServer
@@ -420,18 +419,18 @@ def test_when_the_next_one_is_due(world: World, clock: FakeClock) -> None:
     world.pairs(FIRST_FROM - 1)
     assert world.training.missing(now) == "1 more pair until the first training"
     world.pairs(1, "more")
-    assert world.training.due(now)
+    assert not world.training.missing(now)
     world.training.begin()
     assert world.training.missing(now) == "a run is under way"
     world.finish("me/twin-1")
     world.to(ADOPTED)
-    assert not world.training.due(now + AGAIN_AFTER)  # nothing new
+    assert world.training.missing(now + AGAIN_AFTER)  # nothing new
     world.pairs(AGAIN_FROM - 1, "later")
     assert world.training.missing(now).startswith("1 more pair, or any by")
-    assert not world.training.due(now + AGAIN_AFTER - timedelta(seconds=1))
-    assert world.training.due(now + AGAIN_AFTER)
+    assert world.training.missing(now + AGAIN_AFTER - timedelta(seconds=1))
+    assert not world.training.missing(now + AGAIN_AFTER)
     world.pairs(1, "the hundredth")
-    assert world.training.due(now)
+    assert not world.training.missing(now)
 
 
 def test_after_conversations_come_pairs_whether_or_not_their_model_was_taken(world: World) -> None:
