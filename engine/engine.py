@@ -307,7 +307,8 @@ class Engine:
     def learn(self) -> None:
         """Take in what sessions did, for an engine without a schedule: captures, the graph, summaries, learnings, what
         became of cards and guidance, records. Nothing is begun after `LEARN_SECONDS`; what is left then comes with the
-        next verb. Only the model that the operator named for summaries may take longer."""
+        next verb. Only the model that the operator named for summaries may take longer. Raises nothing: the verb itself
+        is done."""
         until = time.monotonic() + LEARN_SECONDS
         rounds: tuple[Callable[[], object], ...] = (
             lambda: self.knowledge.catch_up(until),
@@ -318,8 +319,15 @@ class Engine:
             self.adaptation.reflect,
         )
         for take_in in rounds:
-            if time.monotonic() < until:
+            if time.monotonic() >= until:
+                return
+            try:
                 take_in()
+            except Refusal as refusal:  # such as a full disk: it comes again with the next verb
+                log.warning("what happened is not taken in yet: %s", refusal)
+            except Exception as error:
+                log.exception("what happened is not taken in")
+                self.report("learning", f"what happened is taken in with the next verb: {error}")
 
     def start(self, *, schedule: bool) -> None:
         """Listen for verbs and a stop from outside; with `schedule`, make cards by itself."""

@@ -21,8 +21,9 @@ DEADLINE = 20.0
 """Seconds that a layer has: a verb is asked by somebody who waits, unlike a prompt; and the first question loads the
 embedder."""
 
-SETTLE = 30.0
-"""Seconds that a question waits for vectors which are still to be made: verbs that work make none."""
+SETTLE, BATCH_SETTLE = 5.0, 30.0
+"""Seconds that a question, or a batch of them, waits for vectors which are still to be made: verbs that work make
+none."""
 
 
 def recall(engine: Engine, arguments: Arguments) -> Document:
@@ -30,10 +31,11 @@ def recall(engine: Engine, arguments: Arguments) -> Document:
     workspaces = arguments.texts("workspaces")
     workspace = workspaces[0] if len(workspaces) == 1 else None
     scope = RecallQuery("", workspace=workspace, agent=arguments.maybe("agent"))
+    batch = arguments.anything("lines") is not None
     missing, trouble = engine.memory.missing()
     if missing and not trouble:
-        engine.memory.settle(SETTLE)
-    if arguments.anything("lines") is not None:
+        engine.memory.settle(BATCH_SETTLE if batch else SETTLE)
+    if batch:
         return {"results": [_line(engine, line, scope) for line in arguments.texts("lines")]}
     k = int(arguments.number("k", K, least=1, most=K_MOST))
     return _told(engine.memory.recall(replace(scope, text=arguments.needed("query"), k=k), deadline=DEADLINE))

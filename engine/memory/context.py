@@ -165,7 +165,8 @@ def from_record(record: SessionRecord) -> str:
     decided = f"Decided: {clipped('; '.join(record.decisions), _DECISIONS)}" if record.decisions else ""
     files = f"Files: {_some(record.files, _FILES)}." if record.files else ""
     left = MOST_WORDS - sum(len(part.split()) for part in (task, decided, files)) - 1
-    outcome = f"Outcome: {clipped(f'{view.outcome}. {_tests(view)}{view.error or view.summary}', left)}"
+    told = clipped(f"{view.outcome}. {_tests(view)}{view.error or view.summary}", left)
+    outcome = f"Outcome: {told.rstrip('.')}."
     return clipped(" ".join(part for part in (task, outcome, decided, files) if part), MOST_WORDS)
 
 

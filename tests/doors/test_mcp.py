@@ -15,7 +15,7 @@ from engine.clock import FakeClock
 from engine.doors.verbs import dispatch
 from engine.engine import open_engine
 from engine.home import Home
-from engine.values import Refusal, Remembered
+from engine.values import RETENTION_BY_KIND, Refusal, Remembered, Retention
 from tests.conftest import Repository
 from tests.doors.stand_in import StandIn, card
 
@@ -141,6 +141,8 @@ def test_a_note_is_kept_with_its_author(engine: StandIn, monkeypatch: pytest.Mon
     assert said == {"id": "mem_1", "new": True, "by": "claude code"}
     [one] = kept
     assert (one.kind, one.speaker, one.source, one.workspace) == ("fact", "claude code", "mcp:claude code", "/srv/shop")
+    dispatch(engine, "note", {"text": "I am moving the parser now", "by": "codex", "kind": "note"})
+    assert RETENTION_BY_KIND[kept[1].kind] is Retention.SESSION  # for a day
 
 
 def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(

@@ -21,7 +21,16 @@ from engine.memory.ledger import Ledger, LedgerEntry
 from engine.memory.para import NewFact, Para
 from engine.storage.database import Database
 from engine.storage.following import NotYet
-from engine.values import CheckResult, GraphNode, RecallQuery, Relation, SessionState, Task
+from engine.values import (
+    RETENTION_BY_KIND,
+    CheckResult,
+    GraphNode,
+    RecallQuery,
+    Relation,
+    Retention,
+    SessionState,
+    Task,
+)
 from tests.memory.said import NOW, Book, ended, view
 
 
@@ -265,6 +274,8 @@ class TestImporting:
         first = book.remembered["claude-code:s1:u1"]
         assert (first.speaker, first.session, first.workspace) == ("user", "claude-code:s1", "/home/me/shop")
         assert first.source.endswith("s1.jsonl:1")
+        assert first.retention is None  # as its kind: for a month
+        assert RETENTION_BY_KIND[first.kind] is Retention.MONTH
         assert "a1a1" not in book.remembered["claude-code:s1:u3"].text
         times = book.times
         assert importer.run().turns == 0

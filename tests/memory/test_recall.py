@@ -236,6 +236,14 @@ def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryPort) -> No
     assert memory.recall(RecallQuery("what does my passport number end in?", k=3)).items[0].ref == "long"
 
 
+def test_nothing_of_the_session_that_asks_is_found(memory: MemoryPort) -> None:
+    memory.remember(turns("The cart rounds half up", session="sess_1"))
+    assert memory.settle(30)
+    for asking, found in (("sess_1", 0), ("sess_2", 1), (None, 1)):
+        query = RecallQuery("how does the cart round", session=asking)
+        assert len(memory.recall(query, deadline=30).items) == found
+
+
 def test_scope(memory: MemoryPort) -> None:
     memory.remember(
         [
