@@ -11,7 +11,7 @@ from typing import Any
 from engine.feedback.query import Seen
 from engine.prediction.cards_store import Prediction, new_row
 from engine.prediction.kinds import OWN, SUGGESTED
-from engine.prediction.routing import Route
+from engine.prediction.placing import Route
 from engine.prediction.templates.history import day_begin
 from engine.values import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
 from engine.values.secrets import refuse_secret
