@@ -131,7 +131,7 @@ class Prediction(Row, table=True):
     seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
     """The card beside its evidence as the Twin saw it (`query.Seen.packed`)."""
     meaning: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
-    """What the prompt means (`placing.Place.meaning`), for the prompts that come after it."""
+    """What the prompt means (`placing.Route.meaning`), for the prompts that come after it."""
 
     @property
     def assignment(self) -> Assignment:

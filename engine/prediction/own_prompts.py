@@ -10,7 +10,7 @@ from datetime import datetime
 from engine.feedback.query import Seen
 from engine.prediction.cards_store import Prediction, new_row
 from engine.prediction.kinds import OWN, SUGGESTED
-from engine.prediction.routing import Route
+from engine.prediction.placing import Route
 from engine.values import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
 from engine.values.secrets import refuse_secret
 from engine.values.text import mark

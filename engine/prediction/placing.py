@@ -73,9 +73,9 @@ Embed = Callable[[Sequence[str]], Sequence[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a prompt belongs: `channel` and `agent` are "" where nothing says so; `why` in words. `meaning` is kept
-    with the card (float32, b"" without an embedder), so that later prompts can be compared with it."""
+class Route:
+    """Where work goes and who does it, "" where nothing says so; `why` in words. `meaning` is kept with the card
+    (float32, b"" without an embedder), so that later prompts can be compared with it."""
 
     channel: str = ""
     agent: str = ""
@@ -99,8 +99,8 @@ class Placing:
         self._embed = embed
         self._agents = agents
 
-    def place(self, prompt: str, channel: str = "") -> Place:
-        """The place of a prompt, on `channel` where that is known already. Without an embedder nothing is said."""
+    def place(self, prompt: str, channel: str = "") -> Route:
+        """The route of a prompt, on `channel` where that is known already. Without an embedder nothing is said."""
         settings = self._settings.current
         agents = {one.id: one for one in self._agents() if not one.broken}
         described = _described(settings, agents)
@@ -108,14 +108,14 @@ class Placing:
             vector, *others = self._vectors([prompt, *(text for text, _, _ in described)])
         except NoEmbedder as error:
             log.info("prompts are not placed by their meaning: %s", error)
-            return Place(channel)
+            return Route(channel)
         roles = _probabilities([prompt], vector[None])[0]
         channels = _by_channel(roles, settings)
         best = max(channels, key=lambda name: channels[name])
         like = self._like(vector, best, channel)
         if like is not None:
             text, where, agent = like
-            return Place(where, _free(agent, where, settings, agents), f"like “{text}”", vector.tobytes())
+            return Route(where, _free(agent, where, settings, agents), f"like “{text}”", vector.tobytes())
         fits = sorted(
             (
                 (float((other * vector).sum()), where, agent)
@@ -132,7 +132,7 @@ class Placing:
             elif best and channels[best] >= THRESHOLD:
                 channel, why = best, f"by its meaning, {channels[best]:.0%}"
         agent = next((agent for _, agent in near if agent), "") or _role(roles, channel)
-        return Place(channel, _free(agent, channel, settings, agents), why, vector.tobytes())
+        return Route(channel, _free(agent, channel, settings, agents), why, vector.tobytes())
 
     def _vectors(self, texts: Sequence[str]) -> list[Any]:
         import numpy

@@ -9,12 +9,12 @@ the channel's own; a flow needs no such choice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.prediction.placing import Place
+from engine.prediction.placing import Route
 from engine.values import PartOfDay, Randomness, Refusal, part_of_day
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -31,31 +31,9 @@ WEIGHTS: Mapping[PartOfDay, Mapping[str, float]] = {
 """Mornings plan, afternoons work, evenings write up (SPEC 2.1); a channel that is not named here weighs 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where to, who does it, which step said so and why, in words. `meaning` is as in `Place`."""
-
-    channel: str
-    agent: str
-    step: str
-    why: str = ""
-    meaning: bytes = b""
-
-
-def check_registered(channel: str, registered: Sequence[str]) -> str:
-    """`channel`, or `Refusal` `unknown_channel` when it is not registered."""
-    if channel not in registered:
-        raise Refusal(
-            "unknown_channel",
-            f"there is no channel {channel!r}",
-            f"registered are {', '.join(registered) or 'none'}; add one under [channels.NAME] in config.toml",
-        )
-    return channel
-
-
-def nowhere(prompt: str, channel: str = "") -> Place:
+def nowhere(prompt: str, channel: str = "") -> Route:
     """Nobody knows what prompts mean."""
-    return Place(channel)
+    return Route(channel)
 
 
 class Router:
@@ -66,7 +44,7 @@ class Router:
         settings: SettingsSource,
         clock: Clock,
         randomness: Randomness,
-        place: Callable[[str, str], Place] = nowhere,
+        place: Callable[[str, str], Route] = nowhere,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -88,18 +66,18 @@ class Router:
         to each in this cycle. Raises `Refusal` `unknown_channel`.
         """
         channels = self._settings.current.channels
-        if not channels:
-            raise Refusal("unknown_channel", "no channel is registered", "add one under [channels.NAME] in config.toml")
         given = named or affinity
-        if given:
-            check_registered(given, list(channels))
-        place = self._place(prose, given) if prose else Place(given)
-        step = "named" if named else "affinity" if affinity else "meaning"
-        channel, why = place.channel, place.why
-        if not channel:
+        if given not in (*channels, "") or not channels:
+            told = f"there is no channel {given!r}" if given else "no channel is registered"
+            known = ", ".join(channels) or "none"
+            raise Refusal(
+                "unknown_channel", told, f"registered are {known}; add one under [channels.NAME] in config.toml"
+            )
+        route = self._place(prose, given) if prose else Route(given)
+        if not route.channel:
             channel, step = self._in_turn(list(channels), triggered, routed)
-            why = f"{step}: what it means fits no channel" if prose else step
-        return Route(channel, place.agent or channels[channel].agent, step, why, place.meaning)
+            route = replace(route, channel=channel, why=f"{step}: what it means fits no channel" if prose else step)
+        return route if route.agent else replace(route, agent=channels[route.channel].agent)
 
     def _in_turn(
         self, registered: Sequence[str], triggered: Mapping[str, datetime], routed: Mapping[str, int]

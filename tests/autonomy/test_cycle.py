@@ -53,7 +53,7 @@ def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
     entry = world.engine.safety.log(1)[0]
     assert (entry.trigger_type, entry.decided_by, entry.blocked) == ("autonomous", "autonomy", False)
     assert all(verdict.verdict == "allow" for verdict in entry.verdicts)
-    assert [one.rail for one in entry.verdicts] == ["rate", "loop", "cost", "content", "gate", "kill"]
+    assert [one.rail for one in entry.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
 
 
 def test_what_ran_by_itself_and_stands_a_day_later_was_wanted(world: World) -> None:

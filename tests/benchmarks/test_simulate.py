@@ -18,7 +18,7 @@ from engine.simulation.simulate import simulate
 
 pytestmark = pytest.mark.benchmark
 
-RAILS = ("rate", "loop", "cost", "content", "gate", "kill")
+RAILS = ("loop", "rate", "cost", "content", "gate", "kill")
 
 
 def test_a_month_takes_less_than_ten_seconds() -> None:

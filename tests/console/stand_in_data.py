@@ -41,7 +41,7 @@ from engine.values import (
 NOW = datetime(2026, 1, 5, 14, 12, 30, tzinfo=UTC)
 SHOP, BLOG = "/home/ada/src/shop", "/home/ada/src/blog"
 
-RAILS = ("rate", "loop", "cost", "content", "gate", "kill")
+RAILS = ("loop", "rate", "cost", "content", "gate", "kill")
 
 
 def ago(**span: float) -> datetime:

@@ -17,7 +17,7 @@ from engine.memory.ledger import Ledger
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import Predictions
-from engine.prediction.placing import Place
+from engine.prediction.placing import Route
 from engine.prediction.routing import Router, nowhere
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database, Transaction
@@ -200,7 +200,7 @@ class World:
     state: GitState | None = field(default_factory=GitState)
     errors: tuple[str, ...] = ()
     calibrator: Calibrator | None = None
-    place: Callable[[str, str], Place] = nowhere
+    place: Callable[[str, str], Route] = nowhere
 
     def __post_init__(self) -> None:
         self.rails = SimpleRails()

@@ -10,8 +10,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import ChannelSettings, FixedSettings, Settings
-from engine.prediction.placing import Place
-from engine.prediction.routing import RECENTLY, Route, Router
+from engine.prediction.placing import Route
+from engine.prediction.routing import RECENTLY, Router
 from engine.values import Randomness, Refusal
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -20,10 +20,10 @@ SERVING = {"koji-core": "backend_builder", "chronicle-hub": "chronicler", "garde
 
 
 def router(
-    *, at: datetime = NOW, means: Place | None = None, randomness: Randomness | None = None, channels: Any = SERVING
+    *, at: datetime = NOW, means: Route | None = None, randomness: Randomness | None = None, channels: Any = SERVING
 ) -> Router:
     settings = Settings(channels={name: ChannelSettings(agent=agent) for name, agent in channels.items()})
-    place = lambda prompt, channel: means or Place(channel)  # noqa: E731
+    place = lambda prompt, channel: means or Route(channel)  # noqa: E731
     return Router(FixedSettings(settings), FakeClock(at), randomness or Randomness(7), place)
 
 
@@ -32,21 +32,19 @@ def to(prose: str = "", *, by: Router | None = None, **given: Any) -> Route:
 
 
 def test_a_named_channel_goes_first_then_affinity_and_the_channel_has_its_agent() -> None:
-    assert to(named="garden", affinity="koji-core") == Route("garden", "gardener", "named")
-    assert to(affinity="chronicle-hub") == Route("chronicle-hub", "chronicler", "affinity")
+    assert to(named="garden", affinity="koji-core") == Route("garden", "gardener")
+    assert to(affinity="chronicle-hub") == Route("chronicle-hub", "chronicler")
 
 
 def test_prose_then_goes_by_its_meaning_and_to_the_agent_that_fits_best() -> None:
-    means = Place("koji-core", "frontend_builder", "by its meaning, 61%", b"vector")
-    assert to("mend the menu", by=router(means=means)) == Route(
-        "koji-core", "frontend_builder", "meaning", "by its meaning, 61%", b"vector"
-    )
-    assert to(by=router(means=means)).step == "round-robin", "a flow means what it does"
+    means = Route("koji-core", "frontend_builder", "by its meaning, 61%", b"vector")
+    assert to("mend the menu", by=router(means=means)) == means
+    assert to(by=router(means=means)).why == "round-robin", "a flow means what it does"
 
 
 def test_prose_of_no_known_meaning_goes_round_and_the_card_can_say_so() -> None:
-    found = to("hm", by=router(means=Place()))
-    assert (found.channel, found.step) == ("koji-core", "round-robin")
+    found = to("hm", by=router(means=Route()))
+    assert found.channel == "koji-core"
     assert found.why == "round-robin: what it means fits no channel"
 
 

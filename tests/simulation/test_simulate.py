@@ -45,7 +45,7 @@ def test_it_counts_what_it_lists(two_days: dict[str, Any]) -> None:
 def test_the_text_says_what_is_made_up_and_names_every_rail(two_days: dict[str, Any]) -> None:
     text = simulation(two_days, {}, Style())
     assert "made up: the clock" in text
-    for rail in ("rate", "loop", "cost", "content", "gate", "kill"):
+    for rail in ("loop", "rate", "cost", "content", "gate", "kill"):
         assert f"\n{rail} " in text
 
 

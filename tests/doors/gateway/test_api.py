@@ -123,7 +123,7 @@ def test_trigger_with_a_cards_id_approves_it(served: Served, engine: Engine) -> 
     replies.Triggered.model_validate(found)
     assert found["triggered"] is True
     assert (found["prediction"]["id"], found["targetChannel"]) == (card.id, "research")
-    assert "#koji-core" in found["message"]
+    assert "#research" in found["message"]
     assert found["status"]["totalTriggers"] >= 1
     engine.sessions.wait(found["session"]["id"], 20)
 

@@ -46,10 +46,10 @@ class Price:
 def price_of(told: Mapping[str, int] | None, *, keyless: bool, estimate: int) -> Price:
     """The price as the price list told it. Where it did not, the session counts at least `estimate` micro-dollars
     (`costPerTrigger`), and each token as `UNLISTED`; nothing where the provider takes no key: nobody sends a bill."""
-    if keyless:
-        return Price(0, 0, known=told is not None)
     if told is not None:
         return Price(told["input"], told["output"])
+    if keyless:
+        return Price(0, 0, known=False)
     return Price(*UNLISTED, known=False, least=estimate)
 
 
