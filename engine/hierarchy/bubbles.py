@@ -57,17 +57,17 @@ class BubbleRow(Row, table=True):
 
     id: str = Field(primary_key=True)
     learning_id: str
-    agent: str
-    leader: str
-    state: str
-    text: str
-    category: str
-    session: str
-    workspace: str
-    confidence: float
-    importance: float
-    reasons: dict[str, list[str]] = Field(sa_column=Column(JSON, nullable=False))
-    gates: list[dict[str, Any]] = Field(sa_column=Column(JSON, nullable=False))
+    agent: str = ""
+    leader: str = ""
+    state: str = ""
+    text: str = ""
+    category: str = ""
+    session: str = ""
+    workspace: str = ""
+    confidence: float = 0.0
+    importance: float = 0.0
+    reasons: dict[str, list[str]] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    gates: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
     at: datetime = Field(sa_column=utc())
     flushed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     pattern: str = ""
@@ -118,14 +118,10 @@ class Bubbles:
 
         def work(tx: Transaction) -> Bubble:
             row = tx.session.exec(select(BubbleRow).where(col(BubbleRow.learning_id) == learning.id)).first()
-            if row is not None and not _better(learning, row):
-                return _bubble(row)
             if row is None:
-                row = BubbleRow(
-                    id=self._randomness.new_id("bub"), learning_id=learning.id, agent=learning.agent, leader="",
-                    state="", text=said, category="", session="", workspace="", confidence=0.0, importance=0.0,
-                    reasons={}, gates=[], at=tx.now,
-                )  # fmt: skip
+                row = BubbleRow(id=self._randomness.new_id("bub"), learning_id=learning.id, at=tx.now)
+            elif not _better(learning, row):
+                return _bubble(row)
             self._judge(tx, row, learning, lineage, config)
             return _bubble(row)
 
@@ -338,7 +334,7 @@ def _better(learning: Learning, row: BubbleRow) -> bool:
 
 
 def _fill(row: BubbleRow, learning: Learning, said: str, leader: str, gates: Sequence[GateResult]) -> None:
-    row.leader = leader
+    row.agent, row.leader = learning.agent, leader
     row.state = (BubbleState.QUEUED if gates[-1].passed else BubbleState.REFUSED).value
     row.text = said
     row.category, row.session, row.workspace = item_text(learning.category), learning.session, learning.workspace

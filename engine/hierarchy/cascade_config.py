@@ -6,7 +6,6 @@ A key that cannot be used is told of and has its default; the others count. An e
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,18 +65,22 @@ def read_config(text: str, name: str) -> ReadConfig:
     good: dict[str, Any] = {}
     problems = []
     for key, value in written.items():
-        at = f"{name}:{_line(text, key)}: {sanitise(key)[:60]}"
-        if key == "tier_assignments":
-            good[key], wrong = _tiers(value, text, name)
-            problems += wrong
-        elif key not in CascadeConfig.model_fields:
-            problems.append(f"{at}: there is no such key; known are {', '.join(CascadeConfig.model_fields)}")
+        if key not in CascadeConfig.model_fields:
+            known = ", ".join(CascadeConfig.model_fields)
+            problems.append(f"{_at(text, name, key)}: there is no such key; known are {known}")
+        elif key == "tier_assignments" and isinstance(value, dict):
+            good[key] = {agent: tier for agent, tier in value.items() if type(tier) is int and 1 <= tier <= 5}
+            problems += [
+                f"{_at(text, name, agent, within=key)}: must be a whole number from 1 to 5"
+                for agent in sorted(value.keys() - good[key].keys())
+            ]
         else:
             try:
                 good[key] = getattr(CascadeConfig.model_validate({key: value}), key)
             except ValidationError as error:
                 said = error.errors(include_url=False)[0]["msg"]
-                problems.append(f"{at}: {said}; the default {json.dumps(_default(key))} holds")
+                default = json.dumps(CascadeConfig.model_fields[key].get_default(call_default_factory=True))
+                problems.append(f"{_at(text, name, key)}: {said}; the default {default} holds")
     return ReadConfig(CascadeConfig(**good), tuple(problems))
 
 
@@ -138,32 +141,14 @@ class CascadeConfigFile:
         return ReadConfig(CascadeConfig(), (sanitise(f"{self.path.name} cannot be read: {error}"),))
 
 
-def _tiers(value: Any, text: str, name: str) -> tuple[dict[str, int], list[str]]:
-    if not isinstance(value, dict):
-        at = f"{name}:{_line(text, 'tier_assignments')}"
-        return {}, [f"{at}: tier_assignments: must be an object of agent ids and tiers"]
-    good = {key: tier for key, tier in value.items() if type(tier) is int and 1 <= tier <= 5}
-    bad = sorted(key for key in value if key not in good)
-    return good, [
-        f"{name}:{_line(text, key, within='tier_assignments')}: tier_assignments.{sanitise(key)[:60]}: "
-        "must be a whole number from 1 to 5"
-        for key in bad
-    ]
-
-
-def _default(key: str) -> Any:
-    return CascadeConfig.model_fields[key].default
-
-
-def _line(text: str, key: str, *, within: str = "") -> int:
-    """The line on which `key` is set; the last counts, as it does for the value. 1 when it is written with escapes."""
+def _at(text: str, name: str, key: str, *, within: str = "") -> str:
+    """Where `key` is set: the file and the line, the last one, for it counts; line 1 where it is written with
+    escapes."""
     start = text.find(json.dumps(within)) if within else 0
-    found = [
-        one.start()
-        for spelled in {json.dumps(key), json.dumps(key, ensure_ascii=False)}
-        for one in re.compile(re.escape(spelled) + r"\s*:").finditer(text, max(0, start))
-    ]
-    return text.count("\n", 0, found[0 if within else -1]) + 1 if found else 1
+    found = text.rfind(json.dumps(key), max(0, start))
+    found = text.rfind(json.dumps(key, ensure_ascii=False), max(0, start)) if found < 0 else found
+    line = text.count("\n", 0, found) + 1 if found >= 0 else 1
+    return f"{name}:{line}: {f'{within}.' if within else ''}{sanitise(key)[:60]}"
 
 
 def _text(file: Path) -> str:

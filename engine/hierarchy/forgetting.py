@@ -3,21 +3,16 @@ is taken out, here and on machines that share the leadership. A pattern's name t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 from sqlmodel import Session, col, select
 
 from engine.hierarchy.profiles import Profiles, WisdomEntry
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import in_strings
-
-
-class Words(Protocol):
-    """What is looked for."""
-
-    def holds(self, text: str, /) -> bool: ...
+from engine.storage.erasing import Words, json_holds
 
 
 class WisdomTexts:
@@ -34,7 +29,7 @@ class WisdomTexts:
         with self._database.read() as session:
             for row in _holding(session, wanted):
                 name = "/".join(part for part in (row.leader, row.section, row.key) if part)
-                yield name, " · ".join(_texts(row.body))
+                yield name, row.text or " · ".join(map(str, row.body.get("items", ())))
 
     def erase(self, wanted: Words, /) -> int:
         """Take it out; how many wordings. Where a wording held that is in force a newer one follows, without the words:
@@ -57,7 +52,7 @@ class WisdomTexts:
 
 
 def _holding(session: Session, wanted: Words) -> list[WisdomEntry]:
-    return [row for row in session.exec(select(WisdomEntry)) if any(map(wanted.holds, _texts(row.body)))]
+    return [row for row in session.exec(select(WisdomEntry)) if json_holds(json.dumps(row.body), wanted)]
 
 
 def _last(session: Session, row: WisdomEntry) -> Any:
@@ -65,12 +60,6 @@ def _last(session: Session, row: WisdomEntry) -> Any:
         col(WisdomEntry.leader) == row.leader, col(WisdomEntry.section) == row.section, col(WisdomEntry.key) == row.key
     )
     return session.exec(newest).one()
-
-
-def _texts(body: Mapping[str, Any]) -> list[str]:
-    found: list[str] = []
-    in_strings(list(body.values()), lambda text: found.append(text) or text)  # type: ignore[func-returns-value]
-    return found
 
 
 def _without(body: Mapping[str, Any], wanted: Words) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -83,20 +84,20 @@ class Teaching:
 
     def state(self, agent_id: str) -> TeachingState:
         """When an agent was taught last and will be next, and what would change. Raises `Refusal` `unknown_agent`."""
-        config = self._agents.config.current
-        last = self.last()
-        coming = None
-        if config.enable_m2:
-            now = self._clock.now()
-            coming = now if last is None else max(now, last + timedelta(seconds=config.m2_interval_seconds))
+        config, last, now = self._agents.config.current, self.last(), self._clock.now()
         tier = self._agents.lineage(agent_id).agent.tier
         if not capabilities(tier).receives:
             return TeachingState(agent_id, config.enable_m2, None, None, reason=f"tier {tier} leads and is not taught")
+        due = now if last is None else max(now, last + timedelta(seconds=config.m2_interval_seconds))
+        found = TeachingState(agent_id, config.enable_m2, last, due if config.enable_m2 else None)
         try:
-            before, after = self._change(self._agents.soul_file(agent_id), agent_id)
+            was, will = (
+                sanitise(one.decode(errors="replace")).splitlines()
+                for one in self._change(self._agents.soul_file(agent_id), agent_id)
+            )
         except (OSError, ValueError) as error:
-            return TeachingState(agent_id, config.enable_m2, last, coming, reason=sanitise(str(error)))
-        return TeachingState(agent_id, config.enable_m2, last, coming, diff=_diff(before, after))
+            return replace(found, reason=sanitise(str(error)))
+        return replace(found, diff="\n".join(difflib.unified_diff(was, will, "soul.md", "soul.md", lineterm="")))
 
     def last(self) -> datetime | None:
         """When the last round was."""
@@ -113,13 +114,11 @@ class Teaching:
             if read_plain(file, LARGEST_SOUL) != before:
                 continue
             write_atomic(file, after)
-            self._told(agent_id)
+            leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
+            told = WisdomTaught(subject=agent_id, leaders=leaders)
+            self._database.write(lambda tx, told=told: tx.record(told))  # type: ignore[misc]
             return Lesson(agent_id, "taught")
         return Lesson(agent_id, "skipped", "its soul.md is being edited; the next round tries again")
-
-    def _told(self, agent_id: str) -> None:
-        leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
-        self._database.write(lambda tx: tx.record(WisdomTaught(subject=agent_id, leaders=leaders)))
 
     def _guidance(self, agent_id: str) -> Guidance:
         return self._cascade.guidance(agent_id, in_prompts=False)
@@ -130,8 +129,3 @@ class Teaching:
         except ValueError as error:
             raise ValueError(f"{file} {error}") from error
         return before, write_section(before, inherited(self._guidance(agent_id)), INHERITED)
-
-
-def _diff(before: bytes, after: bytes) -> str:
-    was, will = (sanitise(one.decode(errors="replace")).splitlines() for one in (before, after))
-    return "\n".join(difflib.unified_diff(was, will, "soul.md", "soul.md", lineterm=""))

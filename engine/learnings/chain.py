@@ -115,13 +115,14 @@ class Chain:
     def _handle(self, fact: Fact) -> None:
         session = str(fact.payload.get("session_id") or fact.subject)
         recent = fact.at > self._clock.now() - RECENT
+        key = project_key(fact.workspace)
         with self._turn:
             if fact.kind == "SessionEnded":
-                self._ended(session, ask=recent)
+                self._ended(Scope(key, session), ask=recent)
             elif fact.kind in AFTERWARDS:
                 self.extraction.late(fact)
                 if fact.kind not in TAKEN:
-                    self._database.write(lambda tx: self._wanted(tx, session))
+                    self._database.write(lambda tx: self._wanted(tx, key))
             elif recent:
                 work = self.extraction.begin if fact.kind == "SessionStarted" else self.extraction.in_flight
                 work(session)
@@ -223,29 +224,27 @@ class Chain:
             )
             self._files.apply([change for cluster in found for change in folding(cluster)], [told])
 
-    def _ended(self, session_id: str, *, ask: bool) -> None:
+    def _ended(self, scope: Scope, *, ask: bool) -> None:
         with self._database.read() as session:
-            done = session.get(LearningSession, session_id) is not None
-        new, fault = self.extraction.end(session_id, ask=ask and not done)
+            done = session.get(LearningSession, scope.session) is not None
+        new, fault = self.extraction.end(scope.session, ask=ask and not done)
         if fault:
             self._once(fault)
-        scope = Scope(project_key(self._workspace_of(session_id)), session_id)
         taught = bool(new) or (not done and bool(self._files.entries(scope)))
         if taught:
             self.compact(scope)
 
         def mark(tx: Transaction) -> None:
             if taught:
-                self._wanted(tx, session_id)
-            if tx.session.get(LearningSession, session_id) is None:
-                tx.session.add(LearningSession(session_id=session_id, entries=len(new), at=tx.now))
+                self._wanted(tx, scope.project)
+            if tx.session.get(LearningSession, scope.session) is None:
+                tx.session.add(LearningSession(session_id=scope.session, entries=len(new), at=tx.now))
 
         if taught or not done:
             self._database.write(mark)
 
-    def _wanted(self, tx: Transaction, session_id: str) -> None:
-        """The gates of a session's project are to be gone through, also after a crash."""
-        key = project_key(self._workspace_of(session_id))
+    def _wanted(self, tx: Transaction, key: str) -> None:
+        """The gates of a project are to be gone through, also after a crash."""
         state.put(tx, WANTED, sorted({*state.get(tx.session, WANTED, ()), key}))
 
     def _done(self, tx: Transaction, key: str) -> None:
@@ -299,10 +298,6 @@ class Chain:
 
     def _carry_out(self, plan: Plan, by: str) -> None:
         self._files.apply(plan.changes(self._clock.now()), plan.facts(by))
-
-    def _workspace_of(self, session_id: str) -> str:
-        record = self._around.begun(session_id)
-        return "" if record is None else record.view.workspace
 
 
 def report_of(

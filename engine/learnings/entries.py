@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from engine.learnings.front_matter import Value
 from engine.learnings.page import Part, clean_text
-from engine.values import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Trust
+from engine.values import (
+    EntrySource,
+    LearningEntry,
+    LearningKind,
+    LearningScope,
+    LearningStatus,
+    LearningType,
+    Trust,
+    sanitise,
+)
 from engine.values.lessons import folded, lesson_id
 
 UNAPPROVED = "quoted from sessions, and never approved by you"
@@ -39,42 +50,86 @@ class Place:
     path: str
 
 
-_TEXTS = (
-    "domain", "title", "about", "phase", "session_id", "continues", "session_task", "agent", "retired_because",
-    "merged_into", "review", "approved_by", "lesson",
-)  # fmt: skip
-_INSTANTS = ("last_reinforced", "created_at", "promoted_at", "review_since", "approved_at")
-_LISTS = ("reasons", "reinforced_by")
+def _words(value: object) -> str:
+    if isinstance(value, list | dict):
+        raise ValueError("is no text")
+    return clean_text(str(value))
+
+
+def _list(value: object) -> list[object]:
+    if isinstance(value, dict):
+        raise ValueError("is no list of texts")
+    return value if isinstance(value, list) else [value]
+
+
+def _utc(instant: datetime) -> datetime:
+    return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+Words = Annotated[str, BeforeValidator(_words), AfterValidator(lambda text: text[:500])]
+Texts = Annotated[tuple[Annotated[str, BeforeValidator(_words)], ...], BeforeValidator(_list)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Instant = Annotated[datetime, AfterValidator(_utc)] | None
+
+
+class Front(BaseModel):
+    """The front matter of an entry, as people and we write it."""
+
+    type: LearningType = LearningType.DECLARATIVE
+    domain: Words = ""
+    title: Words = ""
+    lesson: Words = ""
+    about: Words = ""
+    importance: Share = 0.5
+    confidence: Share = 0.5
+    reasons: Texts = ()
+    phase: Words = ""
+    status: LearningStatus = LearningStatus.ACTIVE
+    reinforcement_count: Annotated[int, Field(strict=True, ge=0)] = 0
+    last_reinforced: Instant = None
+    reinforced_by: Texts = ()
+    created_at: Instant = None
+    session_id: Words = ""
+    continues: Words = ""
+    session_task: Words = ""
+    agent: Words = ""
+    workspace: Annotated[str, BeforeValidator(_words)] = ""
+    promoted_from: Texts = ()
+    promoted_at: Instant = None
+    retired_because: Words = ""
+    merged_into: Words = ""
+    review: Words = ""
+    review_since: Instant = None
+    trust: Trust | None = None
+    approved_by: Words = ""
+    approved_at: Instant = None
 
 
 def read_entry(part: Part, place: Place) -> LearningEntry:
     """An entry of a page. Raises ValueError that says in which line what is wrong."""
     if part.fault:
         raise ValueError(part.fault)
+    written = {key: part.value(key) for key in part.fields if key in Front.model_fields}
+    try:
+        front = Front.model_validate({key: value for key, value in written.items() if value != ""})
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        key = str(wrong["loc"][0])
+        was = f"{key} is {str(written[key])[:60]!r}"
+        raise ValueError(f"line {part.line + part.fields[key][0]}: {was}: {sanitise(wrong['msg'])}") from None
     said, kind = part.text, place.kind
-    found: dict[str, Any] = {name: _text(part, name) for name in _TEXTS}
-    found |= {name: _instant(part, name) for name in _INSTANTS}
-    found |= {name: _texts(part, name) for name in _LISTS}
-    found["domain"] = found["domain"] or domain_of(kind)
-    found["title"] = found["title"] or title_of(said)
-    found["session_id"] = found["session_id"] or place.session
-    found["lesson"] = found["lesson"] or lesson_id(said)
+    # Who wrote it by hand did not say whose words it is: the operator's, unless it names a session that it is from.
+    quoted = place.session or front.session_id or front.promoted_from
+    found: dict[str, Any] = dict(front) | {
+        "domain": front.domain or domain_of(kind),
+        "title": front.title or title_of(said),
+        "lesson": front.lesson or lesson_id(said),
+        "session_id": front.session_id or place.session,
+        "promoted_from": tuple(EntrySource(*one.split("@", 1)) for one in front.promoted_from),
+        "trust": front.trust or (Trust.QUOTED if quoted else Trust.OPERATOR),
+    }
     entry = LearningEntry(
-        id=part.id,
-        scope=place.scope,
-        scope_id=place.scope_id,
-        kind=kind,
-        type=_one_of(part, "type", LearningType, LearningType.DECLARATIVE),
-        text=said,
-        importance=_share(part, "importance"),
-        confidence=_share(part, "confidence"),
-        status=_one_of(part, "status", LearningStatus, LearningStatus.ACTIVE),
-        reinforcement_count=_count(part, "reinforcement_count"),
-        promoted_from=tuple(map(_source, _texts(part, "promoted_from"))),
-        path=place.path,
-        workspace=_text(part, "workspace", 4_000),
-        trust=_one_of(part, "trust", Trust, _unsaid(part, place)),
-        **found,
+        id=part.id, scope=place.scope, scope_id=place.scope_id, kind=kind, text=said, path=place.path, **found
     )
     # Pages of earlier versions say of no entry whose words it is, and hold quotes that nobody was asked about.
     above = entry.scope in (LearningScope.PROJECT, LearningScope.GLOBAL) and kind is not LearningKind.PROXY
@@ -84,14 +139,15 @@ def read_entry(part: Part, place: Place) -> LearningEntry:
 
 def as_fields(entry: LearningEntry) -> dict[str, Value]:
     """The front matter of an entry, without its id."""
-    fields: dict[str, Value] = {"type": entry.type.value, "importance": entry.importance}
-    fields |= {"confidence": entry.confidence, "status": entry.status.value, "trust": entry.trust.value}
-    fields |= {"reinforcement_count": entry.reinforcement_count, "workspace": entry.workspace}
-    fields |= {name: getattr(entry, name) for name in _TEXTS}
-    fields |= {name: list(getattr(entry, name)) for name in _LISTS}
-    fields |= {name: stamp(getattr(entry, name)) for name in _INSTANTS}
+    fields = {name: _plain(getattr(entry, name)) for name in Front.model_fields}
     fields["promoted_from"] = sources_written(entry.promoted_from)
     return {key: value for key, value in fields.items() if value not in ("", []) or key in ALWAYS}
+
+
+def _plain(value: Any) -> Value:
+    if isinstance(value, datetime | None):
+        return stamp(value)
+    return list(value) if isinstance(value, tuple) else value.value if isinstance(value, StrEnum) else value
 
 
 def sources_written(sources: tuple[EntrySource, ...]) -> list[str]:
@@ -123,80 +179,3 @@ def title_of(text: str) -> str:
 def stamp(instant: datetime | None) -> str:
     """An instant as it is written, "" for none."""
     return "" if instant is None else instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def _text(part: Part, key: str, most: int = 500) -> str:
-    value = part.value(key)
-    if isinstance(value, list | dict):
-        raise ValueError(f"{_where(part, key)}: {key} is no text")
-    return clean_text(str("" if value is None else value))[:most]
-
-
-def _source(text: str) -> EntrySource:
-    entry, _, session = text.partition("@")
-    return EntrySource(entry, session)
-
-
-def _unsaid(part: Part, place: Place) -> Trust:
-    """The label of an entry without one: the operator wrote it by hand, unless it names a session that it is from."""
-    from_session = place.session or part.value("session_id") or part.value("promoted_from")
-    return Trust.QUOTED if from_session else Trust.OPERATOR
-
-
-def _where(part: Part, key: str) -> str:
-    place = part.fields.get(key)
-    return f"line {part.line + (place[0] if place else 0)}"
-
-
-def _one_of(part: Part, key: str, kind: Any, default: Any) -> Any:
-    value = part.value(key)
-    if value == "":
-        return default
-    try:
-        return kind(str(value).lower())
-    except ValueError:
-        names = ", ".join(one.value for one in kind)
-        raise ValueError(f"{_where(part, key)}: {key} is {str(value)[:60]!r}, not one of {names}") from None
-
-
-def _share(part: Part, key: str) -> float:
-    value = part.value(key)
-    if value == "":
-        return 0.5
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"{_where(part, key)}: {key} is {str(value)[:60]!r}, not a number from 0 to 1")
-    return float(value)
-
-
-def _count(part: Part, key: str) -> int:
-    value = part.value(key)
-    if value == "":
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{_where(part, key)}: {key} is {str(value)[:60]!r}, not a whole number from 0")
-    return value
-
-
-def _instant(part: Part, key: str) -> datetime | None:
-    value = part.value(key)
-    if value in ("", None):
-        return None
-    try:
-        instant = datetime.fromisoformat(str(value))
-        return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise ValueError(
-            f"{_where(part, key)}: {key} is {str(value)[:60]!r}, not a time such as 2026-01-05T09:30:00Z"
-        ) from None
-
-
-def _texts(part: Part, key: str) -> tuple[str, ...]:
-    value = part.value(key)
-    if value in ("", None):
-        return ()
-    if isinstance(value, Mapping):
-        raise ValueError(f"{_where(part, key)}: {key} is no list of texts")
-    listed = list(value) if isinstance(value, list) else [value]
-    if any(isinstance(one, list | dict) for one in listed):
-        raise ValueError(f"{_where(part, key)}: {key} is no list of texts")
-    return tuple(clean_text(str(one)) for one in listed)

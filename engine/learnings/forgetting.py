@@ -5,18 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
 
 from engine.learnings.store import Change, LearningFiles, texts_of
+from engine.storage.erasing import Words
 from engine.values import LearningEntry, LearningStatus
 
 FORGOTTEN = "forgotten"
-
-
-class Words(Protocol):
-    """What is looked for."""
-
-    def holds(self, text: str, /) -> bool: ...
 
 
 class LearningTexts:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlmodel import col, delete, select
 
 from engine.learnings.uses import LearningVector
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +30,11 @@ class KeptMeaning:
         self._model = model
 
     def vectors(self, texts: Sequence[str], /) -> list[bytes | None]:
-        """See `recurrence.Meaning`."""
+        """See `recurrence.Vectors`."""
         model = self._model()
-        wanted = dict.fromkeys(texts)
-        digests = {text: text_digest(text) for text in wanted}
+        digests = {text: text_digest(text) for text in texts}
         found = self._stored(model, list(digests.values()))
-        missing = [text for text in wanted if digests[text] not in found]
+        missing = [text for text, digest in digests.items() if digest not in found]
         for start in range(0, len(missing), PAGE):
             some = missing[start : start + PAGE]
             made = self._make(some)
@@ -43,7 +42,8 @@ class KeptMeaning:
                 log.info("%d learnings are compared by their words: no vectors can be made now", len(missing) - start)
                 break
             new = {digests[text]: vector for text, vector in zip(some, made, strict=True)}
-            self._store(model, new)
+            rows = [LearningVector(digest=digest, model=model, vector=vector) for digest, vector in new.items()]
+            self._database.write(lambda tx, rows=rows: [tx.session.merge(row) for row in rows])  # type: ignore[misc]
             found |= new
         return [found.get(digests[text]) for text in texts]
 
@@ -65,13 +65,6 @@ class KeptMeaning:
                 )
                 found |= dict(session.exec(query).all())
         return found
-
-    def _store(self, model: str, new: dict[str, bytes]) -> None:
-        def work(tx: Transaction) -> None:
-            for digest, vector in new.items():
-                tx.session.merge(LearningVector(digest=digest, model=model, vector=vector))
-
-        self._database.write(work)
 
 
 def text_digest(text: str) -> str:

@@ -99,8 +99,7 @@ def to_project(
     pool = [one for one in every if promotable(one) and one.session_id and not of_own_tools(one)]
     standing = [one for one in there if one.kind is not LearningKind.PROXY]
     used = {source.entry for one in standing for source in one.promoted_from}
-    known = _known(standing, pool)
-    had = _matched(pool, known, vectors) | _echoed(pool, known, vectors)
+    had = _matched(pool, standing, vectors) | _echoed(pool, standing, vectors)
     free = [one for one in pool if one.id not in had and one.id not in used]
     new = [_promoted(one, scope, now) for one in clusters(free, vectors)]
     ids = {one.id for one in standing}
@@ -114,8 +113,7 @@ def to_global(
 ) -> Plan:
     """Project → global, of an entry that was judged to hold beyond its project."""
     sessions = tuple(sorted(({one.session for one in entry.promoted_from} | set(entry.reinforced_by)) - {""}))
-    same = _matched([entry], _known([one for one in there if one.kind is not LearningKind.PROXY], []), vectors)
-    had = same.get(entry.id)
+    had = _matched([entry], [one for one in there if one.kind is not LearningKind.PROXY], vectors).get(entry.id)
     if had is not None:
         ours = {one.session for one in had.promoted_from} | set(had.reinforced_by)
         more = tuple(one for one in sessions if one not in ours)
@@ -212,34 +210,23 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
 
 
 def _echoed(
-    pool: Sequence[LearningEntry], known: Mapping[str, LearningEntry], vectors: Vectors
+    pool: Sequence[LearningEntry], standing: Sequence[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
     """Quotes that say what the scope holds already in trusted words: nobody has to be asked about them."""
     quotes = [one for one in pool if one.trust is Trust.QUOTED]
-    trusted = {name: replace(one, trust=Trust.QUOTED) for name, one in known.items() if one.trust is not Trust.QUOTED}
-    return _matched(quotes, trusted, vectors)
-
-
-def _known(standing: Iterable[LearningEntry], pool: Iterable[LearningEntry]) -> dict[str, LearningEntry]:
-    """What entries of a scope are known by: their own words, and those of the entry that gave them theirs, for the
-    operator may have put it better since. By the id of what is compared, the entry that it stands for."""
-    by_id = {one.id: one for one in pool}
-    known: dict[str, LearningEntry] = {}
-    for one in standing:
-        if one.status is LearningStatus.COMPACTED:
-            continue
-        known[one.id] = one
-        first = by_id.get(one.promoted_from[0].entry) if one.promoted_from else None
-        if first is not None and first.text != one.text and (first.kind, first.type) == (one.kind, one.type):
-            known[f"{one.id} was"] = replace(first, id=f"{one.id} was")
-    return known
+    return _matched(quotes, [replace(one, trust=Trust.QUOTED) for one in standing if one.may_guide], vectors)
 
 
 def _matched(
-    pool: Sequence[LearningEntry], known: Mapping[str, LearningEntry], vectors: Vectors
+    pool: Sequence[LearningEntry], standing: Iterable[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
-    compared = [replace(one, id=name) for name, one in known.items()]
-    return {id: known[one.id.removesuffix(" was")] for id, one in matches(pool, compared, vectors).items()}
+    """By the id of an entry, the one of the scope that says the same: the same lesson, however the operator may have
+    worded it since, or what is the same by meaning."""
+    known = [one for one in standing if one.status is not LearningStatus.COMPACTED]
+    lessons = {(one.lesson, one.trust is Trust.QUOTED): one for one in reversed(known) if one.lesson and not one.about}
+    said = {one.id: lessons.get((one.lesson, one.trust is Trust.QUOTED)) for one in pool if not one.about}
+    found = {id: one for id, one in said.items() if one is not None}
+    return found | matches([one for one in pool if one.id not in found], known, vectors)
 
 
 def _reinforced(
@@ -247,7 +234,7 @@ def _reinforced(
 ) -> tuple[tuple[LearningEntry, tuple[str, ...]], ...]:
     said: dict[str, set[str]] = defaultdict(set)
     work = {one.id: one.work for one in pool}
-    for id, entry in _matched(pool, _known(standing, pool), vectors).items():
+    for id, entry in _matched(pool, standing, vectors).items():
         said[entry.id].add(work[id])
     found = []
     for entry in sorted(standing, key=lambda one: one.id):

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,6 @@ class Change:
     fields: Mapping[str, Value] = field(default_factory=dict)
     text: str | None = None
     add: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {"path": self.path, "entry": self.entry, "fields": dict(self.fields), "text": self.text, "add": self.add}
 
 
 def added(entry: LearningEntry) -> Change:
@@ -186,7 +183,7 @@ class LearningFiles:
             self.must_be_whole()
             for path in {one.path for one in changes}:
                 self._must_be_readable(path)
-            payload = {"changes": [one.to_json() for one in changes], "facts": [_fact(one) for one in facts]}
+            payload = {"changes": [asdict(one) for one in changes], "facts": [_fact(one) for one in facts]}
             intent = self._database.write(lambda tx: intents.begin(tx, INTENT, changes[0].entry, payload))
             self._finish(intent, changes, facts)
 
@@ -276,11 +273,10 @@ class LearningFiles:
                 if all(part.id != one.entry for part in page.entries):
                     page.append(one.entry, one.fields, one.text or "")
                 continue
-            there = page.set(one.entry, one.fields)
-            if there and one.text is not None:
-                page.put_text(one.entry, one.text)
-            if not there:
+            if not page.set(one.entry, one.fields):
                 log.warning("%s is not in %s any more: it was not changed", one.entry, path)
+            elif one.text is not None:
+                page.put_text(one.entry, one.text)
         if page.data != before:
             file = self._data / path
             file.parent.mkdir(parents=True, exist_ok=True)

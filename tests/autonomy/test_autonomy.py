@@ -192,6 +192,24 @@ def test_a_job_that_is_not_kept_writes_nothing(database: Database, clock: FakeCl
     assert again.last_run("often") is None
 
 
+def test_an_interval_that_is_changed_takes_effect_without_a_run(database: Database, clock: FakeClock) -> None:
+    every = [timedelta(hours=6)]
+    ran = threading.Event()
+    schedule = Schedule(database, clock, [Job("wisdom", lambda: every[0], ran.set)])
+    assert schedule.run("wisdom")
+    ran.clear()
+    schedule.start()
+    try:
+        assert schedule.due("wisdom") == clock.now() + every[0]
+        every[0] = timedelta(minutes=1)
+        clock.advance(timedelta(minutes=2))
+        assert not ran.is_set()
+        schedule.replan()
+        assert ran.wait(10)
+    finally:
+        schedule.close()
+
+
 def test_apscheduler_is_imported_only_at_start() -> None:
     code = "import sys, engine.autonomy.autonomy; sys.exit('apscheduler' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

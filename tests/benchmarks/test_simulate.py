@@ -42,6 +42,7 @@ def test_the_same_seed_gives_the_same_output_to_the_byte() -> None:
 def test_over_twenty_seeds_every_rail_blocks_and_every_block_is_shown_with_its_rail() -> None:
     total: Counter[str] = Counter()
     without: Counter[str] = Counter()
+    unmet: Counter[str] = Counter()
     for seed in range(1, 21):
         document = json.loads(json.dumps(simulate(30, seed)))
         counts = {rail["rail"]: rail["blocked"] for rail in document["rails"]}
@@ -51,6 +52,8 @@ def test_over_twenty_seeds_every_rail_blocks_and_every_block_is_shown_with_its_r
         assert all(one["rail"] in RAILS and one["reason"] for one in document["blocked"])
         cost = document["cost"]
         assert all(cost["peaks"][window] <= cost["caps"][window] for window in ("hour", "day", "month"))
+        unmet.update(gate["name"] for gate in document["gates"] if not gate["refused"])
         print(f"\nseed {seed:>2}: " + ", ".join(f"{name} {counts[name]}" for name in RAILS), end="")
     print(f"\nin all: {dict(total)}; seeds in which a rail never blocked: {dict(without)}")
     assert all(total[name] for name in RAILS)
+    assert not unmet, "every gate between a lesson and a leader refuses at least once in a month"

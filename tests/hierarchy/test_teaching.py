@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.storage.database import Database
+from engine.values.lessons import lesson_id
 from engine.values.sections import INHERITED, find_section, write_section
 from tests.hierarchy.wisdom_world import World, make_world
 
@@ -98,6 +99,18 @@ def test_a_round_teaches_only_when_it_is_switched_on_even_without_prompts(world:
     assert (state.last, state.next) == (clock.now(), clock.now() + timedelta(hours=1))
     assert world.wisdom.teaching("lead").reason == "tier 3 leads and is not taught"
     assert b"Inherited" in (world.folder / "worker" / "soul.md").read_bytes()
+
+
+def test_what_was_inherited_stays_out_of_prompts_while_leaders_speak_in_them(world: World) -> None:
+    world.wisdom.teach()
+    known = "lead_first: Write the test before the code of lead."
+    assert known in world.agents.soul("worker")
+    assert known not in world.agents.soul_in_prompt("worker"), "M1 says it"
+    world.configure(enable_m1=False, enable_m2=True)
+    soul = world.agents.soul_in_prompt("worker")
+    assert known in soul
+    left = world.agents.soul_in_prompt("worker", frozenset({lesson_id(known)}))
+    assert left == soul.replace(f"- {known}\n", ""), "what is said elsewhere is not said again"
 
 
 def test_a_soul_that_cannot_be_read_is_named_and_harms_no_other(world: World) -> None:

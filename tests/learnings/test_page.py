@@ -134,11 +134,11 @@ def test_a_bad_entry_is_named_with_its_line_and_the_others_are_read() -> None:
 @pytest.mark.parametrize(
     ("front", "words"),
     [
-        ("type: poem", "line 3: type is 'poem', not one of declarative"),
-        ("importance: 1.5", "line 3: importance is '1.5', not a number from 0 to 1"),
-        ("confidence: true", "confidence is 'True'"),
-        ("reinforcement_count: -1", "not a whole number from 0"),
-        ("created_at: yesterday", "not a time such as"),
+        ("type: poem", "line 3: type is 'poem': Input should be 'declarative', "),
+        ("importance: 1.5", "line 3: importance is '1.5': Input should be less than or equal to 1"),
+        ("confidence: true", "confidence is 'True': Input should be a valid number"),
+        ("reinforcement_count: -1", "reinforcement_count is '-1': Input should be greater than or equal to 0"),
+        ("created_at: yesterday", "created_at is 'yesterday': Input should be a valid datetime"),
         ("promoted_from: {a: b}", "line 3: promoted_from"),
         ('title: "open', "line 3: title: '\"open' cannot be read"),
         ("title: 'a' b", "cannot be read"),
