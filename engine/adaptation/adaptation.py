@@ -357,6 +357,8 @@ class Adaptation:
             own = {record.id for record in records}
             more = self._records.newest(kind=JUDGED_BY[one.type])
             records += [record for record in more if record.id not in own]
+        # A landing that was taken back bears nothing out.
+        records = [each for each in records if "landed" not in each.details or self._sources.title(each.session_id)]
         promoted = row.since if one.status is CandidateStatus.PROMOTED else None
         found = evaluate(one, drafted, records, promoted_at=promoted)
         move = self._move(row, one, found, drafted, records)

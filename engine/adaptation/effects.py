@@ -144,7 +144,7 @@ def preview_lines(
                 lines += [f"- {line}" for line in effect.guidance]
             case FixTemplate():
                 lines += [f"red: {name}" for name in effect.failing] + [f"told: {line}" for line in effect.repairs]
-                lines += effect.patch.splitlines()
+                lines += [line for line in effect.patch.splitlines() if not line.startswith("index ")]
             case RoutingHint():
                 where = f" of at most {effect.longest_prompt} characters" if effect.longest_prompt is not None else ""
                 lines.append(f"prompts{where} on {effect.channel or 'any channel'}: {effect.model} ({effect.why})")

@@ -38,13 +38,12 @@ _SHELL = re.compile(r"[|&;<>$`(){}*?~\n]")
 
 def healing(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str], summary: str) -> tuple[str, ...]:
     """What mended the tests, as lines of a playbook: what the agent said of it after the tests came back red for the
-    last time, and what the `patch` changed; where there is none, the files that the session `changed`. Where nothing at
-    all is told the `summary` stands for it."""
+    last time, and what the `patch` changed; where there is none, the files that the session `changed`. Where the agent
+    said nothing the `summary` stands for it."""
     begin = max((number for number, one in enumerate(lines) if _handed_back(one)), default=-1)
     said = _messages(list(_turn(lines[begin + 1 :]))) if begin >= 0 else []
     changes = changes_of(patch) or [f"it changed {path}" for path in (changed if said else ())]
-    told = (*_told(said[-1] if said else summary), *list(dict.fromkeys(changes))[:MOST_CHANGES])
-    return told or _told(summary)
+    return (*_told(said[-1] if said else summary), *list(dict.fromkeys(changes))[:MOST_CHANGES])
 
 
 def changes_of(patch: str) -> list[str]:

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from engine.adaptation import weighing
@@ -92,33 +91,25 @@ class Reflection:
         records = []
         for agent, last in newest.items():
             runs = self._runs(last, agent) if agent else []
-            now = {run.session_id: run.fact for run in runs if run.fact.id >= facts[0].id}
-            for one in detect([run.calls for run in runs]) if len(runs) >= LEAST_RUNS else ():
-                sessions = [runs[number].session_id for number in one.runs]
+            for one in detect([run.payload["calls"][:MOST_CALLS] for run in runs]) if len(runs) >= LEAST_RUNS else ():
+                having = [runs[number] for number in one.runs]
+                sessions = [run.subject for run in having]
                 records += [
-                    _record(now[id], _sequence(one, sessions, len(runs), agent, id)) for id in sessions if id in now
+                    _record(run, _sequence(one, sessions, len(runs), agent, run.subject))
+                    for run in having
+                    if run.id >= facts[0].id
                 ]
         self._store(records)
 
-    def _runs(self, last: Fact, agent: str) -> list[_Run]:
-        """The agent's sessions of late up to this one, oldest first."""
+    def _runs(self, last: Fact, agent: str) -> list[Fact]:
+        """The calls of the agent's sessions of late up to this one, oldest first."""
         told = self._sources.between(last.at - SEQUENCE_SPAN, last.at + timedelta(microseconds=1), (CALLS,))
-        own = [one for one in told if one.id <= last.id and one.payload.get("agent") == agent]
-        return [_Run(one.subject, tuple(one.payload["calls"][:MOST_CALLS]), one) for one in own[-MOST_RUNS:]]
+        return [one for one in told if one.id <= last.id and one.payload.get("agent") == agent][-MOST_RUNS:]
 
     def _store(self, records: Sequence[LearningRecord]) -> None:
         if records:
             self._database.write(lambda tx: self._records.add(tx, records))
             self._made += len(records)
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """The tool calls of a session, in order, and the fact that tells of them."""
-
-    session_id: str
-    calls: tuple[str, ...]
-    fact: Fact
 
 
 def _sequence(one: FoundSequence, sessions: Sequence[str], runs: int, agent: str, session_id: str) -> Found:

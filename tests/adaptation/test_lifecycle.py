@@ -226,3 +226,18 @@ def test_fixes_that_may_be_offered_are_landed_and_stand(world: World) -> None:
     assert newest.template.failing == ("t.py::sess_3",)
     world.adaptation.reject(newest.id)
     assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_2"]
+
+
+def test_a_landing_that_was_taken_back_bears_no_fix_out(world: World) -> None:
+    world.told.taken_back.add("sess_2")
+    for session in ("sess_1", "sess_2"):
+        world.told.turned_green[session] = Mended({TOTAL: ""}, "", AGENT, 0)
+        world.told.summaries[session] = "Rounded once."
+        world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
+        world.adaptation.digest()
+    (one,) = world.adaptation.candidates()
+    assert one.status is CandidateStatus.DRAFTED
+    world.told.taken_back.clear()
+    world.heal("sess_3")
+    world.adaptation.digest()
+    assert len(world.adaptation.candidates()[0].corroborated_by) == 2

@@ -58,6 +58,7 @@ class Told:
     used: ModelsUsed | None = None
     patches: dict[str, str] = field(default_factory=dict)
     turned_green: dict[str, Mended] = field(default_factory=dict)
+    taken_back: set[str] = field(default_factory=set)
     most_tries: int = 3
     running: set[str] = field(default_factory=set)
 
@@ -109,7 +110,7 @@ class Told:
         return self.patches.get(session_id, "")
 
     def title(self, session_id: str) -> str:
-        return f"the task of {session_id}"
+        return "" if session_id in self.taken_back else f"the task of {session_id}"
 
     def mended(self, session_id: str) -> Mended | None:
         return self.turned_green.get(session_id)

@@ -71,6 +71,19 @@ def test_what_ran_by_itself_and_stands_a_day_later_was_wanted(world: World) -> N
     ]
 
 
+def test_the_report_of_what_ran_by_itself_can_be_dismissed(world: World) -> None:
+    world.away()
+    card = world.cycle().acted
+    world.ended(card)
+    approved, decided = world.engine.cards.similar(card)
+    world.engine.cards.look_at(card)
+    world.engine.cards.dismiss(card)
+    assert world.engine.cards.similar(card) == (approved, decided + 1)
+    world.clock.advance(timedelta(hours=25))
+    world.engine.predictions.run_cycle()
+    assert "kept" not in [one.signal.value for one in world.engine.feedback.recent(50)]
+
+
 def test_one_trigger_in_ten_minutes_though_the_next_has_earned_it_too(world: World) -> None:
     collide(world.repository)
     world.earn(kind="forecast_conflicts", channel="research", others=0)  # two kinds have earned it

@@ -81,7 +81,7 @@ def test_never_half(tmp_path: Path) -> None:
             assert all(before != after for before, after in pairwise(steps))
             facts = [each for each in Ledger(world.database).since(0, 10**6) if each.kind.startswith("Candidate")]
             assert len(facts) == len(steps)
-            assert len(world.shelf.of(one.id)) == steps.count("promoted")
+            assert len(row.overlays) == row.term == steps.count("promoted")
             # The last one that was acknowledged is there; at most one more was done that nobody heard of.
             assert acknowledged[-1] in (steps[-1], steps[-2])
             ended[row.status] += 1

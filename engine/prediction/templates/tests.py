@@ -335,7 +335,7 @@ def apply_fix(context: WorkspaceContext, part: Part) -> list[Proposal]:
                 "turned it green. You land the diff or throw it away.",
                 part=part,
                 subject=" ".join(sorted(tests)),
-                facts={"fix": fix.id, "tests": sorted(tests), "tree": last.tree or last.head},
+                facts={"fix": fix.id, "tests": sorted(tests), "run": last.session_id or last.ran_at.isoformat()},
                 parameters={"fix": fix.id, "tests": tests, "patch": fix.template.patch},
                 evidence_at=last.ran_at,
                 about=" ".join(tests),

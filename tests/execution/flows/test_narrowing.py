@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from engine.execution.runners.flows.causes import Cause, cause_of, normal
+from engine.execution.runners.flows.causes import MOST_SIGNATURES, Cause, cause_of, normal, signatures
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,33 @@ def test_causes(text: str, expected: Cause) -> None:
 def test_messages_that_differ_by_chance_alone() -> None:
     assert normal("<A at 0x7f1> in /tmp/a/b took 3.5 s") == normal("<A at 0x9> in /tmp/c/d took 12 s")
     assert normal("utf8 of v2") == "utf8 of v2"
+
+
+@pytest.mark.parametrize(
+    ("cause", "signature"),
+    [
+        (Cause("KeyError", "'a'", "src/cart.py:7"), "KeyError: 'a' in src/cart.py"),
+        (Cause("", "assert N == N", "tests/test_cart.py:3"), "failed: assert N == N in tests/test_cart.py::test_a"),
+        (Cause("KeyError", "'a'", ""), ""),  # where it came from is not told
+        (Cause("", "", "src/cart.py:7"), ""),
+    ],
+)
+def test_the_signature_is_the_error_and_its_file_or_the_test_where_it_is_an_assertion(
+    cause: Cause, signature: str
+) -> None:
+    assert cause.signature("tests/test_cart.py::test_a") == signature
+
+
+def test_failures_that_differ_by_chance_and_by_line_have_one_signature() -> None:
+    def text(line: int, price: int) -> str:
+        return (
+            f"tests/t.py:3: in test_a\n    f()\nsrc/b.py:{line}: in f\n    g()\nE   ValueError: {price} is too much\n"
+        )
+
+    assert len({cause_of(text(line, 3 * line), "/repo").signature("tests/t.py::test_a") for line in (7, 12)}) == 1
+
+
+def test_a_run_keeps_so_many_signatures() -> None:
+    failing = [f"t.py::test_{number}" for number in range(MOST_SIGNATURES + 1)]
+    texts = dict.fromkeys(failing[1:], "src/b.py:7: in f\nE   ValueError: no\n")
+    assert list(signatures(texts, failing, Path("/repo"))) == failing[1:MOST_SIGNATURES]
