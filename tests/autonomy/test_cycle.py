@@ -81,7 +81,7 @@ def test_the_report_of_what_ran_by_itself_can_be_dismissed(world: World) -> None
     assert world.engine.cards.similar(card) == (approved, decided + 1)
     world.clock.advance(timedelta(hours=25))
     world.engine.predictions.run_cycle()
-    assert "kept" not in [one.signal.value for one in world.engine.feedback.recent(50)]
+    assert "kept" not in [one.signal for one in world.engine.feedback.recent(50)]
 
 
 def test_one_trigger_in_ten_minutes_though_the_next_has_earned_it_too(world: World) -> None:
