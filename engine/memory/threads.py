@@ -57,15 +57,11 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What the end of a file says; `folder` "" when it is not known."""
+    """What the end of a file says: what the operator wrote last, and the last turn; `folder` "" when it is unknown."""
 
     folder: str
-    agent: str
-    session: str
     about: str
-    last: str
-    by_operator: bool
-    at: datetime | None
+    last: Turn
 
 
 class Threads:
@@ -97,13 +93,13 @@ class Threads:
         known = tuple(self._secrets())
         return [
             Thread(
-                session=said.session,
-                agent=NAMES.get(said.agent, said.agent),
+                session=said.last.session,
+                agent=NAMES.get(said.last.agent, said.last.agent),
                 workspace=workspace,
                 about=redact(said.about, known),
-                question="" if said.by_operator else redact(question(said.last), known),
-                unanswered=said.by_operator,
-                at=min(said.at or file.at, file.at),
+                question="" if (unanswered := said.last.speaker == "user") else redact(question(said.last.text), known),
+                unanswered=unanswered,
+                at=min(said.last.at or file.at, file.at),
             )
             for file, said in self._operators()
             if self._workspace(said.folder) == workspace
@@ -179,7 +175,7 @@ def read_end(path: Path) -> _Said | None:
     if not about:
         about = next((one.text for one in _turns(head.split(b"\n")[:-1], path.stem) if _topic(one)), "")
     folder = next((one.folder for one in reversed(turns) if one.folder), "") or _folder(head)
-    return _Said(folder, last.agent, last.session, _short(about), last.text, last.speaker == "user", last.at)
+    return _Said(folder, _short(about), last)
 
 
 def _topic(turn: Turn) -> bool:
