@@ -89,7 +89,7 @@ class Workplace:
         return LiveSession(
             session_id=session_id,
             assignment=assignment,
-            limits=self._channels.get(assignment.channel).limits(mode),
+            limits=self._channels.limits(assignment.channel, mode),
             clock=self._clock,
             transcript=self.writer(session_id),
             sandbox=sandbox,

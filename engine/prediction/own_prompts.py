@@ -51,7 +51,7 @@ def own_row(
         now=now,
         expires_at=expires_at,
         confidence=COLD_START,
-        reasoning=f"{TOLD}; {route.channel}: {route.why}" if route.why else TOLD,
+        reasoning=f"{TOLD}; to {route.agent}: {route.why}" if route.why else TOLD,
         meaning=route.meaning,
         source=Source.OPERATOR.value,
         kind=OWN,

@@ -198,6 +198,12 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price(price: int) -> None:
         drafted(OVER, told=told)
 
 
+def test_between_two_models_that_nobody_bills_nothing_is_hinted() -> None:
+    free = ModelsUsed(Priced("ollama:large", 0), "koji-core", (Priced("ollama:small", 0),))
+    with pytest.raises(NothingToDraft, match="nobody sends a bill for ollama:large"):
+        drafted(OVER, told=Told(used=free))
+
+
 def test_without_prices_nothing_is_hinted() -> None:
     with pytest.raises(NothingToDraft, match="not known what"):
         drafted(OVER, told=Told())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,17 @@ def in_force(engine: Engine, effect: Effect, **where: str) -> Iterator[Candidate
     engine.database.write(promote)
     yield about
     engine.adaptation.roll_back(about.id)
+
+
+def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld) -> None:
+    with world.opened() as engine:
+        tools = engine.home.agents / "frontend_builder" / "tools.json"
+        tools.write_text(tools.read_text().replace('"models": {}', '"models": {"default": "openai:for-screens"}'))
+        card = world.propose()
+        check = engine.sessions.admission.runner_of(card.assignment).check
+        assert check(card.assignment).by == f"openai:{world.model}"
+        assert check(replace(card.assignment, agent="frontend_builder")).by == "openai:for-screens"
+        assert replace(card.assignment, agent="frontend_builder").digest != card.assignment.digest
 
 
 def test_a_fragment_and_a_hint_reach_the_model_and_no_longer_after_a_roll_back(world: ModelWorld) -> None:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import engine
-from engine.execution.channels import Channel, Limits
+from engine.execution.channels import Channels, Limits
 from engine.execution.runners.model import client
 from engine.execution.runners.model.client import HostGone, ModelHost
 from engine.execution.runners.model.talk import FIRST_BYTE_SECONDS, IDLE_SECONDS
@@ -167,7 +167,7 @@ def test_a_host_that_cannot_work(command: tuple[str, ...], monkeypatch: pytest.M
 
 def test_a_session_is_cut_to_its_tokens_while_it_runs(world: ModelWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     few = Limits(120.0, None, 1_000_000, 12_000)
-    monkeypatch.setattr(Channel, "limits", lambda self, mode: few)
+    monkeypatch.setattr(Channels, "limits", lambda self, name, mode: few)
     look = calls("read", path="readme.md").calls
     world.server.script(*[Reply(calls=look, usage=(2_500, 10)) for _ in range(9)])
     with world.opened():
