@@ -171,12 +171,19 @@ class Chain:
             below = [one for one in self._files.entries(scope) if one.scope is not LearningScope.PROJECT]
             plan = to_project(below, there, scope, self._vectors, self._clock.now())
             self._carry_out(plan, "recurrence")
-            agents = {one.id: one.agent for one in below}
             for one in (*plan.promoted, *(entry for entry, _ in plan.reinforced)):
-                for agent in dict.fromkeys(agents.get(source.entry, "") for source in one.promoted_from):
-                    last = max((source.session for source in one.promoted_from), default="")
-                    self.offer(replace(one, id=f"{one.id}@{agent}", agent=agent, session_id=last))
+                self.offer_up(one)
             self.compact(scope)
+
+    def offer_up(self, entry: LearningEntry) -> None:
+        """Tell the hierarchy of an entry of a project, by each agent that met it. A quote waits until the operator
+        approved it here: one lesson is one question."""
+        if not entry.may_guide:
+            return
+        agents = {one.id: one.agent for one in self._files.entries()}
+        last = max((source.session for source in entry.promoted_from), default="")
+        for agent in dict.fromkeys(agents.get(source.entry, "") for source in entry.promoted_from):
+            self.offer(replace(entry, id=f"{entry.id}@{agent}", agent=agent, session_id=last))
 
     def offer(self, entry: LearningEntry) -> None:
         """Tell the hierarchy of an entry that generalises. Not of what is about the human or an agent's own tools, and

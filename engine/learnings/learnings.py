@@ -214,7 +214,9 @@ class Learnings:
             told = LearningKept(subject=entry.id, workspace=entry.workspace)
             self.files.apply([Change(entry.path, entry.id, fields)], [told])
             uses.mark_retracted(self._database, entry.lesson, holds=True)
-        return _find(Provenance.of(self.files.entries()), entry.id)
+            kept = _find(Provenance.of(self.files.entries()), entry.id)
+            self._chain.offer_up(kept)
+            return kept
 
     def promote(self, id: str) -> LearningEntry:
         """A project's entry holds in all of them, at the operator's word (SPEC 6.4): the global entry that it became,

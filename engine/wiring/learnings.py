@@ -14,6 +14,7 @@ from engine.memory.capturing import Captured
 from engine.memory.embedding import LOCAL, NoEmbedder
 from engine.values import (
     Answer,
+    BubbleState,
     Learning,
     LearningEntry,
     PermissionRequest,
@@ -129,13 +130,15 @@ class Around:
             channel = None
         scores = Score(entry.confidence, entry.reasons[:1]), Score(entry.importance, entry.reasons[1:])
         concerns = category(entry.text, channel.specialty if channel else "")
-        evidence = (f"{entry.scope.value} entry {entry.id.partition('@')[0]}", *entry.reasons)
-        core.wisdom.offer(
+        evidence = (f"{entry.scope.value} entry {entry.id.partition('@')[0]}, from “{entry.session_task}”",)
+        offered = core.wisdom.offer(
             Learning(
                 entry.id, entry.text, concerns, entry.agent, entry.session_id, *scores, evidence, entry.workspace,
                 entry.trust,
             )
         )  # fmt: skip
+        if entry.approved_by and offered.state is BubbleState.QUEUED and not offered.may_guide:
+            core.wisdom.approve(offered.id)
 
     def retracted(self, lesson: str, reason: str) -> None:
         """Leaders lose it, and learned guidance that says it is rolled back, or never comes into force."""

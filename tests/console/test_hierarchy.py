@@ -151,7 +151,7 @@ async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, peo
             line = f"{'✓' if last.passed else '✗'} {last.number} {last.name}"
             await until(pilot, lambda line=line: line in screen_text(console), f"for {line}")
         assert {one.refused_by.name for one in screen._shown.bubbles if one.refused_by} == {"importance", "novelty"}
-        assert "0.31 of 0.60" in "".join(gate.reason for one in screen._shown.bubbles for gate in one.gates)
+        assert "0.41 of 0.60" in "".join(gate.reason for one in screen._shown.bubbles for gate in one.gates)
 
 
 async def test_what_waits_goes_up_at_a_word(console: ConsoleApp, people: World) -> None:

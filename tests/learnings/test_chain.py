@@ -50,6 +50,16 @@ def test_a_thing_said_in_three_sessions_becomes_the_projects(world: World) -> No
     assert told.payload["sessions"] == ["s1", "s2", "s3"]
 
 
+def test_a_quote_that_recurs_is_one_question_and_goes_up_when_it_is_approved(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}", UV)
+    (known,) = world.learnings.entries("project")
+    above = f"{known.id}@backend_builder"
+    assert above not in world.told.offered
+    world.learnings.keep(known.id)
+    assert world.told.offered[above].approved_by == "operator"
+
+
 def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: World) -> None:
     for number in range(5):
         world.session(f"s{number}", UV, by="operator")
