@@ -78,7 +78,7 @@ def test_active_tasks(world: World) -> None:
     """2.1: Open tasks become cards of their channel, those that have waited longest first."""
     shop = str(world.repository.path)
     old = world.say("tasks", action="add", title="Mend the rounding of refunds", workspace=shop)["task"]
-    world.clock.advance(timedelta(days=6))
+    world.clock.advance(timedelta(days=7))
     new = world.say("tasks", action="add", title="Mend the names of coupons", workspace=shop)["task"]
     found = [one["taskId"] for one in world.predicted() if one["taskId"]]
     assert found[:1] == [old["id"]]
