@@ -103,9 +103,12 @@ def test_four_weeks_with_everything_on_and_each_ladder_alone(
 ) -> None:
     ways = {"off": (), "everything": (*LADDERS, MEMORY)} | {one: (one,) for one in (*LADDERS, MEMORY)}
     done: dict[str, list[bool]] = {way: [] for way in ways}
-    for seed in SEEDS:
-        for way, on in ways.items():
-            done[way] += four_weeks(tmp_path / f"{seed}-{way}", server, host, seed, on)
+    print("\nseed  on           right at the first try, task by task")
+    for way, on in ways.items():
+        for seed in SEEDS:
+            right = four_weeks(tmp_path / f"{seed}-{way}", server, host, seed, on)
+            print(f"{seed:4}  {way:11}  {''.join('+' if one else '-' for one in right)}", flush=True)
+            done[way] += right
     measured = len(done["off"])
     print(f"\nright at the first try, of {measured} tasks that nobody corrected; three seeds, four weeks each")
     print("change                     before  after   more  fewer   p (sign test, one-sided)")
@@ -119,7 +122,7 @@ def test_four_weeks_with_everything_on_and_each_ladder_alone(
 def four_weeks(root: Path, server: ModelServer, host: ModelHost, seed: int, on: Sequence[str]) -> list[bool]:
     """One task each working day. Three times for each rule the operator adds to the prompt what the rule is; then he
     adds nothing any more: which of these later tasks were right at once."""
-    shop = Shop(root, server, host, FakeClock(datetime(2026, 3, 2, 10, tzinfo=UTC)), seed, on=on, tries=0)
+    shop = Shop(root, server, host, FakeClock(datetime(2026, 3, 2, 10, tzinfo=UTC)), seed, on=on, tries=0, quick=True)
     todo = tasks(seed, DAYS)
     model = server.answer = Model(todo)
     model.follows, model.guesses = 0.9, 0.2

@@ -77,9 +77,9 @@ def test_signals(closed: World) -> None:
 def test_active_tasks(world: World) -> None:
     """2.1: Open tasks become cards of their channel, those that have waited longest first."""
     shop = str(world.repository.path)
-    old = world.say("tasks", action="add", title="List stale branches", workspace=shop)["task"]
-    world.clock.advance(timedelta(days=6))
-    new = world.say("tasks", action="add", title="Summarise the week", workspace=shop)["task"]
+    old = world.say("tasks", action="add", title="Mend the rounding of refunds", workspace=shop)["task"]
+    world.clock.advance(timedelta(days=7))
+    new = world.say("tasks", action="add", title="Mend the names of coupons", workspace=shop)["task"]
     found = [one["taskId"] for one in world.predicted() if one["taskId"]]
     assert found[:1] == [old["id"]]
     assert set(found) <= {old["id"], new["id"]}

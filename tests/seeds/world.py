@@ -40,9 +40,9 @@ class World(ModelWorld):
         card = self.proposed(prompt, channel=channel)
         return self.approved(card["id"], **({} if edit is None else {"edit": edit}))
 
-    def flow(self, text: str) -> SessionView:
+    def flow(self, text: str, channel: str = CHANNEL) -> SessionView:
         """A flow of the console's own that the operator asks for; it needs no model."""
-        return self.approved(self.proposed(text)["id"])
+        return self.approved(self.proposed(text, channel=channel)["id"])
 
     def proposed(self, text: str, **how: Any) -> Document:
         """A card of the operator's own."""
