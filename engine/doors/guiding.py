@@ -48,6 +48,7 @@ def bubbles(engine: Engine, arguments: Arguments) -> Document:
     """list (of one state or agent), flush, approve: let words of others go up."""
     action = arguments.choice("action", ("list", "flush", "approve"), "list")
     if action == "flush":
+        engine.learnings.catch_up()  # what was learnt a moment ago goes up, too
         return flushed(engine.wisdom.flush())
     if action == "approve":
         return {"bubbles": [bubble(engine.wisdom.approve(arguments.needed("id")))]}

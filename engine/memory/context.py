@@ -6,6 +6,7 @@ model reads is what agents and tools wrote: data, whatever it says.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -158,11 +159,15 @@ def as_memory(record: SessionRecord, summary: str) -> NewMemory:
     )
 
 
+_LEAD = re.compile(r"^(?:Decision|Correction):\s*", re.IGNORECASE)
+
+
 def from_record(record: SessionRecord) -> str:
     """Task, outcome, decisions and files of a session, at most 120 words. Pure."""
     view = record.view
     task = f"Task: {clipped(view.prompt, _TASK)}."
-    decided = f"Decided: {clipped('; '.join(record.decisions), _DECISIONS)}" if record.decisions else ""
+    new = [said for one in record.decisions if (said := _LEAD.sub("", one)) and said not in view.summary]
+    decided = f"Decided: {clipped('; '.join(new), _DECISIONS)}" if new else ""
     files = f"Files: {_some(record.files, _FILES)}." if record.files else ""
     left = MOST_WORDS - sum(len(part.split()) for part in (task, decided, files)) - 1
     told = clipped(f"{view.outcome}. {_tests(view)}{view.error or view.summary}", left)

@@ -14,7 +14,7 @@ from tests.seeds.world import Document, World
 from tests.support.model_server import Call, Reply, calls
 
 AGENT = "backend_builder"
-SIGNED = "and sign it with your initials"
+SIGNED = "Texts end with a full stop."
 GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
 
 
@@ -28,7 +28,7 @@ def corrected(world: World, *names: str) -> None:
     """The operator adds the same words to each of these tasks."""
     for name in names:
         asked = f"Write a {name} into {name}.txt"
-        world.work(asked, "Done.", edit=f"{asked} {SIGNED}")
+        world.work(asked, "Done.", edit=f"{asked}. {SIGNED}")
 
 
 @pytest.fixture

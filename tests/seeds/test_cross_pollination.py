@@ -73,7 +73,6 @@ def test_signals(closed: World) -> None:
         assert all(0 <= one["relevance"] <= 1 and not one["error"] for one in found.values())
 
 
-@pytest.mark.xfail(strict=True, reason="the task board makes no cards")
 def test_active_tasks(world: World) -> None:
     """2.1: Open tasks become cards of their channel, those that have waited longest first."""
     shop = str(world.repository.path)
@@ -100,11 +99,10 @@ def test_twin_model(closed: World) -> None:
         assert (closed.last.body["temperature"], closed.last.max_tokens) == (0.3, 200)
 
 
-@pytest.mark.xfail(strict=True, reason="prompts are not routed by meaning")
 def test_channel_routing(meaning: World) -> None:
     """2.4: What you ask goes to the channel whose work it is, by its meaning; an unknown channel is refused."""
     asked = {
-        "Mend the rounding of prices in the cart": "koji-core",
+        "Fix the rounding of prices in the cart": "koji-core",
         "Bring the handbook up to date with the last five commits": "chronicle-hub",
         "Think up three unusual ways to show a discount": "dream-weaver",
         "Find out how other shops price their delivery": "research",
@@ -130,7 +128,6 @@ def test_confidence_bands(trusted: World) -> None:
         assert one["band"] != "discard"
 
 
-@pytest.mark.xfail(strict=True, reason="a kind that you never decided on is thought likelier than it is")
 def test_confidence_follows_decisions(trusted: World) -> None:
     """2.5, 8.6: What you always approved is above 0.9; what you never decided on is as likely as anything new."""
     trusted.decided("hunt_flakes", DecisionSignal.DISMISSED, 20)
@@ -489,7 +486,6 @@ def test_feedback_signals(world: World) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.xfail(strict=True, reason="cards of your own store no context")
 def test_preference_pairs(world: World) -> None:
     """8.2, 8.3: An approval and a rejection shortly before make a training pair with the situation it was made in."""
     collide(world.repository)

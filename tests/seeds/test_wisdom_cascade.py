@@ -144,7 +144,9 @@ def test_soul_enrichment(world: World) -> None:
 
 def test_bubble_gates(world: World) -> None:
     """1.7: What a worker found out goes up only through seven gates; each refusal names its gate and its reason."""
-    world.work("Write a greeting into hello.txt", "Done.", edit="Write a greeting into hello.txt, in Latin")
+    world.work(
+        "Write a greeting into hello.txt", "Done.", edit="Write a greeting into hello.txt. Greetings are in Latin"
+    )
     world.say("bubbles", action="flush")
     (refused,) = world.say("bubbles")["bubbles"]
     assert refused["state"] == "refused"
@@ -153,19 +155,20 @@ def test_bubble_gates(world: World) -> None:
     assert 0 < refused["confidence"] <= 1
     assert refused["reasons"], "both scores say what they come from"
     world.cascade(enable_upward_bubbling=False)
-    world.work("Write a farewell into bye.txt", "Done.", edit="Write a farewell into bye.txt, with a full stop")
+    world.work(
+        "Write a farewell into bye.txt", "Done.", edit="Write a farewell into bye.txt. Farewells end with a full stop"
+    )
     world.say("bubbles", action="flush")
     assert "enabled" in [one["refusedBy"] for one in world.say("bubbles")["bubbles"]]
 
 
-@pytest.mark.xfail(strict=True, reason="a correction on koji-core shares no word with its leader's domain")
 def test_discoveries_rise(world: World) -> None:
     """1.7, 1.8: What you corrected in three tasks becomes a pattern of its leader; prompts below carry it."""
     world.cascade(bubble_max_per_cycle=1)
     for name in ("greeting", "farewell", "thanks"):
         asked = f"Write a {name} into {name}.txt"
-        more = "and end it with a full stop. Spell colours the British way"
-        world.work(asked, "Done.", edit=f"{asked} {more}")
+        more = "Texts end with a full stop. Use British spelling"
+        world.work(asked, "Done.", edit=f"{asked}. {more}")
     first = world.say("bubbles", action="flush")
     assert [len(ids) for ids in first["flushed"].values()] == [1]
     with world.reopened():
@@ -198,15 +201,18 @@ def test_leader_profiles(world: World) -> None:
 
 def test_guidance_provenance(world: World) -> None:
     """1.10: Each model call keeps who guided it; every line of its prompt leads back to its source."""
-    view = world.work("Write a greeting into hello.txt", "Done.")
+    earlier = world.work("Write a greeting into hello.txt", "Done.")
+    world.engine.knowledge.catch_up()
+    view = world.work("Write a longer greeting into hello.txt", "Done.")
     shown = world.say("xray", id=view.id, call=1)
     told = shown["call"]["provenance"]
     assert told["leadership_chain"] == ["backend_lead", "cto", "ceo"]
     assert told["guidance_sources"] == ["backend_lead", "cto", "ceo"]
     assert told["guidance_applied"] is True
     assert {"bubble_source_ids", "memory_sources"} <= set(told)
+    assert any(earlier.id in one["source"] for one in told["memory_sources"])
     lines = {line["text"].strip(): line for part in shown["prompt"] for line in part["lines"]}
     assert any("Simple beats clever." in text and line["ref"].startswith("cto#") for text, line in lines.items())
     world.say("candidates", action="digest")
     records = world.say("candidates", action="records", kind="guidance_applied")["records"]
-    assert [one["session"] for one in records] == [view.id], "and adaptation hears of it"
+    assert [one["session"] for one in records] == [view.id, earlier.id], "and adaptation hears of it"
