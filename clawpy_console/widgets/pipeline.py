@@ -72,7 +72,7 @@ def pipeline(known: Known, width: int, now: datetime, cursor: int = -1) -> list[
     """The pipeline at this width; the rail at `cursor` is marked."""
     rails = known.rails
     if not rails:
-        return [Content.styled("the rails are not read yet", "$faint")]
+        return [Content.styled("Loading the rails…", "$faint")]
     newest = known.log[0] if known.log else None
     stopper = first_no(newest.verdicts) if newest else None
     lit = next((place for place, one in enumerate(rails) if stopper is not None and one.rail == stopper.rail), None)
@@ -149,10 +149,10 @@ def _folded(known: Known, width: int, now: datetime, cursor: int, lit: int | Non
 def newest_line(newest: Logged | None, now: datetime, width: int) -> Content:
     """The newest decision, and the rail that decided it."""
     if newest is None:
-        return Content.styled("no decision was made yet", "$faint")
+        return Content.styled("No decisions yet.", "$faint")
     stopper = first_no(newest.verdicts)
     if stopper is None:
-        said, style = "every rail allowed it", "$grey"
+        said, style = "all rails allowed it", "$grey"
     else:
         glyph, style = GLYPHS[stopper.verdict]
         said = f"{glyph} {NAMES.get(stopper.rail, stopper.rail)}: {words.one_line(stopper.reason)}"

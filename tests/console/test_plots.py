@@ -39,8 +39,8 @@ def test_nothing_decided_none_approved_and_some_look_different() -> None:
     ("one", "said"),
     [
         (bucket(0.65, 0.75), "✓ as stated"),
-        (bucket(0.65, 0.7501), "▲ too shy"),
-        (bucket(0.65, 0.5499), "▼ too sure"),
+        (bucket(0.65, 0.7501), "▲ too low"),
+        (bucket(0.65, 0.5499), "▼ too high"),
         (bucket(0.65, 0.65, 4), "few"),
         (bucket(0.4, 0.9, 3, unstated=3), "cold start"),
     ],
@@ -97,7 +97,7 @@ def test_a_change_of_taste_is_told_from_what_has_yet_to_be_learnt() -> None:
     lines = [line.plain for line in insight_lines.drift(drift, 200)]
     assert lines[0].startswith("▲ your taste changed")
     assert lines[2] == "  ▼ wanted less: Tests of what changed  approved 1 of 20, expected 16.0, before 80%"
-    assert lines[3].startswith("  ▲ too shy: Test that broke")
+    assert lines[3].startswith("  ▲ too low: Test that broke")
 
 
 def test_how_much_the_newest_decisions_surprise_stands_against_what_is_usual() -> None:
