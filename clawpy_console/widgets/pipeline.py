@@ -51,7 +51,8 @@ def first_no(verdicts: tuple[RailVerdict, ...]) -> RailVerdict | None:
 def foremost(rails: tuple[RailState, ...]) -> RailState | None:
     """The rail that matters most now: one that blocks until something is done, one that waits, one that asks."""
     ranks = {Verdict.BLOCK: 1, Verdict.ASK: 2, Verdict.ALLOW: 3}
-    ranked = [(0 if one.verdict is Verdict.BLOCK and one.until is None else ranks[one.verdict], one) for one in rails]
+    first = [one for one in rails if one.verdict is Verdict.BLOCK and (one.until is None or one.rail == "kill")]
+    ranked = [(0 if one in first else ranks[one.verdict], one) for one in rails]
     return min(ranked, key=lambda pair: pair[0], default=(0, None))[1]
 
 
