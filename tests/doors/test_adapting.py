@@ -87,7 +87,7 @@ def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
     assert not engine.overlays.policy_tweaks(agent_id="backend_builder")
     gone, read = done(engine, "candidates", "reject", one["id"])
     assert gone["candidate"]["status"] == "rejected"
-    assert "comes up again" in read
+    assert "is proposed again" in read
     told, read = done(engine, "candidates", "records", "--kind", "repeated_retry")
     assert [each["session"] for each in told["records"]] == ["sess_2", "sess_1"]
     assert "3 tries made" in read
