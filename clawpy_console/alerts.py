@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 TRAINED: dict[str, tuple[str, SeverityLevel]] = {
-    "adopted": ("the new model is in use", "information"),
-    "kept_old": ("the new model is not in use", "warning"),
-    "failed": ("it failed", "error"),
+    "adopted": ("the new model is now used", "information"),
+    "kept_old": ("the new model is not used", "warning"),
+    "failed": ("failed", "error"),
 }
 """How a training ends, for one who did not watch it."""
 
@@ -37,10 +37,9 @@ def sentence(event: Any) -> tuple[str, SeverityLevel] | None:
             said, grave = ENDED.get(event.result or event.state, (event.state, "error"))
             return words.one_line(f"{said}: {event.summary}"), grave
         case "ChangeSetReady":
-            verb = "waits" if event.files == 1 else "wait"
-            return f"{words.count(event.files, 'changed file')} {verb} to be landed  (2)", "warning"
+            return f"{words.count(event.files, 'changed file')} to land  (2)", "warning"
         case "PermissionAsked":
-            return words.one_line(f"may it? {event.title}  (2)"), "warning"
+            return words.one_line(f"Permission needed: {event.title}  (2)"), "warning"
         case "NotificationsGivenUp":
             told = words.count(event.number, "notification")
             return words.one_line(f"{told} not delivered to the {event.subject}: {event.reason}"), "warning"

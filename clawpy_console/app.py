@@ -147,9 +147,9 @@ class ConsoleApp(KnowingApp):
             self._cannot_open(refusal)
             return
         except Exception as error:
-            log.exception("the engine could not be opened")
-            said = f"the engine could not be opened: {type(error).__name__}: {error}"
-            self._cannot_open(Refusal("cannot_open", said, f"the whole story is in {self.home.logs}"))
+            log.exception("The engine could not start")
+            said = f"The engine could not start: {type(error).__name__}: {error}"
+            self._cannot_open(Refusal("cannot_open", said, f"details: {self.home.logs}"))
             return
         self.engine = engine
         self.opening = ""
@@ -303,7 +303,7 @@ class ConsoleApp(KnowingApp):
     def action_stop_everything(self) -> None:
         """The kill switch: at once, in a thread of its own, waiting for nobody (SPEC 3.7)."""
         self._stop_asked = True
-        self._own_stop = Hold("stop", "F12 pressed: nothing starts, what ran is being ended", self.now())
+        self._own_stop = Hold("stop", "Stopping… (F12)", self.now())
         self._draw_known(frozenset({"holds"}))
         if self.engine is not None:
             self._stop_in_thread(self.engine)
@@ -314,7 +314,7 @@ class ConsoleApp(KnowingApp):
                 engine.safety.stop("F12 pressed in the console", "operator")
             except Exception as error:
                 log.exception("F12 failed")
-                self.call_from_thread(self.say, f"stop failed: {error}; use `clawpy stop`", "error")
+                self.call_from_thread(self.say, f"Stop failed: {error}. Run `clawpy stop`.", "error")
             else:
                 self.call_from_thread(self.renew, ["costs", "autonomy", "sessions", "tasks"])
 
@@ -425,7 +425,7 @@ class ConsoleApp(KnowingApp):
     def action_help_quit(self) -> None:
         """Ctrl+C ends nothing: who presses it is told what does."""
         leave = shown_key("app.quit_typing", self.keymap)
-        self.say(f"{leave} leaves, {shown_key('app.stop', self.keymap)} stops everything")
+        self.say(f"{leave} quits, {shown_key('app.stop', self.keymap)} stops everything")
 
     async def _leave(self) -> None:
         await self._save()
@@ -451,7 +451,7 @@ class ConsoleApp(KnowingApp):
         self._save_soon()
 
     def want_mouse(self, wanted: bool) -> None:
-        """Take the mouse, or leave it to the terminal, from the next start on."""
+        """Take the mouse, or leave it to the terminal, after a restart."""
         self.looks.mouse = wanted
         self.keep_setting("console.mouse", wanted)
-        self.say(f"the mouse is {'on' if wanted else 'off'} from the next start on")
+        self.say(f"the mouse is {'on' if wanted else 'off'} after a restart")

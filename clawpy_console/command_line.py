@@ -113,13 +113,15 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument("id", metavar="ID", help="a card's, session's or change set's id, or its beginning")
         return made
 
-    run = add("run", "run the engine without a screen until it is ended", "clawpy run --for 8h")
-    run.add_argument("--for", dest="seconds", metavar="SPAN", type=span, help="end by itself, running work finished")
+    run = add("run", "run the engine without a screen until it is stopped", "clawpy run --for 8h")
+    run.add_argument(
+        "--for", dest="seconds", metavar="SPAN", type=span, help="stop by itself after running work has finished"
+    )
     serve_parser(add, span)
-    add("predict", "run one prediction cycle now and show the cards", "clawpy predict --json", _predict)
+    add("predict", "run look for new cards (p) now and show the cards", "clawpy predict --json", _predict)
     cards = add("cards", "show the cards that are pending", "clawpy cards --channel koji-core", _cards)
     cards.add_argument("--channel", help="only of this channel")
-    cards.add_argument("--snoozed", action="store_true", help="those that were put off, too")
+    cards.add_argument("--snoozed", action="store_true", help="include snoozed cards")
     cards.add_argument("--all", action="store_true", help="the latest cards of any status")
     examples = 'clawpy propose "run the tests"\n  clawpy propose bisect test=tests/test_cart.py::test_total good=HEAD~9'
     propose = add("propose", "make a card of your own", examples, _propose)
@@ -140,9 +142,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="until the session has ended; exit code 1 when it failed, 3 when it could not run",
     )
-    approve.add_argument(
-        "--without-sandbox", action="store_true", help="confirm that it runs unconfined where no sandbox works"
-    )
+    approve.add_argument("--without-sandbox", action="store_true", help="confirm that it may run without a sandbox")
     approve.set_defaults(
         build=lambda options, where: {
             "id": options.id,
@@ -152,12 +152,10 @@ def parser() -> argparse.ArgumentParser:
         }
     )
     muted_parsers(add, with_id, plain)
-    snooze = with_id("snooze", "put a card off", "clawpy snooze 7k2m --for 30m")
+    snooze = with_id("snooze", "snooze a card", "clawpy snooze 7k2m --for 30m")
     snooze.add_argument("--for", dest="seconds", metavar="SPAN", type=span, default=7200, help="2h by default")
     snooze.set_defaults(build=lambda options, where: {"id": options.id, "seconds": options.seconds})
-    with_id(
-        "undo", "take a decision back: reopen the card, end its session, or reverse its landing", "clawpy undo 7k2m"
-    )
+    with_id("undo", "undo a decision: reopen the card, stop its session, or undo its landing", "clawpy undo 7k2m")
 
     work = add("work", "show sessions and change sets, or one of them", "clawpy work 7k2m --diff", _work)
     work.add_argument("id", metavar="ID", nargs="?", help="a card's, session's or change set's id, or its beginning")
@@ -166,26 +164,31 @@ def parser() -> argparse.ArgumentParser:
     xray = with_id("xray", "show the calls that a session made, and what exactly was sent", "clawpy xray 7k2m --call 1")
     xray.add_argument("--call", metavar="N", help="the prompt of its N-th call, each line with its source")
     xray.set_defaults(build=lambda options, where: {"id": options.id, "call": options.call})
-    reply = with_id("reply", "tell a running session something", 'clawpy reply 7k2m "use the other file"')
+    reply = with_id("reply", "send a message to a running session", 'clawpy reply 7k2m "use the other file"')
     reply.add_argument("text", metavar="TEXT", nargs="+")
     reply.set_defaults(build=lambda options, where: {"id": options.id, "text": " ".join(options.text)})
-    with_id("land", "bring what a session changed into the working tree", "clawpy land 7k2m")
-    with_id("branch", "commit what a session changed onto a branch of its own", "clawpy branch 7k2m")
-    with_id("discard", "throw away what a session changed", "clawpy discard 7k2m")
+    with_id("land", "land the changes of a session in the working tree", "clawpy land 7k2m")
+    with_id("branch", "commit the changes of a session to a new branch", "clawpy branch 7k2m")
+    with_id("discard", "discard the changes of a session", "clawpy discard 7k2m")
 
     status = add("status", "show state, holds, cost, and what waits", "clawpy status --format short")
     status.add_argument("--format", choices=("full", "short", "long"), default="full", help="short for a status bar")
     stop = add("stop", "stop everything at once, and keep it stopped", 'clawpy stop "looking into something"')
     stop.add_argument("reason", nargs="*", metavar="REASON")
-    resume = add("resume", "lift a hold", "clawpy resume stop", lambda options, where: {"word": options.word or ""})
-    resume.add_argument(
-        "word", nargs="?", choices=("stop", "pause", "month"), help="which; by default the only one in force"
+    resume = add(
+        "resume",
+        "resume after a stop, a month stop or a pause",
+        "clawpy resume stop",
+        lambda options, where: {"word": options.word or ""},
     )
-    dnd = add("dnd", "do not disturb: cards are made, nothing executes by itself", "clawpy dnd --for 2h", _dnd)
+    resume.add_argument(
+        "word", nargs="?", choices=("stop", "pause", "month"), help="which one; by default the only one that is active"
+    )
+    dnd = add("dnd", "do not disturb: cards appear, nothing runs by itself", "clawpy dnd --for 2h", _dnd)
     spans = dnd.add_mutually_exclusive_group()
     spans.add_argument("--for", dest="seconds", metavar="SPAN", type=span, default=7200, help="2h by default")
     spans.add_argument("--off", action="store_true", help="end it")
-    doctor = add("doctor", "show what is configured, found, missing, and how to mend it", "clawpy doctor")
+    doctor = add("doctor", "show what is configured, found and missing, and how to fix it", "clawpy doctor")
     doctor.add_argument("--online", action="store_true", help="also ask each provider whether it takes its key")
 
     agents_parser(add, plain)
@@ -223,7 +226,7 @@ def parser() -> argparse.ArgumentParser:
         },
     )  # fmt: skip
     measured.add_argument("--days", type=int, default=7, metavar="N", help="of the last N days; 7 by default")
-    says = "bring out what was learnt from your decisions, as files to train a model on"
+    says = "export what was learned from your decisions, as training files"
     export = add("export", says, "clawpy export dpo --format together", _export)
     export.add_argument("what", choices=("dpo", "sft"), help="preference pairs, or conversations")
     export.add_argument(
@@ -231,15 +234,15 @@ def parser() -> argparse.ArgumentParser:
     )
     candidates_parser(add, plain)
     drafts_parser(add, plain)
-    says = "take an entry of memory, or everything that holds some words, out of every store for good"
+    says = "delete a memory entry, or everything that contains some words, from every store"
     forget = add(
         "forget", says, "clawpy forget 'my phone number is 555 0101' --yes",
         lambda options, where: {"what": " ".join(options.what), "yes": options.yes},
     )  # fmt: skip
     forget.description = f"{forget.description} Without --yes it shows what that touches, and ends with 1."
     forget.add_argument("what", metavar="ID|WORDS", nargs="+", help="the whole id of an entry, or its very words")
-    forget.add_argument("--yes", action="store_true", help="do it; it cannot be taken back")
-    says = "let an agent that is at work recall, remember and propose, over the Model Context Protocol"
+    forget.add_argument("--yes", action="store_true", help="do it; cannot be undone")
+    says = "let a running agent recall, remember and propose over the Model Context Protocol"
     mcp = add("mcp", says, "claude mcp add clawpy -- clawpy mcp")
     mcp.add_argument("--agent", metavar="NAME", help="the name to go by; by default the one that it gives itself")
     check = add("check", "ask the content filter about a command or a prompt", 'clawpy check "rm -fr build"')
@@ -249,7 +252,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("--batch", metavar="FILE.jsonl", help='lines with "command" or "prompt"; - for standard input')
     simulate = add(
         "simulate",
-        "live a made-up month with the real engine, in a throw-away home",
+        "simulate a month with the real engine, in a temporary home",
         "clawpy simulate --days 30 --seed 7",
     )
     simulate.add_argument("--days", type=int, default=30, metavar="N", help="from 1 to 366; 30 by default")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Trail = Callable[[str, str], object]
 """`trail(text, style)`: says in one line what was done."""
 
-_OPENING = Refusal("opening", "the engine is still opening", "a moment, then again")
+_OPENING = Refusal("opening", "the engine is still starting", "a moment, then again")
 
 
 class Deck:
@@ -113,7 +113,7 @@ class Deck:
         if engine is None:
             return
         if not self._decided:
-            trail("nothing to take back", "$grey")
+            trail("Nothing to undo.", "$grey")
             return
         card = self._decided.pop()
 
@@ -125,7 +125,7 @@ class Deck:
 
         self._say(card.id, card)
         show(card)
-        trail(f"↶ taken back: {words.one_line(card.assignment.prompt)}", "$grey")
+        trail(f"↶ Undone: {words.one_line(card.assignment.prompt)}", "$grey")
         self._ask(card.id, lambda: engine.cards.undo(card.id), no, ("sessions", "changes", "tasks"))
 
     def _say(self, card_id: str, word: Card | None) -> None:
@@ -224,5 +224,5 @@ class Deck:
             trail(f"{made}{wrong}", "$wants" if wrong else "$grey")
             self._app.renew(["cards", "autonomy"])
 
-        trail("looking …", "$grey")
+        trail("Checking…", "$grey")
         self._app.ask(lambda: engine.predictions.run_cycle(requested=True), done, group="cycle")

@@ -30,15 +30,15 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
     models = [] if served else list(engine.hiring.models().ids)
     return [
         Content.assemble(
-            ("The next useful work, as a card: ", "bold $ink"), key("stack.approve"), " runs it, ",
-            key("stack.dismiss"), " dismisses it, ", key("stack.snooze"), " puts it off",
+            ("Each card is useful work: ", "bold $ink"), key("stack.approve"), " runs it, ",
+            key("stack.dismiss"), " dismisses it, ", key("stack.snooze"), " snoozes it",
         ),
         Content.assemble(
-            "What was changed waits as a diff: ", key("app.work"), " shows it, ",
-            key("work.land"), " lands it, ", key("work.undo"), " undoes that",
+            "Changes wait as a diff: ", key("app.work"), " shows them, ",
+            key("work.land"), " lands them, ", key("work.undo"), " undoes that",
         ),
         Content.assemble(
-            key("stack.own"), " takes a prompt of your own; ",
+            key("stack.own"), " writes your own prompt; ",
             hiring.line(served, engine.hiring.found(), models, shown_key("app.hire", keymap)),
         ),
         Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),
@@ -62,7 +62,7 @@ def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:
     itself = f", {then.approved_by_itself} by itself" if then.approved_by_itself else ""
     return [
         Content.styled(f"While you were away, {words.span(now - since)}", "bold $accent"),
-        line("done", f"{words.count(len(then.ran), 'session')}" + (f", {bad} not well" if bad else "")),
+        line("done", f"{words.count(len(then.ran), 'session')}" + (f", {bad} failed" if bad else "")),
         *([line("blocked", f"{len(then.blocked)} by the rails: {rails}")] if then.blocked else []),
         line("approved", f"{then.approved}{itself}"),
         line("rejected", f"{then.rejected}"),

@@ -27,7 +27,7 @@ def offer(app: ConsoleApp) -> None:
 def _choose(app: ConsoleApp, served: str, found: list[FoundAgent], local: LocalModels) -> None:
     models = local.ids
     if not found and not models:
-        told = "no coding agent is on the PATH and no local model answers; `clawpy key set openai` makes a model do it"
+        told = "No coding agent on the PATH and no local model. Run `clawpy key set openai` to use a model."
         app.say("; ".join((*local.faults, told)), "warning")
         return
     for fault in local.faults:
@@ -42,7 +42,7 @@ def _choose(app: ConsoleApp, served: str, found: list[FoundAgent], local: LocalM
         if engine is not None and name is not None:
             app.ask(lambda: _hire(engine, name, name in models), lambda agent: _hired(app, name, agent))
 
-    app.push_screen(Choose("Who does what koji-core is asked in prose?", options, present=served), chosen)
+    app.push_screen(Choose("Which agent or model should serve koji-core?", options, present=served), chosen)
 
 
 def _hire(engine: Engine, name: str, is_model: bool) -> FoundAgent | None:
@@ -72,7 +72,7 @@ def _hired(app: ConsoleApp, name: str, agent: FoundAgent | None) -> None:
     app.push_screen(
         Told(
             f"koji-core is served by {agent.title}",
-            f"It gets a folder of its own and nothing else of your home, so it has to be let in once:\n\n{agent.login}",
+            f"It gets its own folder and no access to the rest of your home, so log in once:\n\n{agent.login}",
         )
     )
 
@@ -80,10 +80,10 @@ def _hired(app: ConsoleApp, name: str, agent: FoundAgent | None) -> None:
 def line(served: str, found: list[FoundAgent], models: list[str], key: str) -> Content:
     """What the first run says of it; `key` offers what is found."""
     if served:
-        return Content.styled(f"prose is done by {words.crop(served, 60)}", "$grey")
+        return Content.styled(f"text prompts go to {words.crop(served, 60)}", "$grey")
     here = [one.title for one in found if not one.missing] + models
     here = here or [f"{one.title} (adapter missing)" for one in found]
     if not here:
-        return Content.styled("prose needs an agent: clawpy key set openai", "$grey")
+        return Content.styled("no model configured: clawpy key set openai", "$grey")
     told = f" takes {words.crop(' or '.join(here), 60)}, found here; or clawpy key set openai"
-    return Content.assemble(("prose needs an agent: ", "$grey"), (key, "$accent"), (told, "$grey"))
+    return Content.assemble(("no model configured: ", "$grey"), (key, "$accent"), (told, "$grey"))

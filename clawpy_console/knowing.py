@@ -192,7 +192,7 @@ class KnowingApp(App[None]):
                 self.say(str(refusal), "error")
         except Exception as error:
             log.exception("a call of the console failed")
-            failure = Refusal("failed", f"{type(error).__name__}: {error}", f"the whole story is in {self.home.logs}")
+            failure = Refusal("failed", f"{type(error).__name__}: {error}", f"details: {self.home.logs}")
             if refused is not None:
                 refused(failure)
             else:
@@ -224,7 +224,7 @@ class KnowingApp(App[None]):
     def live(self) -> Engine | None:
         """The engine, or None with a word to the operator while it is not open yet."""
         if self.engine is None:
-            self.say("the engine is still opening, a moment", "warning")
+            self.say("The engine is still starting.", "warning")
         return self.engine
 
     def in_background(

@@ -56,7 +56,7 @@ NAMES: Mapping[Layer, tuple[str, str]] = {
 class Entry:
     """One entry of a layer, in the list.
 
-    `word` stands before the text and says its kind or state, `mark` is a glyph for it; `old`: it holds no longer.
+    `word` stands before the text and says its kind or state, `mark` is a glyph for it; `old`: it no longer valid.
     `cursor` is where the next page goes on.
     """
 

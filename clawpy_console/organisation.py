@@ -238,5 +238,5 @@ class _Tree:
         if hidden < 2 or revealed or leader in self._folds.shown:
             return [(one, depth, "") for one in members]
         names = ", ".join(one.id for one in idle[:NAMED]) + (" …" if len(idle) > NAMED else "")
-        fold = Node(f"{FOLD}{leader}", depth, text=f"{hidden:,} never worked: {names}")
+        fold = Node(f"{FOLD}{leader}", depth, text=f"{hidden:,} not used yet: {names}")
         return [*((one, depth, "") for one in members if one.id in self._shown), fold]

@@ -17,24 +17,26 @@ if TYPE_CHECKING:
 
 def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     """The commands that make sense on `screen`."""
-    yield SystemCommand("Stop everything", "end every session now, start nothing (F12)", app.action_stop_everything)
+    yield SystemCommand("Stop everything", "stop every session now, start nothing (F12)", app.action_stop_everything)
     for hold in app.holds:
         yield SystemCommand(f"Resume: lift {hold.word}", hold.reason, partial(_lift, app, hold.word))
     yield SystemCommand("Mission control", "the card stack (1)", partial(_go, app, "mission"))
     yield SystemCommand("Work", "sessions, transcripts, changes (2)", partial(_go, app, "work"))
-    yield SystemCommand("Hierarchy", "who is who, guidance, findings (3)", partial(_go, app, "hierarchy"))
+    yield SystemCommand("Hierarchy", "agents, guidance, findings (3)", partial(_go, app, "hierarchy"))
     yield SystemCommand("Memory", "seven layers, what would be recalled (4)", partial(_go, app, "memory"))
     yield SystemCommand("Candidates", "what would change in how agents act (5)", partial(_go, app, "candidates"))
-    yield SystemCommand("Learnings", "what was learnt, by scope (5, then Tab)", partial(_go, app, "learnings"))
+    yield SystemCommand("Learnings", "what was learned, by scope (5, then Tab)", partial(_go, app, "learnings"))
     yield SystemCommand("Safety", "rails, caps, holds, blocked (6)", partial(_go, app, "safety"))
     yield SystemCommand("Insights", "how good predictions are, training, drift (7)", partial(_go, app, "insights"))
     yield SystemCommand(
-        "Look for cards now", "one prediction cycle", partial(app.deck.predict, lambda text, _: app.say(text))
+        "Check for work now", "look for new cards (p)", partial(app.deck.predict, lambda text, _: app.say(text))
     )
-    yield SystemCommand("A prompt of your own", "make a card of it", partial(app.deck.write_own_prompt, ""))
-    yield SystemCommand("Muted", "what stays away because you dismissed it; let it come back", partial(mutes.show, app))
+    yield SystemCommand("New prompt", "make a card of it", partial(app.deck.write_own_prompt, ""))
+    yield SystemCommand("Muted", "cards you muted by dismissing them; unmute", partial(mutes.show, app))
     yield SystemCommand(
-        "Hire a coding agent or a local model", "koji-core is served by one that is here (H)", app.action_hire
+        "Connect a coding agent or a local model",
+        "let an agent or model on this machine serve koji-core (H)",
+        app.action_hire,
     )
     for active in list(screen.active_bindings.values()):
         binding = active.binding
@@ -55,8 +57,10 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     yield SystemCommand("Keys", "every key and what it does (?)", app.action_help)
     yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
     if app.engine is not None and not app.demo:
-        yield SystemCommand("Quit, the engine goes on", "a headless engine takes over (clawpy run)", app.leave_engine)
-    yield SystemCommand("Quit", "leave the console (q)", app.action_leave)
+        yield SystemCommand(
+            "Quit, keep the engine running", "a headless engine takes over (clawpy run)", app.leave_engine
+        )
+    yield SystemCommand("Quit", "quit (q)", app.action_leave)
 
 
 def _lift(app: ConsoleApp, word: str) -> None:

@@ -28,9 +28,9 @@ def lead_to(app: ConsoleApp, source: PromptSource, session_id: str) -> None:
             app.open_learning(source.ref)
         case SourceKind.OPERATOR | SourceKind.CONVERSATION:
             app.open_session(session_id)
-            app.say("it is in the transcript of this session")
+            app.say("See the transcript of this session.")
         case SourceKind.RUNNER:
-            app.say("these are Clawpy Console's own words")
+            app.say("This line comes from Clawpy Console itself.")
         case _:
             app.say(f"{source.kind.value}: {source.label or source.ref}" + (f" ({source.ref})" if source.label else ""))
 

@@ -19,7 +19,7 @@ def ask_to_retry(app: ConsoleApp, engine: Any, waiting: Waiting) -> None:
         if yes:
             app.ask(lambda: engine.notify.retry_waiting(waiting.id), lambda _: app.renew(["changes"]))
 
-    question = f"{words.one_line(waiting.title)}\n\nIs it mended? `clawpy notify test` tries it."
+    question = f"{words.one_line(waiting.title)}\n\nIf it is fixed, `clawpy notify test` checks it."
     app.push_screen(Confirm("Try again?", question, key="R", word="try again"), answered)
 
 

@@ -42,9 +42,9 @@ class Parser(argparse.ArgumentParser):
 def _no_verb(word: str, verbs: Collection[str]) -> str:
     """What is said of a first word that is none: argparse would list all verbs, and not what was meant."""
     if os.sep in word or Path(word).is_dir():
-        return f"{word} is no verb; a repository is named with --workspace: clawpy --workspace {shlex.quote(word)}"
+        return f"{word} is not a verb; a repository is named with --workspace: clawpy --workspace {shlex.quote(word)}"
     near = difflib.get_close_matches(word, verbs, 3)
-    return f"there is no verb {word}" + (f"; is {' or '.join(near)} meant?" if near else "")
+    return f"unknown verb {word}" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 
 Add = Callable[..., argparse.ArgumentParser]
@@ -70,29 +70,27 @@ def agents_parser(add: Add, plain: dict[str, Any]) -> None:
         given = {name: getattr(options, option, None) for name, option in named.items()}
         return {"action": options.action or "list"} | {n: value for n, value in given.items() if value is not None}
 
-    says = "show and change the organisation, and who serves a channel; without an action, show it"
+    says = "show and change agents and channels; without an action, show them"
     action = _actions(add("agents", says, "clawpy agents", build), plain, required=False)
     action("list", "show the organisation, and the coding agents of this machine", "clawpy agents list")
     action("show", "show one agent", "clawpy agents show cto").add_argument("id", metavar="AGENT")
     new = action("add", "add an agent", "clawpy agents add tester --to backend_lead --domain tests")
     new.add_argument("id", metavar="AGENT")
-    new.add_argument("--to", required=True, metavar="LEADER", help="whom it reports to, or owner")
+    new.add_argument("--to", required=True, metavar="LEADER", help="its leader, or owner")
     new.add_argument("--title")
     new.add_argument("--archetype", help="decides its tier, for instance builder")
     new.add_argument("--domain", help="what it knows about, in a few words")
     move = action("move", "put an agent under another leader", "clawpy agents move tester --to cto")
     move.add_argument("id", metavar="AGENT")
-    move.add_argument("--to", required=True, metavar="LEADER", help="whom it reports to, or owner")
-    action("retire", "take an agent out; its folder is kept", "clawpy agents retire tester").add_argument(
+    move.add_argument("--to", required=True, metavar="LEADER", help="its leader, or owner")
+    action("retire", "retire an agent; its folder is kept", "clawpy agents retire tester").add_argument(
         "id", metavar="AGENT"
     )
-    action("restore", "bring an agent back that was retired", "clawpy agents restore tester").add_argument(
-        "id", metavar="AGENT"
-    )
-    tier = action("tier", "say which tier an agent is; auto lets the other rules decide", "clawpy agents tier cto 1")
+    action("restore", "restore a retired agent", "clawpy agents restore tester").add_argument("id", metavar="AGENT")
+    tier = action("tier", "set the tier of an agent; auto lets the rules decide", "clawpy agents tier cto 1")
     tier.add_argument("id", metavar="AGENT")
     tier.add_argument("tier", choices=("1", "2", "3", "4", "5", "auto"), metavar="1-5|auto")
-    serve = action("serve", "have a coding agent of yours serve a channel", "clawpy agents serve koji-core claude")
+    serve = action("serve", "let a coding agent serve a channel", "clawpy agents serve koji-core claude")
     serve.add_argument("channel", metavar="CHANNEL")
     serve.add_argument("id", metavar="CODING-AGENT", help="one that `clawpy agents list` names")
 
@@ -115,23 +113,23 @@ def wisdom_parsers(add: Add, plain: dict[str, Any]) -> None:
         named = {name: getattr(options, name, None) for name in ("state", "agent")}
         return {"action": options.action or "list"} | {name: value for name, value in named.items() if value}
 
-    says = "show what an agent's leaders tell it in its next prompt, and what was cut"
+    says = "show the guidance in an agent's next prompt, and what was left out"
     guidance = add("guidance", says, "clawpy guidance backend_builder", told)
     guidance.add_argument("id", metavar="AGENT")
-    guidance.add_argument("--to", metavar="LEADER", help="also what it would be told there")
-    says = "show the guidance that a leader gives, or what another text of it would change"
+    guidance.add_argument("--to", metavar="LEADER", help="also the guidance it would get under this leader")
+    says = "show the guidance of a leader, or preview and save an edited text"
     profile = add("profile", says, "clawpy profile cto guidance-of-cto.md --yes", _profile)
     profile.add_argument("id", metavar="LEADER")
     profile.add_argument("file", nargs="?", metavar="FILE", help="the edited text; - for standard input")
-    profile.add_argument("--yes", action="store_true", help="save it; without, only show whose prompts change, and how")
-    says = "show what agents found out and sent up, and which gate refused it"
+    profile.add_argument("--yes", action="store_true", help="save it; without, only show which prompts change")
+    says = "show findings of agents, and which gate refused them"
     action = _actions(add("bubbles", says, "clawpy bubbles list --state refused", asked), plain, required=False)
-    shown = action("list", "show learnings on their way up", "clawpy bubbles list --state queued")
+    shown = action("list", "show findings", "clawpy bubbles list --state queued")
     shown.add_argument("--state", choices=("queued", "refused", "flushed"))
-    shown.add_argument("--agent", metavar="AGENT", help="those that it sent or receives")
-    action("flush", "let what is queued become patterns of its leaders now", "clawpy bubbles flush")
+    shown.add_argument("--agent", metavar="AGENT", help="findings that it sent or receives")
+    action("flush", "send queued findings to their leaders now", "clawpy bubbles flush")
     approving = action(
-        "approve", "let a quote go up: words of tools, files or agents", "clawpy bubbles approve bub_4k2"
+        "approve", "approve a quoted finding (text from tools, files or agents)", "clawpy bubbles approve bub_4k2"
     )
     approving.add_argument("id", metavar="ID")
 
@@ -153,9 +151,9 @@ def _learnings(options: argparse.Namespace, where: Where) -> dict[str, Any]:
 
 
 def learnings_parser(add: Add, plain: dict[str, Any]) -> None:
-    says = "show what was learnt and where it came from, decide about it, or have it written into AGENTS.md"
+    says = "show learnings and their sources, decide about them, or write them into AGENTS.md"
     action = _actions(add("learnings", says, "clawpy learnings list", _learnings), plain, required=False)
-    shown = action("list", "show what holds in this workspace", "clawpy learnings list --scope session --words parser")
+    shown = action("list", "show learnings of this workspace", "clawpy learnings list --scope session --words parser")
     shown.add_argument(
         "--scope", choices=("team", "session", "project", "global"), help="entries of one scope, of any status"
     )
@@ -165,23 +163,23 @@ def learnings_parser(add: Add, plain: dict[str, Any]) -> None:
     shown.add_argument("--limit", type=int, metavar="N", help="so many at most; 50 unless said")
     action(
         "scopes",
-        "show every place where something was learnt, and files that cannot be read",
+        "show all scopes with learnings, and unreadable files",
         "clawpy learnings scopes",
     )
     says = "show one, what it was promoted from and what came of it"
     action("show", says, "clawpy learnings show lrn_4k2").add_argument("id", metavar="ID")
-    gone = action("retract", "say that one holds no longer", "clawpy learnings retract lrn_4k2 we use pip again")
+    gone = action("retract", "say that one no longer valid", "clawpy learnings retract lrn_4k2 we use pip again")
     gone.add_argument("id", metavar="ID")
     gone.add_argument("reason", nargs="*", metavar="REASON", help="why; it is kept with the entry")
-    says = "let one go on holding though what it was promoted from was retracted"
+    says = "keep a learning although its source was retracted"
     action("keep", says, "clawpy learnings keep lrn_4k2").add_argument("id", metavar="ID")
-    says = "let one of a project hold in all of them"
+    says = "apply a project's learning in all projects"
     action("promote", says, "clawpy learnings promote lrn_4k2").add_argument("id", metavar="ID")
     says = "run the promotion chain now: from sessions to their projects"
     action("chain", says, "clawpy learnings chain --judge").add_argument(
         "--judge", action="store_true", help="also from projects to all; the model of `[memory] model` decides"
     )
-    says = "make a card that writes it into one marked section of AGENTS.md; you land the diff"
+    says = "make a card that writes them into a marked section of AGENTS.md"
     action("write", says, "clawpy learnings write")
 
 
@@ -213,17 +211,17 @@ def candidates_parser(add: Add, plain: dict[str, Any]) -> None:
         named = {name: getattr(options, name, None) for name in ("id", "status", "type", "kind", "reason", "limit")}
         return {"action": options.action or "list"} | {name: value for name, value in named.items() if value}
 
-    says = "show what the system proposes to do otherwise, and decide"
+    says = "show proposed changes in how agents act, and decide"
     action = _actions(add("candidates", says, "clawpy candidates", build), plain, required=False)
     shown = action("list", "show candidates, the latest change first", "clawpy candidates list --status review")
     shown.add_argument("--status", choices=[one.value for one in CandidateStatus])
     shown.add_argument("--type", choices=[one.value for one in CandidateType])
     for name, says in (
         ("show", "show one: its evidence, what would change, what came of it"),
-        ("approve", "put its effect in force"),
-        ("reject", "turn it down; it comes up again only when new evidence outweighs that"),
-        ("rollback", "take its effect back: what was done before is done again"),
-        ("undo", "take your last decision on it back: it stands as before"),
+        ("approve", "promote it: make it active"),
+        ("reject", "reject it; it is proposed again only if new evidence outweighs that"),
+        ("rollback", "roll it back: remove its changes"),
+        ("undo", "undo your last decision on it"),
     ):
         one = action(name, says, f"clawpy candidates {name} 7k2m")
         one.add_argument("id", metavar="ID", help="the candidate's id, or its beginning")
@@ -239,13 +237,13 @@ def drafts_parser(add: Add, plain: dict[str, Any]) -> None:
         named = {name: getattr(options, name, None) for name in ("id", "edit")}
         return {"action": options.action or "list"} | {name: value for name, value in named.items() if value}
 
-    says = "show the facts that wait for your word, keep or dismiss them"
+    says = "show drafted facts; keep or dismiss them"
     action = _actions(add("drafts", says, "clawpy drafts", build), plain, required=False)
-    action("list", "show what waits, longest first", "clawpy drafts list")
+    action("list", "show drafts, oldest first", "clawpy drafts list")
     keep = action("promote", "keep one as a fact", 'clawpy drafts promote 7k2m --edit "the service listens on 8001"')
     keep.add_argument("id", metavar="ID", help="the draft's id, or its beginning")
     keep.add_argument("--edit", metavar="TEXT", help="in other words")
-    turn = action("dismiss", "turn one down; the same words are not drafted again", "clawpy drafts dismiss 7k2m")
+    turn = action("dismiss", "reject a draft; the same words are not drafted again", "clawpy drafts dismiss 7k2m")
     turn.add_argument("id", metavar="ID", help="the draft's id, or its beginning")
 
 
@@ -255,11 +253,11 @@ def permissions_parser(add: Add, plain: dict[str, Any]) -> None:
             return {"action": options.action, "id": options.id, "session": options.session}
         return {"action": "list", "all": getattr(options, "all", False)}
 
-    says = "show what sessions ask leave for, and answer"
+    says = "show permission requests of sessions, and answer them"
     action = _actions(add("permissions", says, "clawpy permissions", build), plain, required=False)
-    shown = action("list", "show what waits for an answer", "clawpy permissions list")
+    shown = action("list", "show open requests", "clawpy permissions list")
     shown.add_argument("--all", action="store_true", help="the latest requests, answered ones too")
-    for name, says in (("allow", "let a session do what it asks for"), ("deny", "do not let it")):
+    for name, says in (("allow", "allow a request"), ("deny", "deny a request")):
         answer = action(name, says, f"clawpy permissions {name} 7k2m --session")
         answer.add_argument("id", metavar="ID", help="the request's id, or its beginning")
         answer.add_argument("--session", action="store_true", help="the same thing again, as long as the session runs")
@@ -285,7 +283,7 @@ def config_parser(add: Add, plain: dict[str, Any]) -> None:
     change = action("set", "set a setting", examples)
     change.add_argument("key", metavar="KEY")
     change.add_argument("value", metavar="VALUE")
-    action("unset", "bring a setting's default back", "clawpy config unset quietHoursStart").add_argument(
+    action("unset", "restore a setting's default", "clawpy config unset quietHoursStart").add_argument(
         "key", metavar="KEY"
     )
 
@@ -297,12 +295,12 @@ def train_parser(add: Add, plain: dict[str, Any]) -> None:
 
     says = "train a Twin model on your decisions at a provider; without an action, show how it stands"
     action = _actions(add("train", says, "clawpy train start", build), plain, required=False)
-    action("status", "show runs, and bring on the one that is under way", "clawpy train status")
-    action("start", "begin the next run", "clawpy train start")
-    action("cancel", "end the run that is under way", "clawpy train cancel")
-    action("adopt", "use the last model although it was not swapped in", "clawpy train adopt")
-    action("back", "use again the model before the last one that was swapped in", "clawpy train back")
-    says = "take in pairs that somebody made, in any of the shapes of export"
+    action("status", "show runs, and continue the current one", "clawpy train status")
+    action("start", "start the next run", "clawpy train start")
+    action("cancel", "cancel the running training", "clawpy train cancel")
+    action("adopt", "use the last model although it was not adopted", "clawpy train adopt")
+    action("back", "go back to the previous model", "clawpy train back")
+    says = "import pairs, in any export format"
     action("import", says, "clawpy train import my.jsonl").add_argument("file", metavar="FILE.jsonl")
 
 
@@ -310,9 +308,9 @@ def key_parser(add: Add, plain: dict[str, Any]) -> None:
     def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
         return {"action": options.action or "list"} | ({"name": options.name} if options.action else {})
 
-    says = "keep, show and take out the keys of model providers; without an action, show"
+    says = "set, show and delete keys of model providers; without an action, show"
     action = _actions(add("key", says, "clawpy key set openai", build), plain, required=False)
-    keep = action("set", "keep a key; it is asked for, or read from standard input", "clawpy key set openai")
+    keep = action("set", "set a key; it is asked for, or read from standard input", "clawpy key set openai")
     keep.add_argument("name", metavar="NAME", help="openai, anthropic, together, twin, or one of your [providers]")
     keep.add_argument("never", nargs="*", help=argparse.SUPPRESS)
     keep.add_argument(
@@ -322,16 +320,14 @@ def key_parser(add: Add, plain: dict[str, Any]) -> None:
         help="where: the system's keyring, or a plain file that only you can read; the keyring by default",
     )
     action("list", "show which keys there are and where they come from", "clawpy key list").set_defaults(name="")
-    action("delete", "take a key out", "clawpy key delete openai").add_argument("name", metavar="NAME")
-    action("test", "ask a provider whether it takes its key", "clawpy key test openai").add_argument(
-        "name", metavar="NAME"
-    )
+    action("delete", "delete a key", "clawpy key delete openai").add_argument("name", metavar="NAME")
+    action("test", "test a key with its provider", "clawpy key test openai").add_argument("name", metavar="NAME")
 
 
 def muted_parsers(add: Add, with_id: Add, plain: dict[str, Any]) -> None:
     """Dismissing a card, and what stays away because of it."""
     reasons = [one.value for one in DismissReason]
-    dismiss = with_id("dismiss", "dismiss a card, or say why one was dismissed", "clawpy dismiss 7k2m --reason wrong")
+    dismiss = with_id("dismiss", "dismiss a card, or say why", "clawpy dismiss 7k2m --reason wrong")
     dismiss.add_argument("--reason", choices=reasons, help="why: it teaches; never-… switches the kind of card off")
     dismiss.set_defaults(
         build=lambda options, where: {"id": options.id} | ({"reason": options.reason} if options.reason else {})
@@ -340,10 +336,10 @@ def muted_parsers(add: Add, with_id: Add, plain: dict[str, Any]) -> None:
     def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
         return {"action": options.action or "list"} | ({"id": options.id} if options.action == "lift" else {})
 
-    says = "show what stays away because it was dismissed: what, where, until when, why; let it come back"
+    says = "show muted cards (what, where, until when, why) and unmute them"
     action = _actions(add("muted", says, "clawpy muted", build), plain, required=False)
     action("list", "show it", "clawpy muted list")
-    lift = action("lift", "let it come back", "clawpy muted lift mute_7k2m")
+    lift = action("lift", "unmute it", "clawpy muted lift mute_7k2m")
     lift.add_argument("id", metavar="ID", help="the id of what is muted, or its beginning")
 
 
@@ -352,10 +348,10 @@ def notify_parser(add: Add, plain: dict[str, Any]) -> None:
         surface = getattr(options, "surface", None)
         return {"action": options.action or "list"} | ({"surface": surface} if surface else {})
 
-    says = "show where notifications go and what did not arrive; name an address, try it"
+    says = "show, set and test notification addresses; retry what failed"
     examples = "clawpy notify set phone\n  clawpy config unset notify.phone.url"
     action = _actions(add("notify", says, "clawpy notify test phone", build), plain, required=False)
-    keep = action("set", "name an address; it is asked for, or read from standard input", examples)
+    keep = action("set", "set an address; it is asked for, or read from standard input", examples)
     keep.add_argument("surface", choices=SURFACES)
     keep.add_argument("never", nargs="*", help=argparse.SUPPRESS)
     keep.add_argument(
@@ -363,9 +359,9 @@ def notify_parser(add: Add, plain: dict[str, Any]) -> None:
     )
     action("list", "show every surface", "clawpy notify list")
     for name, says in (
-        ("test", "send a notification that says it is one"),
-        ("retry", "try again what was not delivered"),
-        ("dismiss", "let go of what was not delivered"),
+        ("test", "send a test notification"),
+        ("retry", "retry what was not delivered"),
+        ("dismiss", "dismiss what was not delivered"),
     ):
         action(name, says, f"clawpy notify {name} phone").add_argument("surface", nargs="?", choices=SURFACES)
 
@@ -376,7 +372,9 @@ SURFACES = ("phone", "watch", "glasses", "discord", "web", "desktop")
 def serve_parser(add: Add, span: Callable[[str], int]) -> None:
     says = "run the engine without a screen, with the API for a phone, a script, another agent"
     serve = add("serve", says, "clawpy serve --port 8477")
-    serve.add_argument("--for", dest="seconds", metavar="SPAN", type=span, help="end by itself, running work finished")
+    serve.add_argument(
+        "--for", dest="seconds", metavar="SPAN", type=span, help="stop by itself after running work has finished"
+    )
     serve.add_argument("--port", type=int, metavar="N", help="8477 unless the settings say another; 0 takes a free one")
     serve.add_argument("--host", metavar="ADDRESS", help="127.0.0.1 unless the settings say another")
     serve.add_argument("--certificate", metavar="FILE", help="PEM, needed where other machines reach the address")

@@ -96,7 +96,7 @@ def rows(line: Content, width: int) -> list[Content]:
 
 TOUCHES = {
     "keep_commits": "makes a branch", "prepare_environment": "installs packages",
-    "undo_landing": "takes a landing back", "reclaim_space": "deletes what is not needed any more",
+    "undo_landing": "undoes a landing", "reclaim_space": "deletes what is not needed any more",
 }  # fmt: skip
 """What a flow changes that changes something else than files which wait to be landed."""
 

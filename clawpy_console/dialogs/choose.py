@@ -38,7 +38,7 @@ class Choose(Dialog[str | None]):
                     )
                 )
             yield Static(Content("\n").join(lines), markup=False)
-            yield Static(Content.assemble("\n", ("esc", "$accent"), " leave it"), classes="note", markup=False)
+            yield Static(Content.assemble("\n", ("esc", "$accent"), " cancel"), classes="note", markup=False)
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "f12":

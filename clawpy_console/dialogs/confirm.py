@@ -24,7 +24,7 @@ class Confirm(Dialog[bool]):
             yield Static(Content(self._question), markup=False)
             yield Static(
                 Content.assemble(
-                    "\n", (self._key, "bold $wants"), f" {self._word}     ", ("esc", "$accent"), " leave it"
+                    "\n", (self._key, "bold $wants"), f" {self._word}     ", ("esc", "$accent"), " cancel"
                 ),
                 classes="note",
                 markup=False,

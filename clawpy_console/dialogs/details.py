@@ -55,7 +55,7 @@ def parse_parameters(text: str) -> dict[str, Any] | None:
 def tier_lines(card: Card) -> list[Content]:
     """Where it stands in the stack and why, with what moved it there."""
     if card.source is Source.OPERATOR:
-        return [Content.styled("your own prompt stands before all others", "$grey")]
+        return [Content.styled("your own prompts come first", "$grey")]
     style = words.tier_style(card)
     said = Content.assemble(
         (f"{int(card.tier)} of 4  ", "$faint"), (card.tier.word, style), (f": {card.tier.meaning}", "$grey")
@@ -115,7 +115,7 @@ def runs_words(card: Card) -> str:
 def continues_words(card: Card) -> str:
     """The finished session whose words and changes it goes on with, "" for none."""
     former = card.assignment.parameters.get("continues") if card.assignment.flow is None else None
-    return f"with {former}: its conversation, and its changes as long as they wait" if former else ""
+    return f"{former}: its conversation and its changes that are not landed" if former else ""
 
 
 def _title(text: str) -> Content:
@@ -168,7 +168,7 @@ class Details(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="frame", classes="dialog -wide") as frame:
-            frame.border_title = Content("Why this card")
+            frame.border_title = Content("Card details")
             with VerticalScroll(id="details"):
                 yield Drawn(id="head")
                 yield Static(id="edited", classes="heading", markup=False)
@@ -185,7 +185,7 @@ class Details(Dialog[None]):
         self.query_one("#frame").border_subtitle = Content(self._card.id)
         self.query_one("#edited", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
         editor = self.query_one("#editor", TextArea)
-        editor.placeholder = "none is set; key = value, one a line" if flow else ""
+        editor.placeholder = "No parameters set. Write key = value, one per line." if flow else ""
         if editor.text != self._text:
             editor.load_text(self._text)
         self.query_one("#refused").display = False
@@ -207,7 +207,7 @@ class Details(Dialog[None]):
             self._refuse(str(refusal))
             return
         self._card = card
-        self._like = f"approved {approved} of {total}" if total else "never decided here before"
+        self._like = f"approved {approved} of {total}" if total else "no decisions here yet"
         self._draw()
 
     def _draw(self) -> None:
@@ -234,10 +234,10 @@ class Details(Dialog[None]):
             _fact("like this", self._like),
             _fact("cost", f"est. {words.money(card.estimate)}"),
             _fact("runs", runs_words(card)),
-            *([_fact("goes on", continued)] if (continued := continues_words(card)) else []),
+            *([_fact("continues", continued)] if (continued := continues_words(card)) else []),
             _fact("where", assignment.workspace),
             _fact("changes", words.touches(assignment.flow or "", card.check_only, card.without_sandbox)),
-            _fact("sandbox", self.app.known.sandbox or "not tried yet"),
+            _fact("sandbox", self.app.known.sandbox or "not tested yet"),
             _fact("undo", card.undo_note or "–"),
             _fact("source", f"{card.source.value}, made {words.moment(card.created_at, self.app.now())}, "
                            f"expires {words.moment(card.expires_at, self.app.now())}"),
@@ -264,7 +264,7 @@ class Details(Dialog[None]):
         """Approve what stands in the editor; a risky card first says so and waits for its own key."""
         if (risk := words.risk(self._card)) and not self._armed:
             self._armed = True
-            self._refuse(f"risky: {risk}; A approves it all the same")
+            self._refuse(f"risky: {risk}; A approves it anyway")
             self.query_one("#details").focus()
             return
         if not words.risk(self._card):

@@ -59,7 +59,7 @@ class EditFile(Dialog[bool]):
 
     def on_mount(self) -> None:
         if self._begun != self._file.text.replace("\r\n", "\n"):
-            self._say("control characters in it are not shown, and saving leaves them out", "$wants")
+            self._say("Control characters are not shown, and saving removes them.", "$wants")
         elif self._file.problem:
             self._say(f"✗ {self._file.problem}", "$wrong")
 
@@ -102,7 +102,7 @@ class EditFile(Dialog[bool]):
         self._theirs = theirs
         self.query_one("#theirs", TextArea).text = sanitise(theirs.text)
         self.add_class("-clash")
-        self._say("▲ another program wrote it meanwhile; below is its text. Save again to keep yours.", "$wants")
+        self._say("▲ Another program changed the file; its text is below. Save again to keep yours.", "$wants")
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -121,4 +121,4 @@ class EditFile(Dialog[bool]):
             self.dismiss(False)
             return
         self._leaving = True
-        self._say("▲ it is not saved; the same key again throws your edit away", "$wants")
+        self._say("▲ Not saved. Press the same key again to discard your edit.", "$wants")

@@ -116,4 +116,4 @@ class EditProfile(Dialog[tuple[LeaderProfile, LeaderProfile] | None]):
             self.dismiss(None)
             return
         self._leaving = True
-        self._say("▲ Not saved. Press the same key again to throw your edit away.", "$wants")
+        self._say("▲ Not saved. Press the same key again to discard your edit.", "$wants")

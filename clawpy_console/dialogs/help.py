@@ -46,9 +46,9 @@ class Help(Dialog[None]):
         with Vertical(classes="dialog -keys") as dialog:
             dialog.border_title = Content("Keys")
             dialog.border_subtitle = Content(
-                f"/ filters · esc closes · change them in {self.app.home.config_file} under [keys]"
+                f"/ filter · esc close · change keys in {self.app.home.config_file} under [keys]"
             )
-            yield Filter("words of what you look for, or a key")
+            yield Filter("words or a key")
             with VerticalScroll(id="all", can_focus=False):
                 yield Drawn(id="keys")
 
@@ -76,7 +76,7 @@ class Help(Dialog[None]):
                 yield from rows
                 first = False
         if first:
-            yield Content.styled("no key has these words", "$grey")
+            yield Content.styled("No match.", "$grey")
 
     def _row(self, action_id: str, width: int, named: int, wanted: list[str]) -> Content | None:
         action, keymap = BY_ID[action_id], self.app.keymap

@@ -23,16 +23,16 @@ class Leave(Dialog[str]):
 
     def compose(self) -> ComposeResult:
         stops = f"; that stops {words.count(self._sessions, 'running session')}" if self._sessions else ""
-        first = "; what runs is finished first" if self._sessions else ""
-        goes_on = Content.assemble(("k", "bold $accent"), f"    leave, and the engine goes on without it{first}")
+        first = "; running work finishes first" if self._sessions else ""
+        goes_on = Content.assemble(("k", "bold $accent"), f"    quit the console, keep the engine running{first}")
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = Content("Leave the console?")
+            dialog.border_title = Content("Quit?")
             yield Static(
                 Content("\n").join(
                     [
-                        Content.assemble(("Q", "bold $wants"), f"    leave, and the engine ends{stops}"),
+                        Content.assemble(("Q", "bold $wants"), f"    quit and stop the engine{stops}"),
                         *([goes_on] if self._may_go_on else []),
-                        Content.assemble(("esc", "$accent"), "  stay"),
+                        Content.assemble(("esc", "$accent"), "  cancel"),
                     ]
                 ),
                 markup=False,
@@ -47,4 +47,4 @@ class Leave(Dialog[str]):
         elif event.key in ("escape", "n"):
             self.dismiss("")
         elif event.key == "enter":
-            self.not_by_enter("Q or k leaves" if self._may_go_on else "Q leaves")
+            self.not_by_enter("press Q or k" if self._may_go_on else "press Q")

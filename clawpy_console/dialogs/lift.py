@@ -27,4 +27,4 @@ def lift(app: ConsoleApp, word: str) -> None:
         if yes:
             app.resume(word)
 
-    app.push_screen(Confirm(title, question, key="L", word="lift it"), answered)
+    app.push_screen(Confirm(title, question, key="L", word="resume"), answered)

@@ -64,7 +64,7 @@ class MoveAgent(Dialog[str | None]):
             with Horizontal(id="body"):
                 with Vertical(id="leaders-pane"):
                     yield Input(placeholder="name, title, domain, tier 3", id="wanted")
-                    yield Rows(id="leaders", empty="nobody has these words", classes="-lit")
+                    yield Rows(id="leaders", empty="No match.", classes="-lit")
                 with VerticalScroll(id="change-pane", can_focus=False):
                     yield Drawn(id="change")
             yield Static(id="said", classes="note", markup=False)
@@ -118,7 +118,7 @@ class MoveAgent(Dialog[str | None]):
             except Refusal as refusal:
                 self._refused = refusal
             except Exception as error:  # said here; Enter tries the move, which says it again
-                log.exception("what a move changes could not be worked out")
+                log.exception("the preview of a move failed")
                 self._refused = Refusal("failed", f"{type(error).__name__}: {error}", f"see {self.app.home.logs}")
             self._draw()
 
@@ -132,7 +132,7 @@ class MoveAgent(Dialog[str | None]):
         elif preview is not None:
             pane.show(lambda width: move_lines(preview, self._agent.id, leader, width))
         else:
-            pane.show(lambda width: [Content.styled("working out what it changes …" if leader else "", "$grey")])
+            pane.show(lambda width: [Content.styled("Working out the preview…" if leader else "", "$grey")])
         self.query_one("#change-pane").scroll_home(animate=False)
 
     def action_up(self) -> None:
@@ -150,7 +150,7 @@ class MoveAgent(Dialog[str | None]):
         """Take the leader under the cursor, once what that changes was shown."""
         if self._preview is None or not self._of:
             self._say(
-                "a moment: what it changes is not worked out yet" if self._refused is None else "it cannot go there"
+                "One moment: the preview is not ready yet." if self._refused is None else "It cannot be moved there."
             )
         elif self._of == self._agent.reports_to:
             self._say(f"{self._agent.id} is under {self._of} already")

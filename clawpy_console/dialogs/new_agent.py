@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
 
 FIELDS = (
-    ("id", "id: a small letter, then a-z, 0-9, _ and -"),
+    ("id", "id: a lower-case letter, then a-z, 0-9, _ and -"),
     ("title", "title, in words"),
     ("archetype", "archetype, for its tier: lead, builder, junior … or nothing"),
     ("domain", "domain, in words: what it knows about"),
@@ -43,7 +43,7 @@ class NewAgent(Dialog[AgentView | None]):
             for name, hint in FIELDS:
                 yield Input(placeholder=hint, id=name)
             yield Static(id="said", classes="note", markup=False)
-            keys = Content.assemble(("^s", "$accent"), " create     ", ("esc", "$accent"), " leave it")
+            keys = Content.assemble(("^s", "$accent"), " create     ", ("esc", "$accent"), " cancel")
             yield Static(keys, classes="note", markup=False)
 
     @on(Input.Submitted)
@@ -59,7 +59,7 @@ class NewAgent(Dialog[AgentView | None]):
             return
         said = {name: self.query_one(f"#{name}", Input).value.strip() for name, _ in FIELDS}
         if not said["id"]:
-            self._refused(Refusal("bad_id", "it needs an id", "a small letter, then a-z, 0-9, _ and -"))
+            self._refused(Refusal("bad_id", "The id is missing.", "a lower-case letter, then a-z, 0-9, _ and -"))
             return
         self.app.ask(
             lambda: engine.hierarchy.add(

@@ -13,7 +13,7 @@ from clawpy_console import words
 from clawpy_console.actions import bindings
 from clawpy_console.dialogs.base import Dialog
 
-FLOWS = "prose for an agent, or a flow: lint, bisect test=… good=…"
+FLOWS = "text for an agent, or a flow: lint, bisect test=… good=…"
 
 
 class OwnPrompt(Dialog[tuple[str, str] | None]):
@@ -35,7 +35,7 @@ class OwnPrompt(Dialog[tuple[str, str] | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = Content("A prompt of your own")
+            dialog.border_title = Content("New prompt")
             yield Static(id="place", classes="note", markup=False)
             area = TextArea(self._text, id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
             area.styles.height = 8
@@ -44,9 +44,7 @@ class OwnPrompt(Dialog[tuple[str, str] | None]):
                 yield Static(Content(f"✗ {self._refused}"), id="refused")
             yield Static(FLOWS, classes="note", markup=False)
             other = [Content.assemble(("^w", "$accent"), " next workspace     ")] if len(self._workspaces) > 1 else []
-            keys = Content.assemble(
-                ("^s", "$accent"), " make a card of it     ", *other, ("esc", "$accent"), " leave it"
-            )
+            keys = Content.assemble(("^s", "$accent"), " create card     ", *other, ("esc", "$accent"), " cancel")
             yield Static(keys, classes="note", markup=False)
 
     def on_mount(self) -> None:

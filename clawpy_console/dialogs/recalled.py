@@ -85,7 +85,7 @@ class WouldRecall(Dialog[Recalled | None]):
             yield KeyLine()
 
     def on_mount(self) -> None:
-        self.query_one("#block", PromptLines).clear(empty="the block stands here, as it would be sent")
+        self.query_one("#block", PromptLines).clear(empty="The block as it would be sent appears here.")
         if self._wanted.strip():
             self._ask(self._wanted)
 
@@ -101,7 +101,7 @@ class WouldRecall(Dialog[Recalled | None]):
             return
         workspace, agent, channel = self._place
         request = PromptRequest(agent, channel, workspace, task)
-        self.query_one("#found", Static).update(Content.styled("asking all layers …", "$grey"))
+        self.query_one("#found", Static).update(Content.styled("Searching all layers…", "$grey"))
 
         async def work() -> None:
             try:
@@ -124,7 +124,7 @@ class WouldRecall(Dialog[Recalled | None]):
         if found.dropped:
             lines = [line for one in found.dropped for line in _lines(one)]
             tokens = sum(one.tokens for one in found.dropped)
-            parts.append(PromptPart("fell under the budget", tuple(lines), "not sent", tokens))
+            parts.append(PromptPart("left out (budget)", tuple(lines), "not sent", tokens))
         block = self.query_one("#block", PromptLines)
         block.show(parts)
         block.seek(SourceKind.MEMORY)
@@ -161,7 +161,7 @@ class WouldRecall(Dialog[Recalled | None]):
     def action_copy_block(self) -> None:
         if self._found is not None and self._found.part is not None:
             self.app.copy_to_clipboard(self._found.part.text)
-            self.app.say("copied the block as it would be sent")
+            self.app.say("Copied the block.")
 
     def action_close(self) -> None:
         self.dismiss(None)

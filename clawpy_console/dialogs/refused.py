@@ -28,7 +28,7 @@ class Refused(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = Content("The engine is not open")
+            dialog.border_title = Content("The engine could not start")
             dialog.border_subtitle = Content(self._refusal.code)
             yield Static(Content.styled(self._refusal.message, "bold $ink"), markup=False)
             if self._refusal.fix:

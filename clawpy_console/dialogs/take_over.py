@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
 
 KEYS = (
-    ("t", "take over; what runs is finished first"),
-    ("T", "take over now; what runs is handed back as cards"),
+    ("t", "take over; running work finishes first"),
+    ("T", "take over now; running work becomes cards again"),
     ("r", "try again"),
     ("q", "leave"),
 )
@@ -38,7 +38,7 @@ class TakeOver(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = Content("An engine is at work here already")
+            dialog.border_title = Content("Another engine is already running")
             yield Static(Content.styled(self._refusal.message, "bold $ink"), markup=False)
             yield Static("", id="waiting", markup=False)
             yield Static(Content("\n").join([Content(""), *(_key(*one) for one in KEYS)]), classes="note", markup=False)
@@ -72,7 +72,7 @@ class TakeOver(Dialog[None]):
         if free:
             self._again()
         else:
-            self._say("it goes on finishing, and ends then; try again later")
+            self._say("it finishes its running work and then stops; try again later")
 
     def _refused(self, refusal: Refusal) -> None:
         self._waiting = False

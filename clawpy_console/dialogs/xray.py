@@ -68,7 +68,7 @@ class XRay(Dialog[PromptSource | None]):
             frame.border_title = Content(f"X-ray  {words.crop(words.one_line(self._session.prompt), 60)}")
             frame.border_subtitle = Content(self._session.id)
             with Horizontal(id="body"):
-                yield Rows(id="calls", empty="reading …")
+                yield Rows(id="calls", empty="Loading…")
                 with Vertical(id="sent"):
                     yield Drawn(id="call")
                     yield PromptLines(id="prompt")
@@ -187,7 +187,7 @@ def _row(number: int, one: ModelCall) -> Row:
 def _about(one: ModelCall, session: SessionView, width: int) -> list[Content]:
     glyph, style = STATES.get(one.state, ("?", "grey"))
     took = f" · {one.seconds:.1f} s" if one.seconds is not None else ""
-    estimated = "" if one.price_known else " estimated: nobody knows its price"
+    estimated = "" if one.price_known else " estimated: unknown price"
     told = f" · {one.input_tokens:,} tokens in, {one.output_tokens:,} out · {words.money(one.cost)}{estimated}{took}"
     provider = f"{one.provider}:" if one.provider else ""
     lines = [

@@ -16,10 +16,10 @@ AROUND = 2
 LEFT_OUT = "  …"
 
 NEXT = {
-    "review": "it waits for you",
-    "promoted": "its effect is in force; `clawpy candidates rollback {id}` takes it back",
-    "rejected": "it comes up again only when new evidence outweighs that",
-    "rolled_back": "what was done before is done again; `clawpy candidates approve {id}` puts it back in force",
+    "review": "it needs your decision",
+    "promoted": "it is active; `clawpy candidates rollback {id}` undoes it",
+    "rejected": "it is proposed again only if new evidence outweighs that",
+    "rolled_back": "its changes are removed; `clawpy candidates approve {id}` activates it again",
 }
 
 
@@ -49,13 +49,15 @@ def _list(document: Document, style: Style) -> str:
     if not lines:
         known = document["records"]
         said = f"of {count(known, 'record')} none calls for a change yet" if known else "nothing was recorded yet"
-        return f"no candidates: {said}; `clawpy candidates digest` looks now, instead of within ten minutes"
+        return f"No candidates: {said}; `clawpy candidates digest` looks now, instead of within ten minutes"
     waiting = document["counts"]["review"]
     if waiting:
         told = "`clawpy candidates show ID` shows one, `approve ID` and `reject ID` decide"
         lines.append(style.dim(f"{waiting} wait{'s' if waiting == 1 else ''} for you: {told}"))
     if document["mode"] == "autonomous":
-        lines.append(style.wants("adaptation.mode is autonomous: what evidence bears out is promoted by itself"))
+        lines.append(
+            style.wants("adaptation.mode is autonomous: candidates with enough evidence are promoted automatically")
+        )
     return "\n".join(lines)
 
 
@@ -66,8 +68,8 @@ def _head(one: Document, style: Style) -> str:
 
 
 def _evidence(one: Document) -> str:
-    borne = f"drafted from {count(len(one['draftedFrom']), 'record')}, borne out by {len(one['corroboratedBy'])}"
-    against = f", {len(one['against'])} against" if one["against"] else ""
+    borne = f"drafted from {count(len(one['draftedFrom']), 'record')}, evidence for: {len(one['corroboratedBy'])}"
+    against = f", against: {len(one['against'])}" if one["against"] else ""
     return clean(f"{one['type']}, {one['scopeId'] or 'everybody'}, {borne}{against}")
 
 
@@ -84,7 +86,11 @@ def _whole(document: Document, style: Style) -> str:
     lines += [f"  {line}" for line in changes(document["preview"]["before"], document["preview"]["after"], style)]
     if document["lift"]:
         lines += ["", f"{style.bold('lift')}  {_lift(document['lift'])}"]
-    for name, title in (("draftedFrom", "drafted from"), ("corroboratedBy", "borne out by"), ("against", "against it")):
+    for name, title in (
+        ("draftedFrom", "drafted from"),
+        ("corroboratedBy", "evidence for"),
+        ("against", "evidence against"),
+    ):
         found = [_record(each, style) for each in document["records"] if each["id"] in one[name]]
         lines += ["", style.bold(title), *("  " + line.replace("\n", "\n  ") for line in found)] if found else []
     told = NEXT.get(one["status"], "").format(id=clean(one["id"]))
@@ -102,13 +108,13 @@ def changes(before: Sequence[str], after: Sequence[str], style: Style) -> list[s
             lines.append(paint[line[0]](line) if line[0] in paint else style.dim(line))
         elif not lines or lines[-1] != LEFT_OUT:
             lines.append(LEFT_OUT)
-    return lines if moved else [style.dim("  nothing: it is done so already")]
+    return lines if moved else [style.dim("  nothing: it is already so")]
 
 
 def _lift(one: Document) -> str:
     runs = f"{one['withGood']} of {one['withRuns']} went well with it"
     others = f"{one['withoutGood']} of {one['withoutRuns']} without"
-    span = f"{one['difference']:+.0%}, between {one['low']:+.0%} and {one['high']:+.0%} (each end 90 % sure)"
+    span = f"{one['difference']:+.0%}, 80 % interval {one['low']:+.0%} to {one['high']:+.0%}"
     return clean(f"{one['verdict']}: {span}; {runs}, {others}")
 
 

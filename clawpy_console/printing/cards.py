@@ -21,8 +21,8 @@ def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
         return "\n".join([f"no cards for this workspace; {places}", *lines])
     if not found:
         looked = "created" in document  # by `clawpy predict`
-        said = "no cards" if options.get("all") else "no cards; `clawpy predict` looks for some now"
-        return "\n".join(["nothing needs you" if looked else said, *lines])
+        said = "No cards." if options.get("all") else "No cards. `clawpy predict` checks for new ones."
+        return "\n".join(["Nothing needs you." if looked else said, *lines])
     return "\n".join(lines)
 
 
@@ -46,7 +46,9 @@ def _card(one: Document, style: Style) -> str:
     if one["reasoning"]:
         lines.append("    " + style.dim(clean(one["reasoning"])))
     if one["status"] == "pending" and not one["undoNote"]:
-        lines.append("    " + style.wants("nothing takes it yet"))  # so nothing is known of cost and undo either
+        lines.append(
+            "    " + style.wants("No model or agent can run this yet.")
+        )  # so nothing is known of cost and undo either
     elif one["status"] == "pending":
         changes = touches(one.get("flow") or "", one["checkOnly"], one["withoutSandbox"])
         how = "runs" if one.get("flow") else "by"
@@ -80,7 +82,7 @@ def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
         if card["note"]:
             lines.append(f"    {clean(card['note'])}")
         if card["note"] and card["status"] == "rejected":  # a kind of card was switched off
-            lines.append(style.dim(f"    `clawpy undo {clean(card['id'])}` takes it back, `clawpy muted` lists it"))
+            lines.append(style.dim(f"    `clawpy undo {clean(card['id'])}` undoes it, `clawpy muted` lists it"))
     if session is not None:
         lines += _session(session, style)
     for line in document.get("transcript", ()):
@@ -146,7 +148,7 @@ def work(document: Document, options: Mapping[str, Any], style: Style) -> str:
 def _nothing(elsewhere: Mapping[str, int]) -> str:
     """That nothing was run here, and where something was."""
     if not elsewhere:
-        return "nothing was run yet"
+        return "Nothing has run yet."
     told = [f"{count(number, 'session')} in {clean(path)}" for path, number in list(elsewhere.items())[:3]]
     more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
     first = shlex.quote(clean(next(iter(elsewhere))))

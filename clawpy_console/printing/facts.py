@@ -109,7 +109,7 @@ def _overlapped(event: Any) -> str:
 
 
 def _stands(status: str) -> str:
-    return {"review": "in review", "promoted": "in force"}.get(status, status.replace("_", " "))
+    return {"review": "in review", "promoted": "active"}.get(status, status.replace("_", " "))
 
 
 def _weighed(event: Any) -> str:
@@ -211,7 +211,7 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     "ChangeSetLanded": lambda e: f"landed: {e.subject}, {count(e.files, 'file')}",
     "ChangeSetBranched": lambda e: f"change set {e.subject} was committed to the branch {e.branch}",
     "ChangeSetDiscarded": _discarded,
-    "LandingUndone": lambda e: f"landing taken back: {e.subject}",
+    "LandingUndone": lambda e: f"landing undone: {e.subject}",
     "WorkOverlapped": _overlapped,
     "ValidationFailed": lambda e: f"{e.agent} gave up on {_red(e)} {_after(e)}{_why(e.reason)}",
     "ValidationHealed": lambda e: f"{e.agent} mended {_red(e)} {_after(e)}",
@@ -260,7 +260,7 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     "CandidateRejected": lambda e: f"turned down by {e.by}: {e.subject}, {e.title}{_why(e.reason)}",
     "CandidateRolledBack": lambda e: f"rolled back by {e.by}: {e.subject}, {e.title}{_why(e.reason)}",
     "CandidateDecisionUndone": lambda e: (
-        f"your decision was taken back: {e.subject}, {e.title}, is {_stands(e.status)} again"
+        f"your decision was undone: {e.subject}, {e.title}, is {_stands(e.status)} again"
     ),
 }
 """The sentence of each kind."""

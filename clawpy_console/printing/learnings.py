@@ -20,17 +20,17 @@ def learnings(document: Document, options: Mapping[str, Any], style: Style) -> s
     if "learning" in document:
         return "\n".join(_one(document["learning"], style))
     if "scopes" in document:
-        return "\n".join(line for one in document["scopes"] for line in _scope(one, style)) or "nothing was learnt yet"
+        return "\n".join(line for one in document["scopes"] for line in _scope(one, style)) or "Nothing learned yet."
     if "retired" in document:
         return "\n".join(_retracted(document, style))
     if "kept" in document:
-        return f"{style.good('it goes on holding')}  {_head(document['kept'], style)}"
+        return f"{style.good('It stays valid.')}  {_head(document['kept'], style)}"
     if "judged" in document:
         return "\n".join(_chain(document, style))
     if "promoted" in document:
-        return f"{style.good('holds in all projects now')}  {_head(document['promoted'], style)}"
+        return f"{style.good('now applies in all projects')}  {_head(document['promoted'], style)}"
     lines = [line for one in document["learnings"] for line in _listed(one, style)]
-    return "\n".join(lines) or "nothing that holds beyond one session was learnt here yet: `clawpy learnings scopes`"
+    return "\n".join(lines) or "Nothing learned here yet beyond single sessions: see `clawpy learnings scopes`"
 
 
 def _listed(one: Document, style: Style) -> list[str]:

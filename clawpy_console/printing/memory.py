@@ -56,7 +56,7 @@ def drafts(document: Mapping[str, Any], options: Mapping[str, Any], style: Style
         lines.append("    " + style.dim(clean(f"{one['bucket']}/{one['group']} | {one['reason']}{instead}")))
     if document["drafts"] and document["drafts"][0]["state"] == "waiting":
         lines.append(style.dim("`clawpy drafts promote ID` keeps one as a fact, `clawpy drafts dismiss ID` does not"))
-    return "\n".join(lines) or "no draft waits for you; the night makes them"
+    return "\n".join(lines) or "No drafts. They are made at night."
 
 
 def forget(document: Mapping[str, Any], options: Mapping[str, Any], style: Style) -> str:
@@ -71,5 +71,5 @@ def forget(document: Mapping[str, Any], options: Mapping[str, Any], style: Style
             lines.append(style.dim(f"  and {len(document['places']) - SHOWN} more"))
     lines += [f"  {style.dim('stays')}  {clean(one)}" for one in document["left"]]
     if not document["forgotten"]:
-        lines.append(f"nothing was changed yet: `{style.bold('--yes')}` forgets it, and cannot be taken back")
+        lines.append(f"Nothing changed yet. Add `{style.bold('--yes')}` to forget it; this cannot be undone.")
     return "\n".join(lines)

@@ -15,7 +15,7 @@ def notify(document: Document, options: Mapping[str, Any], style: Style) -> str:
     if "tested" in document:
         return "\n".join(_tested(one, style) for one in document["tested"])
     lines = []
-    for name, verb in (("retried", "tried again"), ("dismissed", "let go")):
+    for name, verb in (("retried", "tried again"), ("dismissed", "dismissed")):
         if name in document:
             lines.append(f"{document[name]} {verb}")
     lines += [_surface(one, style) for one in document["surfaces"]]

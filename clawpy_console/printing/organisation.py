@@ -74,7 +74,7 @@ def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str
     """What is on its way up and what the gates said, or what a flush did."""
     if "flushed" in document:
         lines = [f"{clean(leader)} ← {', '.join(map(clean, ids))}" for leader, ids in document["flushed"].items()]
-        lines = lines or ["nothing was ready to go up"]
+        lines = lines or ["Nothing was ready to be sent up."]
         if document["waiting"]:
             lines.append(f"for the next round: {document['waiting']}")
         if document["cloudSyncFailure"]:
@@ -90,7 +90,7 @@ def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str
         arrived = f"as {named}" if one["pattern"] else ""
         told = f"gate {last['number']}, {last['name']}: {last['reason']}" if one["refusedBy"] else arrived
         lines += [f"    {style.dim(clean(told))}"] if told else []
-    return "\n".join(lines) or "nobody sent anything up"
+    return "\n".join(lines) or "No findings yet."
 
 
 def _coding(document: Document, style: Style) -> list[str]:
@@ -155,4 +155,4 @@ def permissions(document: Document, options: Mapping[str, Any], style: Style) ->
         lines.append("    " + style.dim(clean(one["reason"])))
         if one["detail"] and one["detail"] not in one["title"]:
             lines += [f"    │ {line}" for line in clean(one["detail"]).splitlines()]
-    return "\n".join(lines) or "nobody asks for anything"
+    return "\n".join(lines) or "No permission requests."

@@ -30,7 +30,9 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
         ]
     for hold in held:
         until = f" until {time(hold['until'])}" if hold["until"] else ""
-        told = f"  {style.wants(hold['word'])}{until}: {clean(hold['reason'])}; `clawpy resume {hold['word']}` lifts it"
+        told = (
+            f"  {style.wants(hold['word'])}{until}: {clean(hold['reason'])}; `clawpy resume {hold['word']}` to resume"
+        )
         lines.append(told)
     lines.append(
         "  cost  "
@@ -47,7 +49,7 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
         lines.append(f"  {clean(document['byItself']['words'])}")
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
     if runs:
-        lines.append(f"  silent for {span(silent)}" + (f", next cycle {time(coming)}" if coming else ""))
+        lines.append(f"  inactive for {span(silent)}" + (f", next check {time(coming)}" if coming else ""))
     lines.append(f"  {count(document['pending'], 'card')} pending")
     gateway = document.get("gateway") or {}
     if gateway.get("url"):
@@ -120,7 +122,7 @@ def dnd(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """Until when nobody is disturbed."""
     if document["dndUntil"]:
         return f"{style.wants('do not disturb')} until {time(document['dndUntil'])}; `clawpy dnd --off` ends it"
-    return "do-not-disturb is off" + ("; quiet hours go on" if document["quiet"] else "")
+    return "Do not disturb is off." + ("; quiet hours go on" if document["quiet"] else "")
 
 
 def resume(document: Document, options: Mapping[str, Any], style: Style) -> str:
@@ -146,4 +148,4 @@ def stop(document: Document, options: Mapping[str, Any], style: Style) -> str:
         lines.append(
             f"  {style.bad('still running')}: {', '.join(map(clean, document['left']))}; end them by `kill -9`"
         )
-    return "\n".join([*lines, "  `clawpy resume stop` lifts it"])
+    return "\n".join([*lines, "  `clawpy resume stop` to resume"])

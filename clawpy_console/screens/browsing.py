@@ -67,7 +67,7 @@ class Browsing(ConsoleScreen):
     def lead_to_session(self, session_id: str) -> None:
         """Go to a session on the work screen, or say why that cannot be."""
         if not session_id:
-            self.app.say("it came out of no session", "warning")
+            self.app.say("It does not come from a session.", "warning")
         elif any(one.id == session_id for one in self.known.sessions):
             self.app.open_session(session_id)
         else:

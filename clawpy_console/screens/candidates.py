@@ -54,7 +54,7 @@ class CandidatesScreen(Judging, Browsing, Filtering):
                 yield Static(id="queue-title", classes="heading", markup=False)
                 yield Filter("type, scope, what, record, status")
                 yield Drawn(id="queue-columns")
-                yield Rows(id="queue", empty="reading …")
+                yield Rows(id="queue", empty="Loading…")
             with Vertical(id="right", classes="pane"):
                 yield Drawn(id="head")
                 with VerticalScroll(id="story"):
@@ -99,10 +99,10 @@ class CandidatesScreen(Judging, Browsing, Filtering):
 
     def _empty(self) -> str:
         if self.needle:
-            return "none has these words"
+            return "No match."
         if self._only is not None:
             return f"none {lines.STATUS[self._only][2]}"
-        return "none yet: they come of what happens again and again"
+        return "None yet. A candidate appears when the same thing happens repeatedly."
 
     def _draw_detail(self) -> None:
         """Bring the right side up to date with what was read."""
@@ -117,7 +117,7 @@ class CandidatesScreen(Judging, Browsing, Filtering):
         view = self._view
         if view is None:
             return [
-                Content.styled("choose a candidate" if self._listing and self._listing.candidates else "", "$faint")
+                Content.styled("Select a candidate." if self._listing and self._listing.candidates else "", "$faint")
             ]
         low = self.has_class("-low")
         head = lines.heading(view.candidate, self.app.now(), width, low=low)
@@ -162,7 +162,7 @@ class CandidatesScreen(Judging, Browsing, Filtering):
     def _take(self, listed: Listing) -> None:
         self._listing = listed
         if self._wanted and not any(one.id == self._wanted for one in listed.candidates):
-            self.app.say(f"there is no candidate {self._wanted} any more", "warning")
+            self.app.say(f"Candidate {self._wanted} no longer exists.", "warning")
             self._wanted = ""
         if self._wanted:
             self._only = None

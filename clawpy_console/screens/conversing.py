@@ -84,7 +84,7 @@ class Conversing(ConsoleScreen):
 
     def _continue(self, session: SessionView, text: str) -> None:
         def made(card: Card) -> None:
-            self.app.say("a card that goes on with it lies on top")
+            self.app.say("The card that continues it is on top.")
             self.app.open_card(card)
 
         self.app.deck.continue_session(session, text, made)
@@ -109,7 +109,7 @@ class Conversing(ConsoleScreen):
         if session is not None and session.gone:
             self.app.say(f"{session.gone}: {self._instead_of_folder(session)}", "warning")
         elif session is not None:
-            says = "" if session.state.over else "the session goes on working there while you look"
+            says = "" if session.state.over else "the session keeps working there meanwhile"
             agent = "" if session.state.over else ", its agent still works here"
             name = words.crop(words.one_line(session.prompt), 60)
             outside.open_shell(self.app, session.cwd, says=says, banner=f"The worktree of “{name}”{agent}")

@@ -60,7 +60,7 @@ class HierarchyScreen(Organising, Filtering):
             with Vertical(id="left", classes="pane"):
                 yield Static(id="tree-title", classes="heading", markup=False)
                 yield Filter("name, title, domain, channel, state, tier 4")
-                yield Tree(id="tree", empty="reading …")
+                yield Tree(id="tree", empty="Loading…")
             with Vertical(id="right", classes="pane"):
                 yield TabLine()
                 yield Drawn(id="whom")
@@ -101,7 +101,7 @@ class HierarchyScreen(Organising, Filtering):
         if self._wanted and any(one.id == self._wanted for one in known.agents):
             self._reveal(self._wanted)
         nodes = tree(known.agents, known.retired, folds=self._folds, needle=needle)
-        empty = "nobody has these words" if needle else "nobody yet"
+        empty = "No match." if needle else "No agents yet."
         rows = self.query_one("#tree", Tree)
         rows.show_nodes(nodes, empty=empty)
         if self._wanted and rows.has(self._wanted):
@@ -225,7 +225,7 @@ class HierarchyScreen(Organising, Filtering):
             return []
         key = shown_key("tree.unfold", self.app.keymap)
         hint = {FOLD: f"{key} shows them here, {shown_key('hierarchy.everyone', self.app.keymap)} everyone everywhere",
-                GROUP: f"{key} shows who stands here"}.get(node.id[:1], "")  # fmt: skip
+                GROUP: f"{key} shows these agents"}.get(node.id[:1], "")  # fmt: skip
         return [*Content.styled(node.text, "$ink").wrap(width), Content.styled(hint, "$grey")]
 
     @property
@@ -317,7 +317,7 @@ class HierarchyScreen(Organising, Filtering):
         everyone = not self._folds.everyone
         self._folds = replace(self._folds, everyone=everyone, shown=self._folds.shown if everyone else frozenset())
         self._draw_tree()
-        self.app.say("everyone is shown" if everyone else "those who never worked are folded away")
+        self.app.say("Showing all agents." if everyone else "Agents that have not worked yet are folded.")
 
     @on(Rows.Opened, "#tree")
     def _row_opened(self, message: Rows.Opened) -> None:
@@ -368,7 +368,7 @@ class HierarchyScreen(Organising, Filtering):
         elif any(one.id == message.row_id for one in self.known.sessions):
             self.app.open_session(message.row_id)
         else:
-            self.app.say("it is older than what the work screen lists", "warning")
+            self.app.say("It is older than the sessions listed in work.", "warning")
 
     @on(PromptLines.Opened)
     def _line_opened(self, message: PromptLines.Opened) -> None:

@@ -131,7 +131,7 @@ class InsightsScreen(ConsoleScreen):
         self.put("#approval-title", Content("APPROVAL RATE"))
         self.put("#calibration-title", Content.assemble("CALIBRATION  ", plots.legend()))
         if read is None:
-            said = [Content.styled("reading …" if self.app.engine is not None else "the engine opens …", "$faint")]
+            said = [Content.styled("Loading…" if self.app.engine is not None else "Starting the engine…", "$faint")]
             self.query_one("#head", Drawn).show(lambda width: said)
             return
         roomy = self.size.width >= 160 and self.size.height >= 50  # what else stands at the end of the tables

@@ -58,7 +58,7 @@ class Judging(ConsoleScreen):
             self._ask(
                 view, "approve", "Promote it?", "",
                 lambda engine, _: engine.adaptation.approve(id),
-                "promoted: it is in force",
+                "Promoted: now active",
             )  # fmt: skip
 
     def action_reject(self) -> None:
@@ -66,7 +66,7 @@ class Judging(ConsoleScreen):
         if (view := self.view) is not None:
             id = view.candidate.id
             self._ask(
-                view, "reject", "Reject it?", "why, in a few words; it is kept with it",
+                view, "reject", "Reject it?", "Reason, in a few words (kept with it)",
                 lambda engine, reason: engine.adaptation.reject(id, reason),
                 "rejected",
             )  # fmt: skip
@@ -76,9 +76,9 @@ class Judging(ConsoleScreen):
         if (view := self.view) is not None:
             id = view.candidate.id
             self._ask(
-                view, "roll back", "Roll it back?", "why, in a few words; it is kept with it",
+                view, "roll back", "Roll it back?", "Reason, in a few words (kept with it)",
                 lambda engine, reason: engine.adaptation.roll_back(id, reason),
-                "rolled back: everything is as it was before it",
+                "Rolled back: its changes are removed",
             )  # fmt: skip
 
     def action_undo(self) -> None:
@@ -90,7 +90,7 @@ class Judging(ConsoleScreen):
         def done(one: Candidate) -> None:
             self._decided = ""
             self._undoing = True
-            self.app.say(f"taken back: {lines.STATUS[one.status][2]}, as before")
+            self.app.say(f"Undone: {lines.STATUS[one.status][2]}, as before")
             self._renew()
 
         def refused(refusal: Refusal) -> None:
@@ -109,7 +109,7 @@ class Judging(ConsoleScreen):
     def _still_undoing(self) -> bool:
         """Whether a decision is being taken back; the key that asks is answered."""
         if self._undoing:
-            self.app.say("undo is running; a moment, then again", "warning")
+            self.app.say("Undo is still running. Try again in a moment.", "warning")
         return self._undoing
 
     def _ask(
@@ -132,7 +132,7 @@ class Judging(ConsoleScreen):
 
         def done(one: Candidate) -> None:
             self._decided = one.id
-            self.app.say(f"{said}; {shown_key('candidates.undo', self.app.keymap)} takes it back")
+            self.app.say(f"{said}. Undo: {shown_key('candidates.undo', self.app.keymap)}")
             self._renew()
 
         name = words.crop(words.one_line(view.candidate.title), 60)

@@ -46,7 +46,7 @@ class Keeping(ConsoleScreen):
             if reason is not None:
                 self.app.ask(lambda: engine.learnings.retract(id, reason), self._retracted)
 
-        asks = "why, in a few words; it is kept with it"
+        asks = "Reason, in a few words (kept with it)"
         self.app.push_screen(Decide("Retract it?", lambda width: lines.retract_lines(view, width), asks=asks), answered)
 
     def _retracted(self, report: RetractReport) -> None:
@@ -63,7 +63,7 @@ class Keeping(ConsoleScreen):
         id = view.entry.id
 
         def kept(_: LearningEntry) -> None:
-            self.app.say("it goes on holding")
+            self.app.say("It stays valid.")
             self._renew()
 
         self.app.ask(lambda: engine.learnings.keep(id), kept)
@@ -82,18 +82,16 @@ class Keeping(ConsoleScreen):
                 self.app.ask(lambda: engine.learnings.promote(id), promoted)
 
         def promoted(_: LearningEntry) -> None:
-            self.app.say("it holds everywhere now")
+            self.app.say("It now applies everywhere.")
             self._renew()
 
-        self.app.push_screen(
-            Decide("Does it hold everywhere?", lambda width: lines.promote_lines(view, width)), answered
-        )
+        self.app.push_screen(Decide("Apply it everywhere?", lambda width: lines.promote_lines(view, width)), answered)
 
     def action_chain(self) -> None:
         """Carry up what recurs, now."""
         engine = self.app.live()
         if engine is not None:
-            self.app.say("looking for what recurs …")
+            self.app.say("Looking for what recurs…")
             self.app.ask(engine.learnings.chain, self._ran, group="chain")
 
     def _ran(self, report: ChainReport) -> None:
@@ -107,7 +105,7 @@ class Keeping(ConsoleScreen):
             )
             if count
         ]
-        self.app.say(", ".join(told) or "nothing recurs that was not carried up before")
+        self.app.say(", ".join(told) or "Nothing new recurs.")
         for fault in report.faults[:3]:
             self.app.say(fault, "warning")
         self._renew()

@@ -55,11 +55,11 @@ class LearningsScreen(Keeping, Browsing):
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static("SCOPES", id="scopes-title", classes="heading", markup=False)
-                yield Rows(id="scopes", empty="reading …", classes="-fit -lit")
+                yield Rows(id="scopes", empty="Loading…", classes="-fit -lit")
                 yield Drawn(id="scope")
                 yield Static(id="entries-title", classes="heading", markup=False)
                 yield Filter("words of the learning")
-                yield Rows(id="entries", empty="reading …")
+                yield Rows(id="entries", empty="Loading…")
             with Vertical(id="right", classes="pane"):
                 with VerticalScroll(id="entry"):
                     yield Drawn(id="detail")
@@ -102,7 +102,7 @@ class LearningsScreen(Keeping, Browsing):
             (only, "not bold $accent"),
         )
         self.put("#entries-title", Content.assemble(*title))
-        empty = "none has these words" if self._needle else "none of this kind" if kind else "nothing was learnt yet"
+        empty = "No match." if self._needle else "none of this kind" if kind else "Nothing learned yet."
         rows = self.query_one("#entries", Rows)
         rows.show(lines.entry_rows(found, now, rows.size.width, scoped=scope is not None), empty=empty)
 

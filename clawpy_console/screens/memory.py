@@ -65,7 +65,7 @@ class MemoryScreen(Remembering):
             with Vertical(id="middle", classes="pane"):
                 yield Static(id="entries-title", classes="heading", markup=False)
                 yield Filter()
-                yield Rows(id="entries", empty="reading …")
+                yield Rows(id="entries", empty="Loading…")
             with Vertical(id="right", classes="pane"):
                 yield Static("ENTRY", id="entry-title", classes="heading", markup=False)
                 with VerticalScroll(id="entry"):
@@ -121,8 +121,8 @@ class MemoryScreen(Remembering):
         aside = "  from another screen" if self._led else f"  {how}“{self._needle}”" if self._needle else ""
         count = f"  {len(self._entries)}{'+' if self._more else ''}" if self._entries else ""
         self.put("#entries-title", Content.assemble(title, (count, "$grey"), (aside, "not bold $grey")))
-        asks = f"nothing has these words; {shown_key('memory.meaning', self.app.keymap)} asks by meaning"
-        empty = "nothing like it" if self._meaning else asks if self._needle else "nothing yet"
+        asks = f"No match. {shown_key('memory.meaning', self.app.keymap)} searches by meaning."
+        empty = "Nothing similar." if self._meaning else asks if self._needle else "None yet."
         self.query_one("#entries", Rows).show(lines.entry_rows(self._entries, now), empty=empty)
 
     def _draw_detail(self) -> None:
@@ -290,7 +290,7 @@ class MemoryScreen(Remembering):
         self.go_to("entries")
         self._led, self._meaning = False, meaning
         box = self.query_one(Filter)
-        box.placeholder = "what it is about; ⏎ asks" if meaning else "words of the entry"
+        box.placeholder = "topic; ⏎ searches" if meaning else "words of the entry"
         box.open()
 
     @on(Input.Changed, "#filter")

@@ -26,7 +26,6 @@ from engine.values import (
     AgentView,
     Bubble,
     Card,
-    FlushReport,
     Layer,
     Outcome,
     Refusal,
@@ -90,7 +89,7 @@ class MissionScreen(ConsoleScreen):
             with Vertical(id="left"):
                 with Vertical(id="pane-agents", classes="pane"):
                     yield Static("AGENTS", classes="heading", markup=False)
-                    yield Rows(id="agents", empty="none yet", classes="-fit")
+                    yield Rows(id="agents", empty="None yet.", classes="-fit")
                 with Vertical(id="pane-live", classes="pane"):
                     yield Static("LIVE", id="live-title", classes="heading", markup=False)
                     yield Transcript(id="live", tail=400, wrap=False)
@@ -105,7 +104,7 @@ class MissionScreen(ConsoleScreen):
             with Vertical(id="right"):
                 with Vertical(id="pane-tasks", classes="pane"):
                     yield Static("TASKS", classes="heading", markup=False)
-                    yield Rows(id="tasks", empty="nothing yet")
+                    yield Rows(id="tasks", empty="None yet.")
                 with Vertical(id="pane-queue", classes="pane"):
                     yield Static("WAITING FOR YOU", id="queue-title", classes="heading", markup=False)
                     yield Queue(id="queue", empty="nothing")
@@ -181,7 +180,7 @@ class MissionScreen(ConsoleScreen):
 
         if stack.armed:
             sure = Content.assemble(("▲ risky: ", "bold $wants"), (shown_key("stack.insist", keys), "bold $accent"))
-            return Content.assemble(sure, (" approves it all the same   ", "$grey"), pair("dismiss", "dismiss"))
+            return Content.assemble(sure, (" approves it anyway   ", "$grey"), pair("dismiss", "dismiss"))
         if stack.asks_why:
             actions = ("not_now", "wrong", "done", "never_here", "never")
             reasons = [pair(*one) for one in zip(actions, WHY, strict=True)]
@@ -192,9 +191,14 @@ class MissionScreen(ConsoleScreen):
         if not stack.has_focus:
             return Content.assemble((shown_key("mission.back", keys), "$accent"), (" back to the cards", "$faint"))
         if stack.front is None:
-            return Content("   ").join([pair("predict", "predict now"), pair("own", "a prompt of your own")])
+            return Content("   ").join([pair("predict", "check now"), pair("own", "new prompt")])
         return Content("   ").join(
-            [pair("dismiss", "dismiss"), pair("snooze", "later"), pair("approve", "approve"), pair("details", "why")]
+            [
+                pair("dismiss", "dismiss"),
+                pair("snooze", "snooze"),
+                pair("approve", "approve"),
+                pair("details", "details"),
+            ]
         )
 
     def _draw_below(self, known: Known, now: datetime) -> None:
@@ -214,17 +218,17 @@ class MissionScreen(ConsoleScreen):
 
     def _empty_words(self, known: Known) -> str:
         if self.app.opening:
-            return f"no cards kept from last time\n\nthe engine is {self.app.opening}"
+            return f"No cards from last time.\n\nThe engine is {self.app.opening}."
         cycle = known.autonomy.next_cycle
-        when = f"the next look is at {words.hour(cycle)}" if cycle else "no look is planned"
+        when = f"Next check: {words.hour(cycle)}" if cycle else "No check is scheduled."
         remark = known.autonomy.remark
         said = "".join(f"{line}\n" for line in [*words.one_line(remark).split("; "), ""] if remark)
         looked = [at for place, at in known.autonomy.looked if self._workspace in ("", place)]
-        head = "no cards: nothing was looked at yet"
+        head = "No cards: nothing has been checked yet."
         if looked:
             where = words.name(self._workspace) if self._workspace else words.count(len(looked), "workspace")
-            head = f"✓ Nothing needs you\n\nlooked at {where} at {words.moment(min(looked), self.app.now())}"
-        return f"{head}\n{said}{when}\n{shown_key('stack.predict', self.app.keymap)} looks now"
+            head = f"✓ Nothing needs you\n\nChecked {where} at {words.moment(min(looked), self.app.now())}"
+        return f"{head}\n{said}{when}\n{shown_key('stack.predict', self.app.keymap)} checks now"
 
     # What the operator was away for, and the first run
 
@@ -248,8 +252,8 @@ class MissionScreen(ConsoleScreen):
     @on(CardStack.Decided)
     def _decided(self, message: CardStack.Decided) -> None:
         card = message.card
-        said = {"approve": "✓ begins:", "dismiss": "← dismissed:", "snooze": "↑ later:"}[message.how]
-        undo = f"  ·  {shown_key('stack.undo', self.app.keymap)} takes it back"
+        said = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": "↑ Snoozed:"}[message.how]
+        undo = f"  ·  Undo: {shown_key('stack.undo', self.app.keymap)}"
         room = self.query_one("#trail").size.width - len(said) - len(undo) - 1
         self.trail(f"{said} {words.crop(words.one_line(card.assignment.prompt), max(12, room))}{undo}", "$grey")
         self._begun = card.id if message.how == "approve" else ""
@@ -257,7 +261,7 @@ class MissionScreen(ConsoleScreen):
 
     @on(CardStack.Explained)
     def _explained(self, message: CardStack.Explained) -> None:
-        undo = f"  ·  {shown_key('stack.undo', self.app.keymap)} takes it back"
+        undo = f"  ·  Undo: {shown_key('stack.undo', self.app.keymap)}"
         self.app.deck.explain(message.card_id, message.reason, self.trail, undo)
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
@@ -333,7 +337,9 @@ class MissionScreen(ConsoleScreen):
         elif waiting is not None and waiting.kind == "bubble" and waiting.text:
             self._ask_to_approve(waiting)
         elif waiting is not None and waiting.kind == "bubble":
-            self._ask_to_flush(waiting)
+            from clawpy_console.dialogs.send_up import send_up
+
+            send_up(self.app)
         elif waiting is not None and waiting.kind == "notification":
             if (engine := self.app.live()) is not None:
                 undelivered.ask_to_retry(self.app, engine, waiting)
@@ -350,8 +356,8 @@ class MissionScreen(ConsoleScreen):
             return
         hostile = f"▲ hostile: {words.one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
         question = (
-            f"{hostile}{words.one_line(waiting.text)}\n\nThese are words of tools, files or agents. Approved, they "
-            "become a pattern of a leader, who tells it to all below."
+            f"{hostile}{words.one_line(waiting.text)}\n\nThis text comes from tools, files or agents. "
+            "If you approve it, it becomes a pattern of a leader and goes into the prompts of all agents below."
         )
 
         def answered(yes: bool | None) -> None:
@@ -359,34 +365,10 @@ class MissionScreen(ConsoleScreen):
                 self.app.ask(lambda: engine.wisdom.approve(waiting.id), approved)
 
         def approved(one: Bubble) -> None:
-            self.app.say(f"approved; it goes up to {one.leader} with the next round")
+            self.app.say(f"Approved. It reaches {one.leader} with the next round.")
             self.app.renew(["changes"])
 
-        self.app.push_screen(Confirm("Let it guide agents?", question, key="A", word="approve"), answered)
-
-    def _ask_to_flush(self, waiting: Waiting) -> None:
-        """What agents found out goes up by itself; here it goes at a word (SPEC 1.8)."""
-        from clawpy_console.dialogs.confirm import Confirm
-
-        engine = self.app.live()
-        if engine is None:
-            return
-        question = f"{words.one_line(waiting.title)}\n\nIt becomes a pattern of its leader, who tells it to all below."
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.app.ask(engine.wisdom.flush, lambda report: self._flushed(report))
-
-        self.app.push_screen(Confirm("Send it up now?", question, key="F", word="send it up"), answered)
-
-    def _flushed(self, report: FlushReport) -> None:
-        went = sum(len(ids) for ids in report.flushed.values())
-        told = f"{words.count(went, 'discovery', 'discoveries')} went up" if went else "nothing could go up"
-        told += f"; {report.waiting} wait on" if report.waiting else ""
-        if report.failed:
-            told += f"; not shared yet: {report.failed}"
-        self.app.say(words.one_line(told), "warning" if report.failed or not went else "information")
-        self.app.renew(["changes"])
+        self.app.push_screen(Confirm("Use it as guidance?", question, key="A", word="approve"), answered)
 
     @on(Queue.Dismissed)
     def _dismiss_waiting(self, message: Queue.Dismissed) -> None:
@@ -398,7 +380,7 @@ class MissionScreen(ConsoleScreen):
             undelivered.let_go(self.app, engine, waiting)
             return
         if waiting.kind != "interrupted":
-            self.app.say("only an interruption is put away here; ⏎ opens what waits for a decision", "warning")
+            self.app.say("Only interrupted sessions can be dismissed here. ⏎ opens what needs a decision.", "warning")
             return
         self.app.ask(lambda: engine.acknowledge(waiting.id), lambda _: self.app.renew(["changes"]))
 
@@ -408,7 +390,7 @@ class MissionScreen(ConsoleScreen):
         if task is not None and task.session_id:
             self.app.open_session(task.session_id)
         elif task is not None:
-            self.app.say("nothing has run for it yet")
+            self.app.say("It has not run yet.")
 
     @on(Rows.Opened, "#agents")
     def _open_agent(self, message: Rows.Opened) -> None:
@@ -443,7 +425,7 @@ def _agent_rows(known: Known) -> list[Row]:
     folded = len(agents) - len(shown)
     if len(agents) <= LONG or folded < 2:
         return [_agent_row(one, known) for one in agents]
-    return [*(_agent_row(one, known) for one in shown), Row("", f"   and {folded} who never worked")]
+    return [*(_agent_row(one, known) for one in shown), Row("", f"   and {folded} not used yet")]
 
 
 def _agent_row(agent: AgentView, known: Known) -> Row:
@@ -487,16 +469,16 @@ def _below(behind: Sequence[Card], known: Known, now: datetime, width: int) -> l
     """The cards behind the first, then what was decided before."""
     lines: list[Content] = []
     if behind:
-        lines.append(Content.styled("UP NEXT", "bold $faint"))
+        lines.append(Content.styled("NEXT", "bold $faint"))
         several = len({one.assignment.workspace for one in known.cards}) > 1
         place = max(cell_len(words.name(one.assignment.workspace)) for one in behind[:6]) if several else 0
         sure = max(cell_len(words.how_sure(one, both=width >= 80)) for one in behind[:6])
         lines += [*(_next_line(one, width, min(place, 12), sure) for one in behind[:6]), Content("")]
-    # A card that was withdrawn was decided by nobody, and the next cycle makes most of them again.
+    # A card that was withdrawn was decided by nobody, and the next check makes most of them again.
     decided = [one for one in known.recent if one.status is not Status.PENDING and one.outcome is not Outcome.WITHDRAWN]
     decided.sort(key=lambda one: one.decided_at or one.created_at, reverse=True)
     if decided:
-        lines.append(Content.styled("BEFORE", "bold $faint"))
+        lines.append(Content.styled("HISTORY", "bold $faint"))
         sessions = {one.prediction_id: one for one in known.sessions}
         lines += [_past_line(one, sessions.get(one.id), now, width) for one in decided[:12]]
     return lines

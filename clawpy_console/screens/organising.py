@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from clawpy_console import outside, words
@@ -10,18 +10,18 @@ from clawpy_console.actions import shown_key
 from clawpy_console.organisation import OWNER, below
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.hierarchy_lines import broken_file
-from engine.values import AgentFile, AgentView, Bubble, FlushReport, LeaderProfile, Lesson
+from engine.values import AgentFile, AgentView, LeaderProfile, Lesson
 
 if TYPE_CHECKING:
     from engine import Engine
 
 TIERS = (
-    ("1", "1", "core identity: leads, tells those below what it knows"),
+    ("1", "1", "core identity: leads and guides those below"),
     ("2", "2", "senior executive: leads"),
     ("3", "3", "junior leader: leads"),
-    ("4", "4", "worker: is guided, sends up what it finds out"),
-    ("5", "5", "junior worker: is guided, sends up what it finds out"),
-    ("a", "auto", "let archetype, name or the default decide"),
+    ("4", "4", "worker: receives guidance, sends findings up"),
+    ("5", "5", "junior worker: receives guidance, sends findings up"),
+    ("a", "auto", "set by archetype, name or default"),
 )
 ASSIGNED = "tier_assignments"
 """How the rule begins by which an agent has the tier that the operator gave it."""
@@ -39,7 +39,7 @@ class Organising(ConsoleScreen):
 
     @property
     def hands_down(self) -> bool:
-        """Whether what is shown of the agent is what it tells those below it."""
+        """Whether what is shown of the agent is guidance for the agents below."""
         raise NotImplementedError
 
     @property
@@ -103,11 +103,11 @@ class Organising(ConsoleScreen):
             tier = None if value in (None, "auto") else int(value or 0)
             if value is None or tier == before:
                 return
-            said = f"{one.id} is tier {tier} now" if tier else f"the rules decide the tier of {one.id} again"
+            said = f"{one.id} is now tier {tier}" if tier else f"{one.id}: tier set by the rules again"
             self._change(
                 said,
                 lambda engine: engine.hierarchy.assign_tier(one.id, tier),
-                lambda _: (f"{one.id} is as it was", lambda engine: engine.hierarchy.assign_tier(one.id, before)),
+                lambda _: (f"{one.id}: undone", lambda engine: engine.hierarchy.assign_tier(one.id, before)),
             )
 
         title = f"Which tier is {words.crop(one.id, 40)}? Now {one.tier}, by {words.crop(one.tier_rule, 60)}"
@@ -149,7 +149,7 @@ class Organising(ConsoleScreen):
             before, after = change
             leader, back = now.leader, engine.wisdom.profile_edits(after, engine.wisdom.profile_text(before))
             self._done(
-                f"saved the guidance from {leader}",
+                f"Saved the guidance from {leader}",
                 (f"the guidance from {leader} is as it was", lambda engine: engine.wisdom.revise_profile(leader, back)),
             )
 
@@ -173,8 +173,8 @@ class Organising(ConsoleScreen):
         def made(one: AgentView | None) -> None:
             if one is not None:
                 self._done(
-                    f"{one.id} is there",
-                    (f"{one.id} is gone again", lambda engine: engine.hierarchy.retire(one.id)),
+                    f"Created {one.id}",
+                    (f"{one.id} is removed again", lambda engine: engine.hierarchy.retire(one.id)),
                     shows=one.id,
                 )
 
@@ -198,8 +198,8 @@ class Organising(ConsoleScreen):
                 )
 
         question = (
-            "Nothing runs in its name any more. Its folder is kept, with what it remembers, and stands below the "
-            "organisation: from there it can be brought back."
+            "It no longer runs anything. Its folder and memory are kept; you can restore it from the list of "
+            "retired agents."
         )
         self.app.push_screen(Confirm(f"Retire {words.crop(one.id, 40)}?", question, key="X", word="retire"), answered)
 
@@ -229,55 +229,21 @@ class Organising(ConsoleScreen):
         def taught(lessons: list[Lesson]) -> None:
             did = {word: sum(one.did == word for one in lessons) for word in ("taught", "unchanged", "skipped")}
             self.app.say(
-                ", ".join(f"{count} {word}" for word, count in did.items() if count) or "there is nobody to teach"
+                ", ".join(f"{count} {word}" for word, count in did.items() if count) or "There is no worker to teach."
             )
             self.app.renew(["agents"])
 
         question = (
-            "What its leaders know is written into one marked section, “Inherited Wisdom”, of every worker's soul.md. "
-            "All else in the files stays as it is; edits within that section are overwritten."
+            "The guidance of its leaders is written into the section “Inherited Wisdom” of every worker's soul.md. "
+            "The rest of each file stays as it is; edits inside that section are overwritten."
         )
         self.app.push_screen(Confirm("Teach every worker now?", question, key="Y", word="teach"), answered)
 
     def action_flush(self) -> None:
-        """Let what passed all gates go up, after a look at it and a second key."""
-        engine = self.app.live()
-        if engine is not None:
-            from engine.values import BubbleState
+        """Send what passed all gates up, after a look at it and a second key."""
+        from clawpy_console.dialogs.send_up import send_up
 
-            self.app.look_up(lambda: engine.wisdom.bubbles(state=BubbleState.QUEUED), self._ask_to_flush)
-
-    def _ask_to_flush(self, queued: Sequence[Bubble]) -> None:
-        from clawpy_console.dialogs.confirm import Confirm
-
-        engine = self.app.live()
-        if engine is None:
-            return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.app.ask(engine.wisdom.flush, flushed)
-
-        def flushed(report: FlushReport) -> None:
-            up = sum(len(ids) for ids in report.flushed.values())
-            left = f", {report.waiting:,} wait on" if report.waiting else ""
-            self.app.say(f"{words.count(up, 'finding')} went up{left}")
-            if report.failed:
-                self.app.say(
-                    f"the shared leadership was not reached: {report.failed}; it is made up for later", "warning"
-                )
-            self.app.renew(["agents"])
-
-        ready = [one for one in queued if one.may_guide]
-        lines = [words.crop(f"▸ {one.learning.agent} → {one.leader}: {one.learning.text}", 68) for one in ready[:6]]
-        if len(ready) > 6:
-            lines.append(f"  and {len(ready) - 6:,} more")
-        if len(ready) < len(queued):
-            quotes = words.count(len(queued) - len(ready), "quote")
-            lines.append(f"  Not with it: {quotes} that you have not approved in what waits for you")
-        question = "\n".join(lines or ["Nothing waits now; what the last sessions found out is put to the gates."])
-        note = "\n\nIt becomes a pattern of its leader, which says it to all below. That is not taken back by a key."
-        self.app.push_screen(Confirm("Send it up now?", question + note, key="F", word="send it up"), answered)
+        send_up(self.app)
 
     # Doing and undoing
 
@@ -311,7 +277,7 @@ class Organising(ConsoleScreen):
 
     def _done(self, said: str, undo: tuple[str, Callable[[Engine], object]], *, shows: str = "") -> None:
         self._undo = undo
-        self.app.say(f"{said}; {shown_key('hierarchy.undo', self.app.keymap)} takes it back")
+        self.app.say(f"{said}. Undo: {shown_key('hierarchy.undo', self.app.keymap)}")
         self.app.renew(["agents"])
         if shows:
             self.select_agent(shows)

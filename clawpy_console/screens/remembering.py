@@ -82,7 +82,7 @@ class Remembering(ConsoleScreen):
             return
 
         def done(_: object) -> None:
-            self.app.say("turned down; it will not be drafted again")
+            self.app.say("Rejected. It will not be drafted again.")
             self._renew()
 
         self.app.ask(lambda: engine.memory.drafts.reject(draft.id), done)
@@ -102,7 +102,7 @@ class Remembering(ConsoleScreen):
         if engine is None:
             return
         if not found.total:
-            self.app.say("there is nothing of it to forget", "warning")
+            self.app.say("There is nothing to forget.", "warning")
             return
 
         def answered(yes: bool | None) -> None:
@@ -152,4 +152,6 @@ def preview_words(found: ForgetPreview) -> str:
     if found.total > len(shown):
         lines.append(f"  and {found.total - len(shown):,} more")
     lines += [words.crop(f"stays: {words.one_line(one)}", 132) for one in found.left[:2]]
-    return "\n".join([*lines, "", "Empty stubs stay, so that graphs and chains stay whole. It cannot be taken back."])
+    return "\n".join(
+        [*lines, "", "Empty entries stay, so that graphs and chains stay complete. This cannot be undone."]
+    )

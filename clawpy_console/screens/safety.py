@@ -33,11 +33,11 @@ READ_EVERY = timedelta(minutes=1)
 DND = timedelta(hours=2)
 
 SWITCH_WORDS = {
-    "crossPollEnabled": "Cards are made again and approved work runs.",
-    "autonomousModeEnabled": "After a silence the engine may start work by itself, without asking: only what the "
-    "rails above let through, only what you approved often before, only in workspaces set to `act`, never in quiet "
-    "hours. It never lands a change and never pushes.",
-    "twinModelEnabled": "A model is asked which card you would want. That costs money, within the caps.",
+    "crossPollEnabled": "New cards appear again and approved work runs.",
+    "autonomousModeEnabled": "When you are inactive, the engine may start work without asking: only what the "
+    "rails allow, only kinds you have often approved, only in workspaces set to `act`, never in quiet hours. It "
+    "never lands a change and never pushes.",
+    "twinModelEnabled": "A model predicts which cards you want. It costs money, within the caps.",
     "dpoExportEnabled": "Your decisions are written to dpo-pairs.jsonl every day.",
 }
 AUTONOMY = (
@@ -80,7 +80,7 @@ class SafetyScreen(Filtering):
             with Vertical(id="right", classes="pane"):
                 yield Static(id="blocked-title", classes="heading", markup=False)
                 yield Filter("rail, rule, words of the prompt or the reason")
-                yield Rows(id="blocked", empty="nothing was blocked", classes="-fit")
+                yield Rows(id="blocked", empty="Nothing was blocked.", classes="-fit")
                 yield Drawn(id="why")
                 yield Static(id="chain-title", classes="heading", markup=False)
                 yield Drawn(id="chain")
@@ -141,7 +141,7 @@ class SafetyScreen(Filtering):
         self._draw_chain(now)
         self.query_one("#switches", Rows).show(list(lines.switch_rows(known)))
         self.query_one("#levels", Drawn).show(lambda width: lines.level_lines(known.levels, width))
-        sandbox = known.sandbox or "not tried yet"
+        sandbox = known.sandbox or "not tested yet"
         self.query_one("#sandbox", Drawn).show(lambda width: Content.styled(sandbox, "$grey").wrap(max(8, width)))
         self.refresh_bindings()
 
@@ -176,7 +176,7 @@ class SafetyScreen(Filtering):
         aside = "   ⇥ switches" if 100 <= self.size.width < 160 else ""
         self.put("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (aside, "not bold $faint")))
         rows = [lines.blocked_row(one, now) for one in shown]
-        empty = "nothing with these words" if self.needle else "nothing was blocked"
+        empty = "No match." if self.needle else "Nothing was blocked."
         self.query_one("#blocked", Rows).show(rows, empty=empty)
         self._draw_why()
         self._draw_tabs()
@@ -191,7 +191,7 @@ class SafetyScreen(Filtering):
     def _draw_chain(self, now: datetime) -> None:
         chain = self.known.chain
         most = 14 if self.size.height >= 50 else 5 if self.size.height >= 34 else 2
-        self.put("#chain-title", Content.assemble("CHAIN  ", ("who set off whom, newest first", "not bold $faint")))
+        self.put("#chain-title", Content.assemble("CHAIN  ", ("what triggered what, newest first", "not bold $faint")))
         self.query_one("#chain", Drawn).show(lambda width: lines.chain_lines(chain[:most], now, width))
 
     @on(Pipeline.Moved)
@@ -220,23 +220,23 @@ class SafetyScreen(Filtering):
             return
         block = lines.content_block(one)
         if block is None:
-            self.app.say("only a block of the content filter can be lifted for once", "warning")
+            self.app.say("Only a block by the content filter can be allowed once.", "warning")
             return
         rule = f" ({block.rule})" if block.rule else ""
         question = (
             f"“{words.crop(words.one_line(one.what), 300)}”\n\nLifts: content{rule}: {words.one_line(block.reason)}\n\n"
-            "For exactly this text, one time. An edit makes it another text. Every other rail still decides, and "
-            "nothing starts now: approve the card afterwards."
+            "Applies once, to exactly this text. The other rails still apply. Nothing starts now: approve the "
+            "card afterwards."
         )
 
         def answered(yes: bool | None) -> None:
             if yes:
                 self.app.ask(lambda: engine.safety.allow_once(one.prediction_id), lambda _: self._allowed())
 
-        self.app.push_screen(Confirm("Let this through once?", question, key="O", word="allow once"), answered)
+        self.app.push_screen(Confirm("Allow this once?", question, key="O", word="allow once"), answered)
 
     def _allowed(self) -> None:
-        self.app.say("allowed once; approve the card and it runs one time")
+        self.app.say("Allowed once. Approve the card to run it.")
         self.app.renew(["log", "cards", "rails"])
 
     def filtered(self) -> None:
@@ -298,7 +298,7 @@ class SafetyScreen(Filtering):
         span = None if self.known.quiet.dnd_until is not None else DND
 
         def done(until: datetime | None) -> None:
-            self.app.say(f"nothing runs by itself until {words.hour(until)}" if until else "do-not-disturb is off")
+            self.app.say(f"Nothing runs by itself until {words.hour(until)}" if until else "Do not disturb is off.")
             self.app.renew(["rails", "autonomy"])
 
         self.app.ask(lambda: engine.autonomy.dnd(span), done)

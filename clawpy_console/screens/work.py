@@ -66,7 +66,7 @@ class WorkScreen(Conversing, Filtering):
             with Vertical(id="left", classes="pane"):
                 yield Static("SESSIONS", id="sessions-title", classes="heading", markup=False)
                 yield Filter("words in the prompt, channel, state")
-                yield Rows(id="sessions", empty="nothing has run yet")
+                yield Rows(id="sessions", empty="Nothing has run yet.")
             with Vertical(id="middle", classes="pane"):
                 yield Drawn(id="about")
                 yield Transcript(id="transcript")
@@ -119,7 +119,7 @@ class WorkScreen(Conversing, Filtering):
 
     def _draw_sessions(self, now: datetime) -> None:
         rows, known = self.query_one("#sessions", Rows), self.known
-        rows.show(self._session_rows(now), empty="no session has these words" if self.needle else None)
+        rows.show(self._session_rows(now), empty="No match." if self.needle else None)
         self._open_on_what_waits(rows)
         count = f"  {len(known.sessions)}{'+' if known.older else ''}" if known.sessions else ""
         self.put("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
@@ -157,7 +157,7 @@ class WorkScreen(Conversing, Filtering):
             ("ASKING YOU", [one for one in shown if one.id in asking]),
             ("RUNNING", [one for one in shown if not one.state.over and one.id not in asking]),
             ("WAITING TO LAND", [one for one in shown if one.state.over and one.id in to_land]),
-            ("OVER", [one for one in shown if one.state.over and one.id not in to_land]),
+            ("FINISHED", [one for one in shown if one.state.over and one.id not in to_land]),
         )
         several = len({one.workspace for one in self.known.sessions}) > 1
         rows: list[Row] = []
@@ -181,7 +181,7 @@ class WorkScreen(Conversing, Filtering):
         self._draw_asked(self.app.now())
         transcript = self.query_one("#transcript", Transcript)
         if session is None:
-            transcript.clear(empty="choose a session")
+            transcript.clear(empty="Select a session.")
         else:
             transcript.follow(session, self.app.transcript)
             self._looked(session)
@@ -280,7 +280,7 @@ class WorkScreen(Conversing, Filtering):
         engine, change = self.app.live(), self._waiting_change()
         if engine is not None and change is not None:
             undo = shown_key("work.undo", self.app.keymap)
-            done = f"landed {words.count(len(change.files), 'file')}; {undo} takes it back"
+            done = f"Landed {words.count(len(change.files), 'file')}. Undo: {undo}"
             self._carry_out("landing", change, lambda: engine.changes.land(change.id), lambda _: done)
 
     def action_branch(self) -> None:
@@ -290,7 +290,7 @@ class WorkScreen(Conversing, Filtering):
                 "branching",
                 change,
                 lambda: engine.changes.branch(change.id),
-                lambda made: f"committed to {made.branch}",
+                lambda made: f"Committed to {made.branch}.",
             )
 
     def action_discard(self) -> None:
@@ -300,23 +300,23 @@ class WorkScreen(Conversing, Filtering):
         if engine is None or change is None:
             return
         files = words.count(len(change.files), "changed file")
-        question = f"{files} of “{words.one_line(change.title)}” will be gone for good."
+        question = f"{files} of “{words.one_line(change.title)}” will be deleted. This cannot be undone."
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self._carry_out("discarding", change, lambda: engine.changes.discard(change.id), lambda _: "discarded")
+                self._carry_out("discarding", change, lambda: engine.changes.discard(change.id), lambda _: "Discarded.")
 
-        self.app.push_screen(Confirm("Throw the changes away?", question, key="X", word="discard"), answered)
+        self.app.push_screen(Confirm("Discard the changes?", question, key="X", word="discard"), answered)
 
     def action_undo(self) -> None:
         engine, change = self.app.live(), self.change
         if engine is None or self._still_running():
             return
         if change is None or change.state is not ChangeState.LANDED:
-            self.app.say("nothing landed from this session", "warning")
+            self.app.say("Nothing from this session was landed.", "warning")
             return
         again = shown_key("work.land", self.app.keymap)
-        done = f"the landing is taken back; {again} lands it again"
+        done = f"Landing undone. {again} lands it again."
         self._carry_out("undo", change, lambda: engine.changes.undo(change.id), lambda _: done)
 
     def action_stop(self) -> None:
@@ -324,7 +324,7 @@ class WorkScreen(Conversing, Filtering):
         if engine is None or session is None:
             return
         if session.state.over:
-            self.app.say("this session is over", "warning")
+            self.app.say("This session has finished.", "warning")
             return
         self.app.ask(
             lambda: engine.sessions.stop(session.id, "stopped by the operator"), lambda _: self._done("stopped")
@@ -335,7 +335,7 @@ class WorkScreen(Conversing, Filtering):
         if self._still_running():
             return None
         if not waits(change):
-            self.app.say("nothing of this session waits to be landed", "warning")
+            self.app.say("This session has no changes to land.", "warning")
             return None
         return change
 
@@ -349,7 +349,7 @@ class WorkScreen(Conversing, Filtering):
     def _still_running(self) -> bool:
         """Whether something is being done with the change set; the key that asks is answered."""
         if doing := self._under_way:
-            self.app.say(f"{doing} is running; a moment, then again", "warning")
+            self.app.say(f"{doing} is still running. Try again in a moment.", "warning")
         return bool(doing)
 
     def _carry_out(

@@ -27,8 +27,8 @@ from engine.values.adaptation import (
 
 STATUS: Mapping[CandidateStatus, tuple[str, str, str]] = {
     CandidateStatus.REVIEW: ("▲", "wants", "waits for you"),
-    CandidateStatus.PROMOTED: ("●", "accent", "in force"),
-    CandidateStatus.DRAFTED: ("○", "grey", "waits for evidence"),
+    CandidateStatus.PROMOTED: ("●", "accent", "active"),
+    CandidateStatus.DRAFTED: ("○", "grey", "needs more evidence"),
     CandidateStatus.ROLLED_BACK: ("▼", "grey", "rolled back"),
     CandidateStatus.REJECTED: ("✗", "faint", "rejected"),
 }
@@ -190,7 +190,7 @@ def effect_lines(preview: EffectPreview, width: int) -> list[Content]:
             else:
                 lines += _signed("- ", before[old:old_end], "$wrong", width)
                 lines += _signed("+ ", after[new:new_end], "$good", width)
-    return lines or [Content.styled("nothing would be done differently as things stand", "$wants")]
+    return lines or [Content.styled("It would change nothing right now.", "$wants")]
 
 
 def _signed(sign: str, texts: Sequence[str], style: str, width: int) -> list[Content]:
@@ -248,9 +248,7 @@ def record_lines(one: LearningRecord | None, now: datetime, width: int, *, leads
         lines.append(Content.styled(words.crop(words.one_line(label), width), "$faint"))
     if told := details(one.details):
         lines += Content.styled(told, "$grey").wrap(max(8, width))[:3]
-    session = (
-        f"{leads} goes to its session {one.session_id}" if one.session_id else "no session: it happened outside of one"
-    )
+    session = f"{leads} goes to its session {one.session_id}" if one.session_id else "It did not happen in a session."
     return [*lines, Content.styled(words.crop(session, width), "$faint")]
 
 
@@ -277,11 +275,11 @@ def changes_lines(view: CandidateView, how: str, width: int) -> list[Content]:
         return [Content.styled("from now on", "bold $ink"), told, Content(""), *effect_lines(preview, width)]
     if how == "roll back":
         back = EffectPreview(preview.after, preview.before)
-        return [Content.styled("it is as it was before, from now on", "bold $ink"), told, Content(""),
+        return [Content.styled("its changes are removed", "bold $ink"), told, Content(""),
                 *effect_lines(back, width)]  # fmt: skip
     return [
         *Content.styled("Nothing changes in how agents act.", "$ink").wrap(width),
-        *Content.styled("It comes up again only when later evidence outweighs your word.", "$grey").wrap(width),
+        *Content.styled("It is proposed again only if new evidence outweighs your decision.", "$grey").wrap(width),
     ]
 
 

@@ -59,13 +59,14 @@ def signal_line(signal: Signal, width: int) -> Content:
 def facts(card: Card) -> str:
     """Cost, what it touches, what runs it, what undoes it; nothing of these is known while no runner takes it."""
     if not card.undo_note:
-        return "nothing takes it yet"
+        return "No model or agent can run this yet."
     runs = f"runs: {card.assignment.flow or words.one_line(card.served) or card.assignment.runner}"
     touches = words.touches(card.assignment.flow or "", card.check_only, card.without_sandbox)
     parts = [f"est. {words.money(card.estimate)}", touches, runs]
     if continued := card.assignment.parameters.get("continues") if card.assignment.flow is None else None:
         parts.append(f"continues {continued}")
-    parts.append(f"undo: {words.one_line(card.undo_note)}")
+    undo = words.one_line(card.undo_note)
+    parts.append(undo if undo.startswith("nothing to undo") else f"undo: {undo}")
     return " · ".join(parts)
 
 

@@ -77,7 +77,7 @@ class Changes(Vertical):
         if wanted == self._diff_of:
             return
         self._diff_of, self._diffs = wanted, {}
-        self.query_one("#diff", LinesView).clear(empty="reading …" if wanted else "")
+        self.query_one("#diff", LinesView).clear(empty="Loading…" if wanted else "")
         engine = self.app.engine
         if wanted and engine is not None:
             self.run_worker(self._read_diff(wanted, lambda: engine.changes.diff(wanted)), group="diff", exclusive=True)

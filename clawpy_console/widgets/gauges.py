@@ -43,7 +43,7 @@ def pace(burn: Burn, now: datetime) -> tuple[str, str]:
     if burn.spent + burn.reserved >= burn.cap:
         return "the cap is reached", "bold $wrong"
     if burn.pace <= 0:
-        return "nothing of late", "$faint"
+        return "nothing recently", "$faint"
     speed = f"${burn.pace / MICRO:.2f}/h"
     if burn.reached_at is None:
         return f"{speed}: stays below", "$grey"

@@ -31,9 +31,9 @@ TEXT_MOST = 12_000
 """Characters of a soul that are shown; the file has it whole."""
 
 BUBBLES = {
-    BubbleState.QUEUED: ("▲", "accent", "waits to go up"),
+    BubbleState.QUEUED: ("▲", "accent", "waiting to be sent up"),
     BubbleState.REFUSED: ("✗", "wants", "refused"),
-    BubbleState.FLUSHED: ("✓", "grey", "arrived"),
+    BubbleState.FLUSHED: ("✓", "grey", "delivered"),
 }
 
 SECTIONS = {
@@ -65,7 +65,9 @@ def who_lines(one: Portrait, width: int) -> list[Content]:
     if agent.broken:
         file = broken_file(agent)
         lines += Content.styled(f"✗ {words.one_line(agent.broken)}", "bold $wrong").wrap(width)
-        how = f"mend {one.folder}/{file}" if file else f"rename {one.folder}: a small letter, then a-z, 0-9, _ and -"
+        how = (
+            f"fix {one.folder}/{file}" if file else f"rename {one.folder}: a lower-case letter, then a-z, 0-9, _ and -"
+        )
         lines += Content.styled(f"→ {how}; it is read again as soon as it is saved", "$ink").wrap(width)
         lines.append(Content(""))
     for fault in one.faults:
@@ -142,7 +144,7 @@ def owner_lines(one: Overview, agents: Sequence[AgentView], width: int) -> list[
     worked = sum(agent.sessions > 0 for agent in agents)
     on = {True: "on", False: "off"}
     lines = [
-        *named("members", f"{len(agents):,}, {worked:,} worked so far, {busy:,} at it now", width),
+        *named("agents", f"{len(agents):,}, {worked:,} used so far, {busy:,} running", width),
         *named(
             "tokens", f"{sum(agent.used for agent in agents):,}, {words.money(sum(a.spent for a in agents))}", width
         ),
@@ -159,8 +161,8 @@ def owner_lines(one: Overview, agents: Sequence[AgentView], width: int) -> list[
         Content(""),
     ]
     if not one.problems:
-        return [*lines, Content.styled("✓ nothing wants mending", "$grey")]
-    lines.append(Content.styled(f"▲ {words.count(len(one.problems), 'thing')} to mend", "bold $wants"))
+        return [*lines, Content.styled("✓ No problems.", "$grey")]
+    lines.append(Content.styled(f"▲ {words.count(len(one.problems), 'problem')}", "bold $wants"))
     for problem in one.problems[:50]:
         lines += Content.styled(f"  {words.one_line(problem)}", "$ink").wrap(width)
     if len(one.problems) > 50:
@@ -176,7 +178,7 @@ def guidance_words(one: Guidance) -> Content:
     if not one.lines:
         return Content.styled(f"no guidance: {words.one_line(one.reason)}", "$wants")
     speaking = sum(bool(hop.kept) for hop in one.hops)
-    cut = f"  ▼ {words.count(one.cut, 'thing')} had no room" if one.cut else ""
+    cut = f"  ▼ {words.count(one.cut, 'item')} left out (budget)" if one.cut else ""
     return Content.assemble(
         (f"{one.tokens:,} of {one.budget:,} tokens", "bold $ink"),
         (f" from {words.count(speaking, 'leader')}, as the next prompt will carry it", "$grey"),
@@ -190,7 +192,7 @@ def hop_lines(one: Guidance, width: int) -> list[Content]:
     lines = [_hop_line(hop, wide, width) for hop in one.hops]
     cut = [(hop, item) for hop in one.hops for item in hop.cut]
     if cut:
-        lines.append(Content.styled("▼ cut, for want of room", "$wants"))
+        lines.append(Content.styled("▼ left out (budget)", "$wants"))
         for hop, item in cut:
             said = f"  {hop.leader} {SECTIONS.get(item.section, item.section)} ({item.tokens} tokens): {item.text}"
             lines.append(Content.styled(words.crop(words.one_line(said), width), "$faint"))
@@ -220,8 +222,8 @@ def _hop_line(hop: GuidanceHop, wide: int, width: int) -> Content:
 def profile_lines(one: LeaderProfile, width: int) -> list[Content]:
     """What a leader tells those below it."""
     if not (one.principles or one.patterns or one.guardrails or one.decisions):
-        return [Content.styled("its soul.md has no principles, patterns or guardrails to hand down", "$wants")]
-    lines = [Content.styled("what it tells those below it", "bold $ink")]
+        return [Content.styled("its soul.md has no principles, patterns or guardrails", "$wants")]
+    lines = [Content.styled("guidance for the agents below", "bold $ink")]
     for title, texts in (("principles", one.principles), ("guardrails", one.guardrails)):
         lines += _listed(title, [(text, "") for text in texts], width)
     patterns = [(item.said, _pattern_note(len(item.sources), item.uses)) for item in one.patterns]
@@ -253,9 +255,9 @@ def _listed(title: str, items: Sequence[tuple[str, str]], width: int) -> list[Co
 def bubble_rows(bubbles: Sequence[Bubble], agent_id: str, now: datetime) -> list[Row]:
     """Findings: those that go up from an agent, then those that come to it."""
     groups = (
-        ("FOUND OUT BY IT", [one for one in bubbles if one.learning.agent == agent_id]),
+        ("FOUND BY IT", [one for one in bubbles if one.learning.agent == agent_id]),
         (
-            "COME UP TO IT" if agent_id else "ON THEIR WAY UP",
+            "RECEIVED BY IT" if agent_id else "ON THEIR WAY UP",
             [one for one in bubbles if one.learning.agent != agent_id],
         ),
     )
@@ -286,9 +288,7 @@ def bubble_words(one: Portrait) -> Content:
 def bubble_lines(one: Bubble | None, now: datetime, width: int) -> list[Content]:
     """A finding, what it rests on, and each gate with its figures."""
     if one is None:
-        return Content.styled("nothing was found out yet: what tests or you confirm goes up from here", "$faint").wrap(
-            width
-        )
+        return Content.styled("No findings yet. Findings that tests or you confirm appear here.", "$faint").wrap(width)
     found, (mark, style, word) = one.learning, BUBBLES[one.state]
     up = f"{found.agent} → {one.leader or 'nobody'}"
     lines = [
@@ -327,7 +327,7 @@ def teaching_lines(one: Portrait, now: datetime, width: int) -> list[Content]:
     """When the soul was and will be enriched, and what would change in it."""
     state = one.teaching
     if state is None:
-        return [Content.styled("it cannot be taught as it is", "$wants")]
+        return [Content.styled("It cannot be taught in its current state.", "$wants")]
     last = words.moment(state.last, now) if state.last else "never"
     coming = words.moment(state.next, now) if state.next else "no round is due"
     if state.next is not None and state.next <= now:
@@ -338,8 +338,8 @@ def teaching_lines(one: Portrait, now: datetime, width: int) -> list[Content]:
     if state.reason:
         return [*lines, *Content.styled(words.one_line(state.reason), "$wants").wrap(width)]
     if not state.diff:
-        return [*lines, Content.styled("✓ soul.md says what its leaders say: nothing would change", "$grey")]
-    lines.append(Content.styled("what the next round would change", "bold $ink"))
+        return [*lines, Content.styled("✓ soul.md says what its leaders say: no changes", "$grey")]
+    lines.append(Content.styled("changes in the next round", "bold $ink"))
     return lines + diff_lines(state.diff.split("\n"), width)
 
 
@@ -363,7 +363,7 @@ def work_words(one: Portrait) -> Content:
     """One line: how many sessions, what they took."""
     agent = one.agent
     if not agent.sessions:
-        return Content.styled("it never worked", "$grey")
+        return Content.styled("No sessions yet.", "$grey")
     return Content.assemble(
         (words.count(agent.sessions, "session"), "bold $ink"),
         (f"  {agent.used:,} tokens  {words.money(agent.spent)}", "$grey"),
@@ -385,7 +385,7 @@ def move_lines(one: MovePreview, name: str, leader: str, width: int) -> list[Con
         difflib.unified_diff(before.block.splitlines(), after.block.splitlines(), "now", "there", lineterm="", n=1)
     )
     if not diff:
-        return [*lines, Content.styled("its guidance stays what it is", "$grey")]
+        return [*lines, Content.styled("Its guidance does not change.", "$grey")]
     return [*lines, Content.styled("its guidance", "bold $ink"), *diff_lines(diff, width)]
 
 

@@ -31,7 +31,7 @@ STATES = {
 
 def period(days: int | None) -> str:
     """`last 30 days`, `all there is`."""
-    return "all there is" if days is None else f"last {days} days"
+    return "all time" if days is None else f"last {days} days"
 
 
 def percent(share: float | None) -> str:
@@ -66,7 +66,7 @@ def head(read: Insights, width: int) -> list[Content]:
         [("mean confidence ", "$grey"), (_decimal(found.confidence), "$ink"), (confidence, "$grey")],
     ]  # fmt: skip
     if read.drift.changed:
-        pieces.append([("▲ your taste changed", "bold $wants")])
+        pieces.append([("▲ your preferences changed", "bold $wants")])
     return _flow([Content.assemble(*piece) for piece in pieces], width)
 
 
@@ -85,7 +85,7 @@ def nothing(read: Insights) -> str:
         return f"No card {when}. On mission control (1) p looks for cards now, and each that you decide on counts here."
     return (
         f"{words.count(read.metrics.total, 'card')}, none decided by you yet. On mission control (1) → approves and "
-        "← dismisses; the rate begins with the first."
+        "← dismisses; the rate starts with the first decision."
     )
 
 
@@ -172,7 +172,7 @@ def training(read: TrainingView, width: int, now: datetime, keys: tuple[str, str
     lines = [_progress(read, width)]
     if read.active is None:
         due = read.words or "the next training is due"
-        itself = "; it begins by itself when it is due" if read.automatic else ""
+        itself = "; it starts by itself when it is due" if read.automatic else ""
         lines += _wrapped(f"{due}{itself}", width)
         lines.append(
             Content.assemble((keys[0], "bold $accent"), (" trains, and says first what is sent where", "$grey"))
@@ -229,8 +229,8 @@ def stopping(run: TrainingRunView) -> str:
     """What stopping a run means."""
     return (
         f"{run.id}: {run.records:,} {METHODS.get(run.method, run.method)} at {run.provider}, "
-        f"{STATES.get(run.state, run.state)}.\n\nIt is ended at the provider too, who may still ask for what was done. "
-        "The model in use stays; no pair is used up."
+        f"{STATES.get(run.state, run.state)}.\n\nIt is also cancelled at the provider, which may still charge for work "
+        "done. The model in use stays; no pair is used up."
     )
 
 

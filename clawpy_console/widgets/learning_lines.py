@@ -30,9 +30,9 @@ ALL = "all"
 """The id of the row that stands for every scope."""
 
 SCOPES: Mapping[LearningScope, str] = {
-    LearningScope.GLOBAL: "holds everywhere",
-    LearningScope.PROJECT: "holds in one repository",
-    LearningScope.SESSION: "came out of one session",
+    LearningScope.GLOBAL: "all projects",
+    LearningScope.PROJECT: "one repository",
+    LearningScope.SESSION: "one session",
     LearningScope.TEAM: "of the people of one leader, in one session",
 }
 """What each scope means, the widest first."""
@@ -148,7 +148,7 @@ def _entry_row(one: LearningEntry, wide: int, now: datetime) -> Row:
 def entry_lines(view: LearningView | None, now: datetime, width: int) -> list[Content]:
     """An entry: what it says, how sure and how weighty it is and why, where it is kept."""
     if view is None:
-        return [Content.styled("choose a learning", "$faint")]
+        return [Content.styled("Select a learning.", "$faint")]
     one = view.entry
     mark, style, said = STATUS[one.status]
     where = _where(one)
@@ -192,7 +192,7 @@ def entry_lines(view: LearningView | None, now: datetime, width: int) -> list[Co
 
 
 def _found(one: LearningEntry, now: datetime) -> str:
-    at = words.moment(one.created_at, now) if one.created_at else "at a time nobody noted"
+    at = words.moment(one.created_at, now) if one.created_at else "at an unknown time"
     by = f" by {one.agent}" if one.agent else ""
     about = "how people work together" if one.domain == "team" else "the work itself"
     return f"{at}{by}, {one.phase or 'written by hand'}, about {about}"
@@ -280,7 +280,7 @@ def retract_lines(view: LearningView, width: int) -> list[Content]:
                         "$ink").wrap(width),
     ]  # fmt: skip
     if not held:
-        return [*lines, *Content.styled("Nothing that holds was promoted from it.", "$grey").wrap(width)]
+        return [*lines, *Content.styled("Nothing valid was promoted from it.", "$grey").wrap(width)]
     told = f"{words.count(len(held), 'learning was', 'learnings were')} promoted from it, and will wait for your word:"
     lines += Content.styled(told, "$wants").wrap(width)
     for one in held[:8]:
@@ -302,7 +302,7 @@ def promote_lines(view: LearningView, width: int) -> list[Content]:
         *_text(one.text, width)[:12],
         Content(""),
         *Content.styled(
-            f"It holds in {_where(one)} now. Your word makes it hold everywhere: a copy goes into the global file and "
-            "from there into prompts of every project. The copy can be retracted.", "$ink",
+            f"It applies in {_where(one)} now. If you confirm, a copy goes into the global file and from there into "
+            "the prompts of every project. The copy can be retracted.", "$ink",
         ).wrap(width),
     ]  # fmt: skip

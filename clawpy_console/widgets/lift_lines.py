@@ -14,7 +14,7 @@ from clawpy_console.widgets.parts import LABEL, cropped
 from engine.values.adaptation import CandidateStatus, Lift, Overlay
 
 VERDICTS: Mapping[str, tuple[str, str]] = {
-    "helps": ("✓", "$good"), "harms": ("✗", "bold $wrong"), "makes no difference": ("=", "$grey"),
+    "helps": ("✓", "$good"), "harms": ("✗", "bold $wrong"), "no difference": ("=", "$grey"),
     "not enough evidence": ("◐", "$grey"),
 }  # fmt: skip
 
@@ -36,9 +36,9 @@ def lift_lines(
     if lift is not None:
         lines += _chart(lift, width)
     elif status is CandidateStatus.PROMOTED:
-        lines.append(Content.styled("not measured: no run was on trial with it so far", "$grey"))
+        lines.append(Content.styled("Not measured: no run has tried it yet.", "$grey"))
     else:
-        lines.append(Content.styled("nothing to measure: it is not in force", "$grey"))
+        lines.append(Content.styled("Nothing to measure: it is not active.", "$grey"))
     return [*lines, *(_in_force(overlay, now, width) for overlay in overlays[:6])]
 
 
@@ -53,7 +53,7 @@ def _chart(lift: Lift, width: int) -> list[Content]:
     ]
     if not both:
         return lines
-    said = f"{points(lift.difference)} points; each end 90 % sure: from {points(lift.low)} to {points(lift.high)}"
+    said = f"{points(lift.difference)} points; 80 % interval: {points(lift.low)} to {points(lift.high)}"
     return [
         *lines,
         *interval(lift, min(64, width - LABEL)),

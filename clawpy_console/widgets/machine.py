@@ -79,21 +79,21 @@ def facts(known: Known, now: datetime, width: int) -> list[Content]:
     if view.since:
         said = f"since {words.moment(view.since, now)}: {words.one_line(view.cause)}"
         lines.append(Content.styled(words.crop(said, width), "$grey"))
-    change: Piece = ("no change by time alone", "$grey")
+    change: Piece = ("no automatic change ahead", "$grey")
     # Silent long enough: whether nobody wrote in a workspace either is found by the next look.
     looks = view.state == "WATCHING" and view.silence_at(now).total_seconds() >= view.threshold
     if view.state == "PRIMING":
-        change = ("AUTONOMOUS when a card that has earned it starts", "$ink")
+        change = ("AUTONOMOUS once it starts a card by itself", "$ink")
     elif looks and view.next_change is not None:
-        change = ("silent long enough, it looks any moment", "$ink")
+        change = ("inactive long enough, next check any moment", "$ink")
     if view.next_change is not None and view.next_change > now:
         left = words.running(view.next_change - now)
-        what = "next look" if looks else "next change"
+        what = "next check" if looks else "next change"
         change = (f"{what} in {left}, at {words.hour(view.next_change)}", "$ink")
     lines.append(Content.assemble(("▸ ", "$accent"), change))
     silence = words.span(view.silence_at(now)).replace("now", "0m")
-    quiet = f"silent for {silence} of {int(view.threshold // 60)}m"
-    cycle = f" · next cycle {words.hour(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
+    quiet = f"inactive for {silence} of {int(view.threshold // 60)}m"
+    cycle = f" · next check {words.hour(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     lines.append(Content.styled(words.crop(f"{quiet}{cycle}", width), "$grey"))
     return lines
 

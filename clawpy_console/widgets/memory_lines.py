@@ -95,7 +95,7 @@ def _entry_row(one: Entry, wide: int, now: datetime) -> Row:
 def detail_lines(detail: Detail | None, now: datetime, width: int) -> list[Content]:
     """One entry: what it is and where it came from, then its text."""
     if detail is None:
-        return [Content.styled("choose an entry", "$faint")]
+        return [Content.styled("Select an entry.", "$faint")]
     one = detail.entry
     ago = words.span(now - one.at) if one.at else ""
     at = f"  {words.moment(one.at, now)}, {'just now' if ago == 'now' else f'{ago} ago'}" if one.at else ""
@@ -106,7 +106,7 @@ def detail_lines(detail: Detail | None, now: datetime, width: int) -> list[Conte
     for name, value in detail.told:
         lines += _named(name, value, width)
     if one.old:
-        lines.append(Content.styled("· holds no longer", "$wants"))
+        lines.append(Content.styled("· no longer valid", "$wants"))
     if detail.trouble:
         lines += Content.styled(f"✗ {detail.trouble}", "$wrong").wrap(width)
     lines.append(Content(""))
@@ -148,7 +148,7 @@ def link_rows(links: Sequence[Link], now: datetime) -> list[Row]:
 def score_lines(one: Recalled | None, dropped: bool, now: datetime, width: int) -> list[Content]:
     """Why a memory is recalled: where it is from, the reason, and each part of its score as a bar."""
     if one is None:
-        return [Content.styled("choose a line", "$faint")]
+        return [Content.styled("Select a line.", "$faint")]
     at = f"  {words.moment(one.at, now)}" if one.at else ""
     lines = [
         Content.assemble(
@@ -156,7 +156,7 @@ def score_lines(one: Recalled | None, dropped: bool, now: datetime, width: int) 
         )
     ]
     if dropped:
-        lines.append(Content.styled("▼ fell under the budget", "$wants"))
+        lines.append(Content.styled("▼ left out (budget)", "$wants"))
     lines += [*Content.styled(words.one_line(one.reason), "$ink").wrap(width), Content("")]
     name_room = min(18, max([len(part.name) for part in one.parts] + [5]))
     for part in one.parts:
@@ -178,7 +178,7 @@ def score_lines(one: Recalled | None, dropped: bool, now: datetime, width: int) 
 
 def recall_words(found: Injection) -> Content:
     """One line over the block: how many lines, how much of the budget, how long it took."""
-    fell = f"  ·  {words.count(len(found.dropped), 'memory', 'memories')} fell under it" if found.dropped else ""
+    fell = f"  ·  {words.count(len(found.dropped), 'memory', 'memories')} left out" if found.dropped else ""
     if found.part is None:
         said = "nothing would be recalled" + ("" if found.budget else ": recallTokens is 0")
     else:

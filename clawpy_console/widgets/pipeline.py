@@ -51,7 +51,8 @@ def first_no(verdicts: tuple[RailVerdict, ...]) -> RailVerdict | None:
 def foremost(rails: tuple[RailState, ...]) -> RailState | None:
     """The rail that matters most now: one that blocks until something is done, one that waits, one that asks."""
     ranks = {Verdict.BLOCK: 1, Verdict.ASK: 2, Verdict.ALLOW: 3}
-    ranked = [(0 if one.verdict is Verdict.BLOCK and one.until is None else ranks[one.verdict], one) for one in rails]
+    first = [one for one in rails if one.verdict is Verdict.BLOCK and (one.until is None or one.rail == "kill")]
+    ranked = [(0 if one in first else ranks[one.verdict], one) for one in rails]
     return min(ranked, key=lambda pair: pair[0], default=(0, None))[1]
 
 
@@ -72,7 +73,7 @@ def pipeline(known: Known, width: int, now: datetime, cursor: int = -1) -> list[
     """The pipeline at this width; the rail at `cursor` is marked."""
     rails = known.rails
     if not rails:
-        return [Content.styled("the rails are not read yet", "$faint")]
+        return [Content.styled("Loading the rails…", "$faint")]
     newest = known.log[0] if known.log else None
     stopper = first_no(newest.verdicts) if newest else None
     lit = next((place for place, one in enumerate(rails) if stopper is not None and one.rail == stopper.rail), None)
@@ -149,10 +150,10 @@ def _folded(known: Known, width: int, now: datetime, cursor: int, lit: int | Non
 def newest_line(newest: Logged | None, now: datetime, width: int) -> Content:
     """The newest decision, and the rail that decided it."""
     if newest is None:
-        return Content.styled("no decision was made yet", "$faint")
+        return Content.styled("No decisions yet.", "$faint")
     stopper = first_no(newest.verdicts)
     if stopper is None:
-        said, style = "every rail allowed it", "$grey"
+        said, style = "all rails allowed it", "$grey"
     else:
         glyph, style = GLYPHS[stopper.verdict]
         said = f"{glyph} {NAMES.get(stopper.rail, stopper.rail)}: {words.one_line(stopper.reason)}"

@@ -113,7 +113,7 @@ def verdict(one: ConfidenceBucket) -> tuple[str, str]:
         return "cold start", "$faint"
     if one.at_least <= one.confidence <= one.at_most:
         return ("✓ as stated", "$grey") if one.predictions >= 5 else ("few", "$faint")
-    return ("▲ too shy", "$wants") if one.confidence < one.at_least else ("▼ too sure", "$wrong")
+    return ("▲ too low", "$wants") if one.confidence < one.at_least else ("▼ too high", "$wrong")
 
 
 def _range(one: ConfidenceBucket, rate: float, plot: int) -> list[tuple[str, str]]:

@@ -49,7 +49,7 @@ class PromptLines(LinesView):
         """The cursor stands on another line."""
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id, cap=1_000_000, gutter={"": " " * GUTTER}, empty="choose a call", tail=False)
+        super().__init__(id=id, cap=1_000_000, gutter={"": " " * GUTTER}, empty="Select a call.", tail=False)
         self._sources: list[PromptSource | None] = []  # None: a heading of ours, that was not sent
         self._hostile: list[str] = []
 

@@ -41,8 +41,8 @@ class ReplyLine(Input):
         self._session = session
         over = session.state.over
         self.border_title = Content(f"{'continue' if over else 'tell'} {session.agent or session.channel}")
-        self.border_subtitle = Content("⏎ makes a card that goes on with it" if over else "⏎ sends")
-        self.placeholder = "what it should do next" if over else "it reads this at its next turn"
+        self.border_subtitle = Content("⏎ creates a card that continues it" if over else "⏎ send")
+        self.placeholder = "what should it do next?" if over else "read at its next turn"
         self.add_class("-shown")
         self.focus()
 

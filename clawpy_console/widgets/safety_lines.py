@@ -15,9 +15,9 @@ from clawpy_console.widgets.rows import Row
 from engine.values import ChainStep, Hold, RailState, RailVerdict, StopLevel, Verdict
 
 QUESTIONS = {
-    "stop": ("Lift the stop?", "What is approved may start again, and cycles go on. What was ended is not run again."),
-    "month": ("Lift the month stop?", "The month's cap was reached. Work may cost money again beyond it only as far "
-              "as the cap allows: raise the cap too, or the next trigger stops it again."),
+    "stop": ("Resume after the stop?", "Approved work may start again. Stopped sessions stay stopped."),
+    "month": ("Resume after the month stop?", "The month's cap was reached. Raise the cap as "
+              "well, or the next paid call stops everything again."),
 }  # fmt: skip
 """Holds that ask for a second key, with the question and what lifting means."""
 LEVELS = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
@@ -75,15 +75,17 @@ def hold_lines(known: Known, holds: Iterable[Hold], now: datetime, width: int, r
         said = f"  since {words.moment(hold.since, now)}: {words.one_line(hold.reason)}"
         lines.append(Content.styled(words.crop(said, width), "$grey"))
     if not lines:
-        lines.append(Content.styled("none: no stop, no pause, no month stop", "$grey"))
+        lines.append(Content.styled("none", "$grey"))
     quiet = known.quiet
     hours = "none" if quiet.start == quiet.end else f"{quiet.start:02}:00–{quiet.end:02}:00"
     if quiet.dnd_until is not None:
-        until = f"until {words.hour(quiet.dnd_until)}, {dnd} ends it"
+        until = f"until {words.hour(quiet.dnd_until)}, {dnd} to end"
         lines.append(Content.assemble(("● do not disturb ", "$wants"), (until, "$grey")))
     else:
         mark, style = ("● now in", "$wants") if quiet.now else ("○", "$grey")
-        lines.append(Content.assemble((f"{mark} quiet hours {hours}", style), (f" · {dnd} dnd for 2 h", "$faint")))
+        lines.append(
+            Content.assemble((f"{mark} quiet hours {hours}", style), (f" · {dnd} do not disturb for 2 h", "$faint"))
+        )
     return lines
 
 
@@ -102,7 +104,7 @@ def level_lines(levels: Iterable[StopLevel], width: int) -> list[Content]:
 def chain_lines(steps: Sequence[ChainStep], now: datetime, width: int) -> list[Content]:
     """Each link with its age, the length of its chain, how often the pair ran, until when no answer may come."""
     if not steps:
-        return [Content.styled("no work set off other work yet", "$faint")]
+        return [Content.styled("No work has triggered other work yet.", "$faint")]
     size = max(14, min(34, width - 27))
     lines = [Content.styled(f"{'age':>4} {'link':<{size}} depth  10m  no reply", "$faint")]
     for one in steps:
@@ -161,7 +163,7 @@ def why_lines(one: Logged, now: datetime, width: int, key: str) -> list[Content]
         )
         lines += [*head.wrap(width)[:1], *Content.styled(words.one_line(verdict.reason), "$grey").wrap(width)[:2]]
     if one.lifted:
-        lines.append(Content.styled("◌ allowed once, not used yet: approve the card", "$accent"))
+        lines.append(Content.styled("◌ Allowed once. Approve the card to run it.", "$accent"))
     elif content_block(one) is not None:
-        lines.append(Content.assemble((key, "bold $accent"), (" allows exactly this once", "$grey")))
+        lines.append(Content.assemble((key, "bold $accent"), (" to allow exactly this once", "$grey")))
     return lines

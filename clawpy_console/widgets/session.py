@@ -68,7 +68,7 @@ def file_row(file: FileChange) -> Row:
 
 def marked_files(files: Sequence[FileChange], width: int, most: int) -> list[Content]:
     """What a reviewer must know of files before reading the diff, one line each: what cannot be landed first."""
-    refused = [(f"✗ {file.path}: {file.refused}; it cannot be landed", "$wrong") for file in files if file.refused]
+    refused = [(f"✗ {file.path}: {file.refused}; cannot be landed", "$wrong") for file in files if file.refused]
     noted = [(f"▲ {file.path}: {file.note}", "$wants") for file in files if file.note and not file.refused]
     lines = [*refused, *noted]
     if len(lines) > most:
@@ -84,7 +84,7 @@ def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width
     end = session.ended_at or now
     took = words.running(end - session.started_at) if session.started_at else "not started"
     if session.state is SessionState.INTERRUPTED and session.started_at:
-        took = f"begun {words.moment(session.started_at, now)}"  # when it ended nobody saw: it was found out later
+        took = f"started {words.moment(session.started_at, now)}"  # when it ended nobody saw: it was found out later
     place = f"{words.name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {session.mode}"
     said = words.one_line(session.error or session.summary)
     lines = [
@@ -119,14 +119,14 @@ def model_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
 def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
     """What became of what a session changed."""
     if change is None:
-        return "nothing changed" if session is None or session.state.over else "nothing yet"
+        return "No changes" if session is None or session.state.over else "None yet."
     files = words.count(len(change.files), "file")
     return {
-        ChangeState.WAITING: f"▼ {files} waiting to be landed",
+        ChangeState.WAITING: f"▼ {files} to land",
         ChangeState.LANDED: f"✓ {files} landed",
         ChangeState.BRANCHED: f"✓ {files} on branch {change.branch}",
         ChangeState.DISCARDED: f"{files} discarded",
-        ChangeState.UNDONE: f"↶ {files}, landing taken back",
+        ChangeState.UNDONE: f"↶ {files}, landing undone",
     }[change.state]
 
 

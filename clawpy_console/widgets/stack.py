@@ -247,7 +247,7 @@ class CardStack(Widget, can_focus=True):
         self._decide("snooze", Offset(0, -1))
 
     def action_turn(self, by: int) -> None:
-        """Another card in front; nothing is decided."""
+        """Another card in front; decide nothing."""
         self._replace(self._cards, (self._at + by) % len(self._cards), own=True)
 
     def action_why(self, reason: str) -> None:

@@ -127,7 +127,7 @@ def place_words(known: Known) -> str:
 
 
 def state_line(known: Known, now: datetime, opening: str, width: int, resume: str = "") -> list[Piece]:
-    """State, silence, next cycle, learning, costs against caps, the stop key: the longest wording that fits `width`
+    """State, silence, next check, learning, costs against caps, the stop key: the longest wording that fits `width`
     cells. After a stop, `resume` is the key that lifts it."""
     stopped, key = bool(resume), f"{resume} resume" if resume else STOP
     if known.fault and not opening:
@@ -163,10 +163,10 @@ def _state_pieces(known: Known, now: datetime, opening: str, full: bool, stopped
         if full:
             silence = words.span(known.autonomy.silence_at(now)).replace("now", "0m")
             after = int(known.autonomy.threshold // 60)
-            pieces += [("  silence ", "$faint"), (f"{silence:>3} of {after}m", "$grey")]
+            pieces += [("  inactive ", "$faint"), (f"{silence:>3} of {after}m", "$grey")]
         next_cycle = known.autonomy.next_cycle
         if next_cycle is not None and next_cycle > now:
-            pieces += [(f"{wide}{'next cycle' if full else 'next'} ", "$faint"), (words.hour(next_cycle), "$grey")]
+            pieces += [(f"{wide}{'next check' if full else 'next'} ", "$faint"), (words.hour(next_cycle), "$grey")]
         if known.learning:
             pieces += [(wide, ""), (known.learning, "$grey")]
     costs = known.costs

@@ -23,7 +23,7 @@ class Transcript(LinesView):
         """New lines are on screen."""
 
     def __init__(self, *, tail: int = 20_000, wrap: bool = True, id: str | None = None) -> None:
-        super().__init__(cap=tail, empty="nothing has run yet", wrap=wrap, id=id)
+        super().__init__(cap=tail, empty="Nothing has run yet.", wrap=wrap, id=id)
         self._tail = tail
         self.session_id = ""
         self.last_line = ""
@@ -39,7 +39,7 @@ class Transcript(LinesView):
             self.session_id = session.id
             self._seen = max(0, session.lines - self._tail)
             self.last_line = ""
-            self.clear(empty="no output yet")
+            self.clear(empty="No output yet.")
         if fetch is not None:
             self.pull(fetch)
 

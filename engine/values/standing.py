@@ -13,7 +13,8 @@ class RailState:
     """One rail: what it says now to work that nobody approved and that has nothing else against it, and what it said
     at the newest decision.
 
-    `brief` is `verdict` in about 8 characters, `reason` the sentence; `until` is when the rate limiter allows again.
+    `brief` is `verdict` in about 8 characters, `reason` the sentence; `until` is when the rate limiter allows again,
+    or a pause ends.
     `stopped` counts the decisions of the last 24 hours in which this rail was the first that did not allow.
     """
 

@@ -74,7 +74,7 @@ async def test_the_console_says_it(home: Home, shop: Repository, console_says: C
     home.config.mkdir(parents=True)
     home.config_file.write_text("quietHoursEnd = 24\n")
     said = await console_says([str(shop.path)])
-    assert "The engine is not open" in said
+    assert "The engine could not start" in said
     assert "quietHoursEnd: 24 is not accepted" in said
     assert "try again" in said
 

@@ -45,7 +45,7 @@ def test_never_here_switches_the_kind_off_and_says_how_it_comes_back(clawpy: Cla
     card = kinds(clawpy, "predict")["forecast_conflicts"]
     told = clawpy("dismiss", card, "--reason", "never-here").out
     assert "cards “Branches that collide” are switched off in shop: you said never here" in told
-    assert f"`clawpy undo {card}` takes it back" in told
+    assert f"`clawpy undo {card}` undoes it" in told
     assert "all cards “Branches that collide” in shop: switched off" in clawpy("muted").out
     assert clawpy("undo", card).code == 0
     assert clawpy("muted").out == "nothing is muted\n"

@@ -112,7 +112,7 @@ def test_a_kind_of_a_newer_release_is_told_by_its_fields() -> None:
         ),
         (
             CandidateDecisionUndone(subject="cand_1", type="t", title="Heal once", status="review"),
-            "your decision was taken back: cand_1, Heal once, is in review again",
+            "your decision was undone: cand_1, Heal once, is in review again",
         ),
         (
             CandidateWeighed(subject="cand_1", status="review", score=61.2, corroborated_by=("a", "b"), against=("c",)),

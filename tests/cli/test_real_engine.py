@@ -146,7 +146,7 @@ def test_a_prompt_in_plain_words_runs_and_one_that_lacks_something_says_what(cla
     told = clawpy("cards").out
     assert "block content: " in told
     shown = told.partition(card["id"])[2].partition("\npred_")[0]
-    assert "nothing takes it yet" in shown
+    assert "No model or agent can run this yet." in shown
     assert "est." not in shown
 
 
@@ -229,7 +229,7 @@ def test_another_repository_joins_the_engine_that_runs(
 def test_a_next_cycle_is_only_told_by_an_engine_that_runs_one(clawpy: Clawpy, home: Home, project: Path) -> None:
     assert document(clawpy("predict", "--json"))["predictions"]
     assert document(clawpy("status", "--json"))["nextCycleAt"] is None
-    assert "next cycle" not in clawpy("status").out
+    assert "next check" not in clawpy("status").out
     engine = open_engine(home, workspaces=[str(project)])
     try:
         assert document(clawpy("status", "--json"))["nextCycleAt"] is not None

@@ -68,8 +68,8 @@ def test_wrong_use_is_two_and_said_on_standard_error(clawpy: Clawpy, argv: tuple
     ("word", "says"),
     [
         ("/srv/shop", "clawpy --workspace /srv/shop"),
-        ("pedict", "there is no verb pedict; is predict meant?"),
-        ("xyzzy", "there is no verb xyzzy\n"),
+        ("pedict", "unknown verb pedict; did you mean predict?"),
+        ("xyzzy", "unknown verb xyzzy\n"),
     ],
 )
 def test_a_word_that_is_no_verb_is_told_what_was_meant(clawpy: Clawpy, word: str, says: str) -> None:
@@ -282,7 +282,7 @@ def test_a_coding_agent_is_offered_and_serves_a_channel(
 
 
 def test_permissions(clawpy: Clawpy, engines: list[StandIn], home: Home, clock: FakeClock) -> None:
-    assert clawpy("permissions").out == "nobody asks for anything\n"
+    assert clawpy("permissions").out == "No permission requests.\n"
     engine = StandIn(home, clock)
     asked(engine, "perm_a1", "push")
     engine.close()

@@ -89,7 +89,7 @@ class Safety(Port):
                 stopped=1),
             one("gate", Verdict.ASK, "asks you", "autonomousModeEnabled is off; the workspace's autonomy is not `act`",
                 stopped=4),
-            one("kill", *kill),
+            one("kill", *kill, held.until if held else None),
         )  # fmt: skip
 
     def chain(self, limit: int = 20) -> list[ChainStep]:

@@ -47,7 +47,7 @@ async def test_a_quote_is_approved_from_what_waits_and_marked_where_it_is_hostil
         bubble = engine.wisdom.offer(quote)
         await until(pilot, lambda: any(one.id == bubble.id for one in app.known.waiting))
         await pilot.press("tab", "tab", "enter")
-        await until(pilot, lambda: "Let it guide agents?" in screen_text(app))
+        await until(pilot, lambda: "Use it as guidance?" in screen_text(app))
         assert "▲ hostile: runs what it downloads" in screen_text(app)
         assert "evil.example" in screen_text(app)
         engine.wisdom.flush()

@@ -49,7 +49,7 @@ def learnings() -> Learnings:
 def test_rows_say_type_scope_what_score_evidence_and_lift(port: Adaptation) -> None:
     rows = candidate_lines.candidate_rows(list(port.all.values()), {STOCK.id: LIFT}, 90)
     assert [row.text for row in rows if not row.id and row.text] == [
-        " WAITS FOR YOU", " IN FORCE", " WAITS FOR EVIDENCE", " ROLLED BACK", " REJECTED",
+        " WAITS FOR YOU", " ACTIVE", " NEEDS MORE EVIDENCE", " ROLLED BACK", " REJECTED",
     ]  # fmt: skip
     by_id = {row.id: row for row in rows}
     assert by_id[ROUNDING.id].text.split()[:2] == ["fix", "backend_builder"]
@@ -149,7 +149,7 @@ def test_an_effect_is_a_diff_with_signs(port: Adaptation) -> None:
 
 
 def test_an_effect_on_nothing_says_so() -> None:
-    assert "nothing would be done differently" in text(candidate_lines.effect_lines(EffectPreview(("a",), ("a",)), 80))
+    assert "It would change nothing right now" in text(candidate_lines.effect_lines(EffectPreview(("a",), ("a",)), 80))
 
 
 def test_only_what_is_near_to_a_change_is_shown() -> None:
@@ -178,7 +178,7 @@ def test_a_record_says_how_it_was_reckoned_and_where_it_leads() -> None:
     assert "60 + 3 · 8" in told
     assert TEST in told
     assert "⏎ goes to its session sess_000000000002" in told
-    assert "no session" in text(candidate_lines.record_lines(RECORDS[1], NOW, 100, leads="⏎"))
+    assert "It did not happen in a session" in text(candidate_lines.record_lines(RECORDS[1], NOW, 100, leads="⏎"))
     assert candidate_lines.record_lines(None, NOW, 100) == []
 
 
@@ -210,7 +210,7 @@ def test_lift_says_runs_share_difference_and_interval() -> None:
     assert "✓ helps · 50 runs so far" in told
     assert "31 of  38 went well,  82 %" in told
     assert "6 of  12 went well,  50 %" in told
-    assert "+32 points; each end 90 % sure: from +2 to +58" in told
+    assert "+32 points; 80 % interval: +2 to +58" in told
 
 
 def test_too_few_runs_are_said_as_such() -> None:
@@ -221,8 +221,8 @@ def test_too_few_runs_are_said_as_such() -> None:
 
 
 def test_what_is_not_measured_is_said_as_such() -> None:
-    assert lifted(None) == "not measured: no run was on trial with it so far"
-    assert lifted(None, CandidateStatus.REVIEW) == "nothing to measure: it is not in force"
+    assert lifted(None) == "Not measured: no run has tried it yet."
+    assert lifted(None, CandidateStatus.REVIEW) == "Nothing to measure: it is not active."
 
 
 def test_points_have_a_sign() -> None:
@@ -297,9 +297,7 @@ def test_retracting_says_what_it_queues(learnings: Learnings) -> None:
     told = text(learning_lines.retract_lines(learnings.view(PROJECT.id), 80))
     assert "1 learning was promoted from it" in told
     assert "▸ global: Money is whole cents" in told
-    assert "Nothing that holds was promoted from it" in text(
-        learning_lines.retract_lines(learnings.view(GLOBAL.id), 80)
-    )
+    assert "Nothing valid was promoted from it" in text(learning_lines.retract_lines(learnings.view(GLOBAL.id), 80))
 
 
 def test_what_is_about_the_operator_says_that_it_stays(learnings: Learnings) -> None:

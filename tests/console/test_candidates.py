@@ -68,7 +68,7 @@ async def test_the_queue_by_standing_and_the_first_that_waits_beside_it(console:
         assert "[candidates 2]" in text
         assert "✓ corroborate" in text
         assert "+ 2. When test_a_discount_is_rounded is red" in text
-        assert "nothing to measure: it is not in force" in text
+        assert "Nothing to measure: it is not active." in text
         assert "SPEAK AGAINST IT  1" in text
         assert "3 attempts stayed red: 60 + 3 · 8" in text
 
@@ -139,7 +139,7 @@ async def test_rolling_back_says_that_it_will_be_as_it_was(console: ConsoleApp, 
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_candidate(pilot, STOCK.id, "b")
         text = screen_text(console)
-        assert "it is as it was before, from now on" in text
+        assert "its changes are removed" in text
         assert "- 3. Look at what changed since it was green." in text
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.ROLLED_BACK)
@@ -154,7 +154,7 @@ async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp,
         await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.ROLLED_BACK)
         engine.adaptation.undo = lambda id: (answered.wait(5), undo(id))[1]
         await pilot.press("u", "b", "u")
-        await until(pilot, lambda: "undo is running; a moment, then again" in screen_text(console))
+        await until(pilot, lambda: "Undo is still running. Try again in a moment." in screen_text(console))
         answered.set()
         await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.PROMOTED)
         assert noted(engine, "undo_candidate") == [("undo_candidate", STOCK.id)]
@@ -185,7 +185,7 @@ async def test_lift_with_its_interval_or_that_nobody_can_tell(console: ConsoleAp
         screen = await to_candidate(pilot, STOCK.id)
         text = screen_text(console)
         assert "31 of  38 went well" in text
-        assert "each end 90 % sure: from +2 to +58" in text
+        assert "80 % interval: +2 to +58" in text
         engine.adaptation.lift = YOUNG
         screen.read_again()
         await until(pilot, lambda: "not enough evidence · 5 runs so far" in screen_text(console))
@@ -194,9 +194,9 @@ async def test_lift_with_its_interval_or_that_nobody_can_tell(console: ConsoleAp
 async def test_a_record_leads_to_its_session(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_candidate(pilot, ROUNDING.id, "enter", "down")
-        await until(pilot, lambda: "no session: it happened outside of one" in screen_text(console))
+        await until(pilot, lambda: "It did not happen in a session." in screen_text(console))
         await pilot.press("enter")
-        await until(pilot, lambda: "it came out of no session" in told(console))
+        await until(pilot, lambda: "It does not come from a session." in told(console))
         assert console.screen is screen
         await pilot.press("up", "enter")
         await until(pilot, lambda: isinstance(console.screen, WorkScreen))
@@ -227,7 +227,7 @@ async def test_a_candidate_that_is_gone_is_said(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await live(pilot)
         console.open_candidate("cand_gone")
-        await until(pilot, lambda: "there is no candidate cand_gone" in told(console))
+        await until(pilot, lambda: "Candidate cand_gone no longer exists" in told(console))
 
 
 async def test_tab_and_clicks_lead_to_the_learnings_and_back(console: ConsoleApp) -> None:
@@ -260,7 +260,7 @@ async def test_nothing_yet_says_where_candidates_come_from(console: ConsoleApp, 
     async with console.run_test(size=WIDE) as pilot:
         await live(pilot)
         await pilot.press("5")
-        await until(pilot, lambda: "they come of what happens again and again" in screen_text(console))
+        await until(pilot, lambda: "when the same thing happens repeatedly" in screen_text(console))
 
 
 async def test_the_reason_line_takes_letters_that_are_keys_elsewhere(console: ConsoleApp) -> None:

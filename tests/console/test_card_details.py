@@ -68,7 +68,7 @@ async def test_details_say_what_a_card_lacks_where_it_can_be_given(console: Cons
     async with console.run_test(size=(80, 30)) as pilot:
         await live(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: "Why this card" in screen_text(console))
+        await until(pilot, lambda: "Card details" in screen_text(console))
         told = [line.strip(" │▃▅▆▇█") for line in screen_text(console).splitlines()]
         assert told.index(f"▲ {lacks}") < told.index("PLACE IN THE STACK")
 
@@ -85,7 +85,7 @@ async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp
         bare = dataclasses.replace(bare, assignment=dataclasses.replace(bare.assignment, parameters={}))
         console.engine.cards.all[bare.id] = bare
         console.deck.show_details(bare)
-        await until(pilot, lambda: "none is set; key = value" in screen_text(console))
+        await until(pilot, lambda: "No parameters set. Write key = value" in screen_text(console))
         told = [line.strip(" │") for line in screen_text(console).splitlines()]
         assert "WORK" in told
         assert not [one for one, below in itertools.pairwise(told) if one.isupper() and not below]

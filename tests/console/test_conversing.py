@@ -145,7 +145,7 @@ async def test_a_request_that_comes_up_is_seen_at_once(console: ConsoleApp, agen
         agent.permissions.all = permissions()
         agent.bus.publish(PermissionAsked(subject="perm_000000000001", session_id=AGENT, tool="exec", title="run x"))
         await until(pilot, lambda: asked.current is not None)
-        await until(pilot, lambda: "may it? run x" in screen_text(console))
+        await until(pilot, lambda: "Permission needed: run x" in screen_text(console))
 
 
 async def test_mission_control_has_it_in_the_one_queue_and_leads_to_it(console: ConsoleApp, agent: StandIn) -> None:
@@ -276,7 +276,7 @@ async def test_the_xray_shows_the_newest_call_whole_with_sources(console: Consol
         assert "2 gpt-5-mini" in text
         assert "soul.md        │ # Builder" in text
         assert "AGENTS.md      │ Use Decimal for money." in text
-        assert "nobody knows its price" in text
+        assert "unknown price" in text
         await pilot.press("up")
         await until(pilot, lambda: "recall was left out" in screen_text(console))
         assert "use Decimal, not float" not in view.whole
@@ -341,7 +341,7 @@ async def test_the_folder_opens_in_a_window_of_tmux(
         await to_work(pilot)
         await pilot.press("o")
         await until(pilot, lambda: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
-        assert "goes on working there" in screen_text(console)
+        assert "keeps working there" in screen_text(console)
 
 
 @pytest.mark.parametrize(

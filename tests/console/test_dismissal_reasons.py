@@ -46,7 +46,7 @@ async def test_a_kind_that_a_reason_switches_off_is_told_with_the_way_back(
     async with console.run_test(size=(200, 60)) as pilot:
         await live(pilot)
         await pilot.press("left", "4")
-        told = "“lint” cards are switched off in shop  ·  u takes it back"
+        told = "“lint” cards are switched off in shop  ·  Undo: u"
         await until(pilot, lambda: told in " ".join(screen_text(console).split("\n")))
         await pilot.press("u")
         await until(pilot, lambda: named(engine, "undo"))

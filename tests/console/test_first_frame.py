@@ -50,7 +50,7 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
         assert "Run the tests of the 3 modules" in text
         assert "opening" in text
         await pilot.press("right")  # a decision before the engine is there is not lost in silence
-        await until(pilot, lambda: "still opening" in screen_text(app))
+        await until(pilot, lambda: "still starting" in screen_text(app))
         assert app.screen.query_one("#stack").front.id == known.cards[0].id
         await pilot.press("n", *"run", "ctrl+s")  # nor is a prompt
         await until(pilot, lambda: app.screen.query("#refused"))

@@ -59,7 +59,7 @@ async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for
         await live(pilot)
         await pilot.press("H")
         await until(pilot, lambda: "ollama at 127.0.0.1:11434 did not tell its" in screen_text(console))
-        assert "no coding agent is on the PATH" in screen_text(console)
+        assert "No coding agent on the PATH" in screen_text(console)
 
 
 async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: ConsoleApp, engine: StandIn) -> None:
@@ -67,8 +67,8 @@ async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: C
     async with console.run_test(size=(200, 60)) as pilot:
         await live(pilot)
         await until(pilot, lambda: "hides this" in screen_text(console))
-        assert "prose is done by ollama:qwen3" in screen_text(console)
-        assert "prose needs" not in screen_text(console)
+        assert "text prompts go to ollama:qwen3" in screen_text(console)
+        assert "no model configured" not in screen_text(console)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
@@ -81,9 +81,9 @@ async def test_the_first_run_says_what_to_press_and_what_happens(
         await live(pilot)
         await until(pilot, lambda: "hides this" in screen_text(console))
         for said in (
-            "The next useful work, as a card: → runs it, ← dismisses it, ↑ puts it off",
-            "What was changed waits as a diff: 2 shows it, P lands it, u undoes that",
-            "n takes a prompt of your own; prose needs an agent: clawpy key set openai",
+            "Each card is useful work: → runs it, ← dismisses it, ↑ snoozes it",
+            "Changes wait as a diff: 2 shows them, P lands them, u undoes that",
+            "n writes your own prompt; no model configured: clawpy key set openai",
             "--workspace DIR adds folders · nothing runs by itself · esc hides this",
         ):
             assert said in screen_text(console)  # each on a line of its own

@@ -70,7 +70,7 @@ async def test_the_tree_says_who_is_under_whom_what_each_does_and_used(console: 
         assert "working 182.4k" in text
         assert "4 researcher" in text
         assert "waiting  95.0k" in text
-        assert "4 never worked: cfo, cmo, oeo" in text
+        assert "4 not used yet: cfo, cmo, oeo" in text
         assert "junior_frontend" not in names(screen)
         await pilot.press("a")
         assert "junior_frontend" in names(screen)
@@ -132,7 +132,7 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
         for hop in told.hops:
             assert f"{hop.hop + 1} up  {hop.leader}" in text
             assert f"{hop.tokens:>4} of {hop.share:>4}" in text
-        assert "▼ cut, for want of room" in text
+        assert "▼ left out (budget)" in text
         await pilot.press("enter", "enter")  # into the block, and from its line to the leader that says it
         await until(pilot, lambda: shown(screen) == "backend_lead")
         await until(pilot, lambda: "tier 3 leads and receives no guidance" in screen_text(console))
@@ -143,7 +143,7 @@ async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, peo
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "backend_builder", *["right_square_bracket"] * 2, "enter")
         text = screen_text(console)
-        assert "1 waits to go up  ·  2 refused  ·  1 arrived" in text
+        assert "1 waiting to be sent up  ·  2 refused  ·  1 delivered" in text
         items = screen.query_one("#items", Rows)
         for bubble in screen._shown.bubbles:
             items.select(bubble.id)
@@ -159,7 +159,7 @@ async def test_what_waits_goes_up_at_a_word(console: ConsoleApp, people: World) 
         await to_agent(pilot, "backend_builder", "f")
         await until(pilot, lambda: "Reserve stock before the payment" in screen_text(console))
         await pilot.press("F")
-        await until(pilot, lambda: "1 finding went up" in screen_text(console))
+        await until(pilot, lambda: "1 finding sent up" in screen_text(console))
         assert people.wisdom.bubbles(state=BubbleState.QUEUED) == []
 
 
@@ -175,7 +175,7 @@ async def test_teaching_shows_the_change_and_is_done_at_a_word(console: ConsoleA
         await until(pilot, lambda: "taught" in screen_text(console))
         assert "Inherited Wisdom" in soul.read_text()
         await until(pilot, lambda: screen._shown.teaching.diff == "")
-        await until(pilot, lambda: "nothing would change" in screen_text(console))
+        await until(pilot, lambda: "no changes" in screen_text(console))
 
 
 async def test_work_lists_its_sessions_and_leads_there(console: ConsoleApp, people: World) -> None:
@@ -192,7 +192,7 @@ async def test_work_lists_its_sessions_and_leads_there(console: ConsoleApp, peop
 async def test_a_move_is_shown_before_it_is_done_and_taken_back(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_agent(pilot, "dreamer", "m")
-        await until(pilot, lambda: "its guidance stays what it is" in screen_text(console))
+        await until(pilot, lambda: "Its guidance does not change." in screen_text(console))
         await pilot.press(*"backend_lead")
         await until(pilot, lambda: "+ backend_lead → cto → ceo → owner" in screen_text(console))
         text = screen_text(console)
@@ -312,7 +312,7 @@ async def test_broken_folders_show_what_to_mend_and_outside_edits_appear(
         file.write_text('{"reports_to": 7}')
         engine.bus.publish(AgentFileChanged(subject="dreamer", file="comms.json", how="on disk"))
         await until(pilot, lambda: "✗ comms.json: reports_to" in screen_text(console))
-        assert "→ mend /home/ada/.local/share/clawpy/agents/dreamer/comms.json" in screen_text(console)
+        assert "→ fix /home/ada/.local/share/clawpy/agents/dreamer/comms.json" in screen_text(console)
         assert "1 broken" in screen_text(console)
         assert screen.check_action("move", ()) is False
         await pilot.press("e")

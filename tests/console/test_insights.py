@@ -92,10 +92,10 @@ async def test_period_and_workspace_change_what_is_read(console: ConsoleApp, eng
         await pilot.press("p")
         await until(pilot, lambda: "last 90 days of all workspaces" in screen_text(console))
         await pilot.press("p")
-        await until(pilot, lambda: "all there is of all workspaces" in screen_text(console))
+        await until(pilot, lambda: "all time of all workspaces" in screen_text(console))
         await pilot.press("w")
         await until(pilot, lambda: ("insights", None, SHOP) in engine.noted)
-        await until(pilot, lambda: "all there is of shop" in screen_text(console))
+        await until(pilot, lambda: "all time of shop" in screen_text(console))
 
 
 async def test_nothing_is_sent_before_it_is_said_what_and_where(console: ConsoleApp, engine: StandIn) -> None:
@@ -189,7 +189,7 @@ async def test_the_end_of_a_training_is_told_and_read(
         engine.insights.training = dataclasses.replace(engine.insights.training, pairs=7)
         said = "agrees with 71% of 23 held-back decisions"
         engine.bus.publish(TrainingMoved(subject="train_1", state="kept_old", note=said))
-        told = "training: the new model is not in use; agrees with 71%"
+        told = "training: the new model is not used; agrees with 71%"
         await until(pilot, lambda: any(one.message.startswith(told) for one in console._notifications))
         await pilot.press("shift+tab")
         await until(pilot, lambda: "7 of 100 new" in screen_text(console))

@@ -82,15 +82,15 @@ async def test_the_help_begins_with_the_keys_of_the_screen_and_finds_others(cons
         await live(pilot)
         await pilot.press("6", "question_mark")
         await until(pilot, lambda: isinstance(console.screen, Help))
-        await until(pilot, lambda: "do not disturb" in screen_text(console))
+        await until(pilot, lambda: "do not disturb for 2 hours; again" in screen_text(console))
         text = screen_text(console)
         assert text.index("Safety") < text.index("Everywhere")
         assert "elsewhere" not in text[: text.index("Everywhere")]
-        await pilot.press("slash", *"take back", "enter")
-        await until(pilot, lambda: "take a landing back" in screen_text(console))
-        assert "do not disturb" not in screen_text(console)
+        await pilot.press("slash", *"undo a landing", "enter")
+        await until(pilot, lambda: "undo a landing" in screen_text(console))
+        assert "do not disturb for 2 hours; again" not in screen_text(console)
         await pilot.press("escape")
-        await until(pilot, lambda: "do not disturb" in screen_text(console))
+        await until(pilot, lambda: "do not disturb for 2 hours; again" in screen_text(console))
         await pilot.press("G")
         await until(pilot, lambda: "make a card of the prompt" in screen_text(console))
         await pilot.press("q")
@@ -114,7 +114,7 @@ async def test_ctrl_c_ends_nothing_and_names_the_key_that_leaves(console: Consol
     async with console.run_test(size=(80, 24), notifications=True) as pilot:
         await live(pilot)
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: "f10 leaves, F12 stops everything" in screen_text(console))
+        await until(pilot, lambda: "f10 quits, F12 stops everything" in screen_text(console))
         assert console.is_running
 
 

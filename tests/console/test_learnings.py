@@ -119,7 +119,7 @@ async def test_retracting_says_what_it_queues_and_keeps_the_reason(console: Cons
 async def test_from_the_project_to_everywhere_at_the_operators_word(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_learning(pilot, TASK.id, "p")
-        assert "hold everywhere" in screen_text(console)
+        assert "If you confirm, a copy goes" in screen_text(console)
         await pilot.press("enter")
         await until(pilot, lambda: "⏎ does nothing here: ^s decides" in screen_text(console))
         await pilot.press("ctrl+s")

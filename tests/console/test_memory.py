@@ -194,7 +194,7 @@ async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_ou
         assert calls(engine, "preview")[-1][1:] == (first.assignment.prompt, first.assignment.workspace, first.agent)
         text = screen_text(console)
         assert "<recalled-memory>" in text
-        assert "fell under the budget" in text
+        assert "left out (budget)" in text
         assert "▲ without graph" in text
         await pilot.press("tab")
         await until(pilot, lambda: "meaning" in screen_text(console))
@@ -239,7 +239,7 @@ async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: Conso
         await until(pilot, lambda: console.screen.query("#mine"))
         engine.files.all["backend_builder", "soul.md"] = "# Theirs\n"
         await pilot.press(*"Mine ", "ctrl+s")
-        await until(pilot, lambda: "another program wrote it meanwhile" in screen_text(console))
+        await until(pilot, lambda: "Another program changed the file" in screen_text(console))
         assert "# Theirs" in screen_text(console)
         assert calls(engine, "wrote") == []
         await pilot.press("ctrl+t")

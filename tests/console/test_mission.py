@@ -172,7 +172,7 @@ async def test_enter_on_who_or_what_never_ran_leads_somewhere_all_the_same(
         tasks.focus()
         tasks.select("task_2")
         await pilot.press("enter")
-        await until(pilot, lambda: "nothing has run for it yet" in screen_text(console))
+        await until(pilot, lambda: "It has not run yet." in screen_text(console))
         agents = console.screen.query_one("#agents", Rows)
         idle = next(
             row.id for row in agents._rows if row.id and all(one.agent != row.id for one in engine.sessions.all)

@@ -39,8 +39,8 @@ def test_nothing_decided_none_approved_and_some_look_different() -> None:
     ("one", "said"),
     [
         (bucket(0.65, 0.75), "✓ as stated"),
-        (bucket(0.65, 0.7501), "▲ too shy"),
-        (bucket(0.65, 0.5499), "▼ too sure"),
+        (bucket(0.65, 0.7501), "▲ too low"),
+        (bucket(0.65, 0.5499), "▼ too high"),
         (bucket(0.65, 0.65, 4), "few"),
         (bucket(0.4, 0.9, 3, unstated=3), "cold start"),
     ],

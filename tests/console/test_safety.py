@@ -56,7 +56,7 @@ async def test_every_rail_stands_in_the_pipeline_with_its_state_and_last_word(co
         text = screen_text(console)
         for word in ("rate", "loops", "cost", "content", "gate", "kill", "execute", "in 6:00", "2 links", "✓ 14:08"):
             assert word in text, word
-        assert "every rail allowed it" in text
+        assert "all rails allowed it" in text
 
 
 async def test_the_first_that_blocked_is_lit_and_what_follows_was_not_reached(
@@ -94,15 +94,15 @@ async def test_a_narrow_terminal_shows_one_column_and_says_which(console: Consol
     async with console.run_test(size=(80, 24)) as pilot:
         await to_safety(pilot)
         assert "[blocked 3]" in screen_text(console)
-        assert "no stop, no pause" not in screen_text(console)
+        assert "quiet hours" not in screen_text(console)
         await pilot.press("shift+tab")
         await until(pilot, lambda: "[caps and state]" in screen_text(console))
-        assert "no stop, no pause" in screen_text(console)
+        assert "quiet hours" in screen_text(console)
         await pilot.press("shift+tab")
         await until(pilot, lambda: "AUTONOMY BY WORKSPACE" in screen_text(console))
         line = next(line for line in screen_text(console).splitlines() if "[switches]" in line)
         await pilot.click(Columns, offset=(line.index("caps and state"), 0))
-        await until(pilot, lambda: "no stop, no pause" in screen_text(console))
+        await until(pilot, lambda: "quiet hours" in screen_text(console))
 
 
 async def test_the_pipeline_has_a_cursor_that_tells_of_one_rail(console: ConsoleApp) -> None:
@@ -158,13 +158,13 @@ async def test_blocked_work_says_rule_and_reason_literally(console: ConsoleApp) 
 async def test_allow_once_says_what_it_lifts_and_asks_for_a_second_key(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await to_safety(pilot, "a")
-        await until(pilot, lambda: "Let this through once?" in screen_text(console))
+        await until(pilot, lambda: "Allow this once?" in screen_text(console))
         assert "content (destructive.rm)" in screen_text(console)
         await pilot.press("a", "enter", "escape")
         assert not any(call[0] == "allow_once" for call in engine.noted)
         await pilot.press("a", "O")
         await until(pilot, lambda: ("allow_once", "pred_000000000002") in engine.noted)
-        await until(pilot, lambda: "allowed once, not used yet" in screen_text(console))
+        await until(pilot, lambda: "Allowed once. Approve the card" in screen_text(console))
         await pilot.press("a")  # once is enough
         assert len(console.screen_stack) == 1
 
@@ -235,7 +235,7 @@ async def test_do_not_disturb_begins_and_ends_with_one_key(console: ConsoleApp, 
 async def test_autonomy_says_what_it_means_before_it_is_turned_on(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot, "tab", "down", "enter")
-        await until(pilot, lambda: "may start work by itself" in screen_text(console))
+        await until(pilot, lambda: "may start work without asking" in screen_text(console))
         await pilot.press("enter", "escape")
         assert not any(call[0] == "set" for call in engine.noted)
         await pilot.press("enter", "Y")
@@ -323,6 +323,13 @@ def test_a_wait_that_is_over_is_not_counted_down() -> None:
     assert pipeline.now_word(dataclasses.replace(rate, until=ago(seconds=1)), NOW)[0] == "✗ waits"
 
 
+def test_under_a_pause_what_you_approve_runs_and_only_a_stop_holds_everything() -> None:
+    kill = dataclasses.replace(StandIn().safety.rails()[-1], rail="kill", verdict=Verdict.BLOCK)
+    paused = dataclasses.replace(kill, brief="pause", until=NOW + timedelta(minutes=63))
+    assert pipeline.through((paused,), True)[0] == "▲ by you"
+    assert pipeline.through((dataclasses.replace(kill, brief="stop", until=None),), True)[0] == "■ held"
+
+
 # How it looks
 
 
@@ -396,7 +403,7 @@ async def test_it_shows_and_lifts_what_a_real_engine_blocked(
             assert "first 10" in text  # the gate: first days
             assert "■ DISABLED" not in text
             await pilot.press("a", "O")
-            await until(pilot, lambda: "allowed once, not used yet" in screen_text(app), "for the allowance")
+            await until(pilot, lambda: "Allowed once. Approve the card" in screen_text(app), "for the allowance")
             await pilot.press("f12")
             await until(pilot, lambda: "■ stop" in screen_text(app), "for the stop")
             await pilot.press("R", "L")

@@ -88,7 +88,7 @@ async def test_undo_takes_back_the_last_decision_then_the_one_before(console: Co
         await until(pilot, lambda: len(console.known.cards) == 5)
         assert "CARDS  1 of 5" in screen_text(console)
         await pilot.press("u")
-        await until(pilot, lambda: "nothing to take back" in screen_text(console))
+        await until(pilot, lambda: "Nothing to undo." in screen_text(console))
 
 
 async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp, engine: StandIn) -> None:
@@ -227,7 +227,7 @@ async def test_the_empty_stack_says_when_the_next_look_is(console: ConsoleApp, e
     engine.cards.all = {}
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        assert "the next look is at 14:30" in screen_text(console)
+        assert "Next check: 14:30" in screen_text(console)
         await pilot.press("right", "left", "up", "enter")
         assert not named(engine, "approve", "dismiss", "snooze")
 

@@ -120,7 +120,7 @@ async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: Stand
         await until(pilot, lambda: "3 files landed" in screen_text(console))
         await pilot.press("u")
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
-        await until(pilot, lambda: "landing taken back" in screen_text(console))
+        await until(pilot, lambda: "anding undone" in screen_text(console))
         assert "L lands it again" in screen_text(console)
         await pilot.press("L")  # taken back is not thrown away
         await until(pilot, lambda: engine.noted.count(("landed", CHANGE)) == 2)
@@ -134,10 +134,10 @@ async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp,
         await pilot.press("L")
         await until(pilot, lambda: "3 files landed" in screen_text(console))
         await pilot.press("u", "b")
-        await until(pilot, lambda: "undo is running; a moment, then again" in screen_text(console))
+        await until(pilot, lambda: "is still running. Try again in a moment." in screen_text(console))
         await pilot.press("u")
         answered.set()
-        await until(pilot, lambda: "landing taken back" in screen_text(console))
+        await until(pilot, lambda: "anding undone" in screen_text(console))
         assert engine.noted.count(("undone", CHANGE)) == 1
         assert ("branched", CHANGE) not in engine.noted
         await pilot.press("b")
@@ -153,7 +153,7 @@ async def test_after_an_undo_that_was_refused_its_keys_are_there_again(console: 
         await pilot.press("u")
         await until(pilot, lambda: "was edited since" in screen_text(console))
         await pilot.press("u")
-        await until(pilot, lambda: "landing taken back" in screen_text(console))
+        await until(pilot, lambda: "anding undone" in screen_text(console))
 
 
 async def test_branch(console: ConsoleApp, engine: StandIn) -> None:
@@ -169,7 +169,7 @@ async def test_a_landing_that_conflicts_says_so_and_changes_nothing(console: Con
         await to_the_change(pilot)
         await pilot.press("L")
         await until(pilot, lambda: "changed by both" in screen_text(console))
-        assert "waiting to be landed" in screen_text(console)
+        assert "to land" in screen_text(console)
 
 
 async def test_discard_asks_for_a_second_key_of_its_own(console: ConsoleApp, engine: StandIn) -> None:
@@ -322,4 +322,4 @@ def test_of_an_interrupted_session_nobody_knows_how_long_it_took() -> None:
     whole = next(one for one in sessions() if one.state is SessionState.SUCCEEDED)
     cut = dataclasses.replace(whole, state=SessionState.INTERRUPTED)
     told = "\n".join(line.plain for line in about(cut, (), NOW, 100))
-    assert f"interrupted  begun {moment(cut.started_at, NOW)}" in told
+    assert f"interrupted  started {moment(cut.started_at, NOW)}" in told

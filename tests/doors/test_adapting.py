@@ -47,7 +47,7 @@ def in_vain(engine: Engine, session: str) -> None:
 
 
 def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
-    assert done(engine, "candidates")[1].startswith("no candidates: nothing was recorded yet; ")
+    assert done(engine, "candidates")[1].startswith("No candidates: nothing was recorded yet; ")
     in_vain(engine, "sess_1")
     drafted, read = done(engine, "candidates", "digest")
     [one] = drafted["drafted"]
@@ -63,13 +63,13 @@ def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
     assert [each["id"] for each in listed["candidates"]] == [one["id"]]
     assert listed["counts"]["review"] == 1
     assert "1 waits for you" in read
-    assert "drafted from 1 record, borne out by 1" in read
+    assert "drafted from 1 record, evidence for: 1" in read
     assert [wait.kind for wait in engine.queue()] == ["candidate"]
     shown, read = done(engine, "candidates", "show", one["id"][:9])
     assert [each["state"] for each in shown["stations"]] == ["done"] * 4 + ["now", "ahead"]
     assert len(shown["records"]) == 2
     assert "drafted from" in read
-    assert "borne out by" in read
+    assert "evidence for" in read
     promoted, read = done(engine, "candidates", "approve", one["id"])
     assert promoted["candidate"]["status"] == "promoted"
     assert f"clawpy candidates rollback {one['id']}" in read
@@ -79,7 +79,7 @@ def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
     assert refused.value.code == "already_decided"
     again, read = done(engine, "candidates", "undo", one["id"])
     assert again["candidate"]["status"] == "review"
-    assert "it waits for you" in read
+    assert "it needs your decision" in read
     assert not engine.overlays.tweaks(agent="backend_builder", workspace="")
     done(engine, "candidates", "approve", one["id"])
     back, _ = done(engine, "candidates", "rollback", one["id"], "--reason", "it heals slower now")
@@ -87,7 +87,7 @@ def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
     assert not engine.overlays.tweaks(agent="backend_builder", workspace="")
     gone, read = done(engine, "candidates", "reject", one["id"])
     assert gone["candidate"]["status"] == "rejected"
-    assert "comes up again" in read
+    assert "is proposed again" in read
     told, read = done(engine, "candidates", "records", "--kind", "repeated_retry")
     assert [each["session"] for each in told["records"]] == ["sess_2", "sess_1"]
     assert "3 tries made" in read
@@ -124,4 +124,4 @@ def test_what_would_change_is_shown_line_by_line() -> None:
     ]  # fmt: skip
     flows = tuple("abcdefgh")
     assert changes(flows, (*flows, "new"), PLAIN) == ["  …", "  g", "  h", "+ new"]
-    assert changes(flows, flows, PLAIN) == ["  nothing: it is done so already"]
+    assert changes(flows, flows, PLAIN) == ["  nothing: it is already so"]

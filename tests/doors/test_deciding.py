@@ -69,7 +69,7 @@ class TestDrafts:
         turned = dispatch(engine, "drafts", {"action": "dismiss", "id": second})
         assert turned["drafts"][0]["state"] == "rejected"
         assert dispatch(engine, "drafts", {"action": "list"}) == {"drafts": []}
-        assert "no draft waits" in text("drafts", {"drafts": []})
+        assert "No drafts." in text("drafts", {"drafts": []})
         again = dispatch(engine, "drafts", {"action": "promote", "id": first})
         assert again["fact"]["id"] == kept["fact"]["id"]
 

@@ -87,7 +87,7 @@ def test_a_leaders_guidance_is_edited_as_a_text_and_shows_whose_prompts_change_f
 
 
 def test_bubbles_are_listed_with_their_gate_and_flushed(engine: Engine) -> None:
-    assert done(engine, "bubbles")[1] == "nobody sent anything up"
+    assert done(engine, "bubbles")[1] == "No findings yet."
     engine.wisdom.offer(learning(1, agent="backend_builder"))
     engine.wisdom.offer(learning(2, agent="backend_builder", confidence=0.5))
     listed, read = done(engine, "bubbles", "list")
@@ -98,7 +98,7 @@ def test_bubbles_are_listed_with_their_gate_and_flushed(engine: Engine) -> None:
     assert list(flushed["flushed"]) == ["backend_lead"]  # type: ignore[call-overload]
     assert read.startswith("backend_lead ← bub_")
     assert "alpha1" in done(engine, "guidance", "backend_builder")[1]
-    assert done(engine, "bubbles", "flush")[1] == "nothing was ready to go up"
+    assert done(engine, "bubbles", "flush")[1] == "Nothing was ready to be sent up."
 
 
 def test_a_tier_is_assigned_and_given_back(engine: Engine) -> None:

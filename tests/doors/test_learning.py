@@ -52,7 +52,7 @@ def test_from_three_sessions_to_agents_md(engine: Engine, repository: Repository
     def type(*words: str) -> tuple[Any, str]:
         return typed(engine, repository, *words)
 
-    assert "nothing that holds beyond one session" in type("list")[1]
+    assert "Nothing learned here yet beyond single sessions" in type("list")[1]
     sessions = []
     for _ in range(3):
         card = engine.cards.propose("summarise the day", workspace=str(repository.path))
