@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 from engine.execution.validation import REPAIRS
-from engine.values import NewMemory, Trust
+from engine.values import CheckResult, NewMemory, Trust
 from engine.values.adaptation import CandidateStatus, FixTemplate
 from engine.wiring.adaptation import _Sources
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import ModelWorld
+from tests.situations.conftest import SHOP
 from tests.support.model_server import Call, Reply
 
 SAID = "The cart counts three; a test greps for it."
@@ -44,6 +47,26 @@ def test_from_two_heals_to_a_playbook(world: ModelWorld) -> None:
         assert [wait.id for wait in engine.queue() if wait.kind == "candidate"] == [one.id]
         engine.adaptation.approve(one.id)
         assert f"{REPAIRS}:\n<repairs>\n- {SAID}" in tidied(3)
+
+
+def test_a_landed_mend_of_a_red_test_is_kept_with_its_diff(world: ModelWorld) -> None:
+    broken = SHOP | {"cart.py": "def total(prices):\n    return sum(prices) / len([])\n"}
+    world.repository.commit("Mean price", broken)
+    (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    world.configure(validation=True)
+    with world.opened() as engine:
+        red = CheckResult("pytest", 0, 1, failing=("tests/test_cart.py::test_total",))
+        where = {"session_id": "before", "workspace": str(world.repository.path), "head": "", "tree": "", "clean": True}
+        engine.database.write(lambda tx: engine.runs.record(tx, check=red, full=True, **where))
+        mend = Call("edit", {"path": "cart.py", "old_text": " / len([])", "new_text": ""})
+        world.server.script(Reply(calls=(mend,)), Reply(text="The sum is no mean."))
+        view = world.run("Make test_total pass")
+        assert view.change_set_id is not None, "\n".join(world.texts(view))
+        engine.changes.land(view.change_set_id)
+        (fix,) = engine.adaptation.fixes(str(world.repository.path))
+        assert fix.title == "Make test_total pass"
+        assert fix.template.failing == ("tests/test_cart.py::test_total",)
+        assert "\n-    return sum(prices) / len([])\n+    return sum(prices)\n" in fix.template.patch
 
 
 def test_what_the_operator_keeps_adding_is_told_without_being_said(world: ModelWorld) -> None:

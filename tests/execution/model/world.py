@@ -112,7 +112,7 @@ class ModelWorld:
         assert card.session_id is not None
         return self.engine.sessions.get(card.session_id)
 
-    def finish(self, session: SessionView, seconds: float = 30.0) -> SessionView:
+    def finish(self, session: SessionView, seconds: float = 60.0) -> SessionView:
         """Wait for its end. When it pauses before trying again, or waits for a byte, time passes."""
         until = time.monotonic() + seconds
         while not (view := self.engine.sessions.wait(session.id, 0.02)).state.over:
