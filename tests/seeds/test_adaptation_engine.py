@@ -14,7 +14,7 @@ from tests.seeds.world import Document, World
 from tests.support.model_server import Call, Reply, calls
 
 AGENT = "backend_builder"
-SIGNED = "Texts end with a full stop."
+SIGNED = "Texts are signed with initials"
 GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
 
 
@@ -27,14 +27,14 @@ def waiting(world: World) -> list[Document]:
 def corrected(world: World, *names: str) -> None:
     """The operator adds the same words to each of these tasks."""
     for name in names:
-        asked = f"Write a {name} into {name}.txt"
+        asked = f"Write a {name} into {name}.txt for us"
         world.work(asked, "Done.", edit=f"{asked}. {SIGNED}")
 
 
 @pytest.fixture
 def eager(closed: World):
-    """A world in which no effect is withheld by chance."""
-    closed.configure(**{"adaptation.withheld": 0.0})
+    """A world in which no effect is withheld by chance, and prompts have neither memories nor learnings."""
+    closed.configure(**{"adaptation.withheld": 0.0, "memory.recallTokens": 0, "memory.learningsTokens": 0})
     with closed.opened():
         yield closed
 
@@ -58,7 +58,7 @@ def test_digest(eager: World) -> None:
     assert waiting(eager) == []
     failed = eager.say("candidates")["candidates"]
     assert all(one["score"] <= 45 for one in failed), "alone it is capped at 45, and fails"
-    corrected(eager, "farewell")
+    corrected(eager, "farewell", "thanks")
     (one,) = waiting(eager)
     assert one["score"] >= 60
     assert set(one["draftedFrom"]).isdisjoint(one["corroboratedBy"])
@@ -68,7 +68,7 @@ def test_digest(eager: World) -> None:
 
 def test_prompt_fragments(eager: World) -> None:
     """5.4, 5.5: A fragment that you approve stands in that agent's prompts, and is gone when you roll it back."""
-    corrected(eager, "greeting", "farewell")
+    corrected(eager, "greeting", "farewell", "thanks")
     (one,) = waiting(eager)
     assert one["type"] == "prompt_fragment"
     (line,) = one["effect"]["guidance"]
@@ -78,7 +78,7 @@ def test_prompt_fragments(eager: World) -> None:
     kept = eager.engine.overlays.get_prompt_fragments(agent_id=AGENT, run_kind="task")
     assert [each.effect.to_json()["guidance"] for each in kept] == [[line]]
     eager.say("candidates", action="rollback", id=one["id"])
-    eager.work("Write a thank-you into thanks.txt", "Done.")
+    eager.work("Write a toast into toast.txt", "Done.")
     assert line not in eager.told()
 
 
@@ -170,7 +170,7 @@ def test_flow_offloads(eager: World) -> None:
 
 def test_modes(eager: World) -> None:
     """5.6: In manual mode candidates wait for you; in autonomous mode what passes is in force by itself."""
-    corrected(eager, "greeting", "farewell")
+    corrected(eager, "greeting", "farewell", "thanks")
     (one,) = waiting(eager)
     assert one["id"] in [wait.id for wait in eager.engine.queue()]
     eager.work("Write an apology into sorry.txt", "Done.")

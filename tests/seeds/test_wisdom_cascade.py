@@ -144,22 +144,19 @@ def test_soul_enrichment(world: World) -> None:
 
 def test_bubble_gates(world: World) -> None:
     """1.7: What a worker found out goes up only through seven gates; each refusal names its gate and its reason."""
-    world.work(
-        "Write a greeting into hello.txt", "Done.", edit="Write a greeting into hello.txt. Greetings are in Latin"
-    )
+    world.cascade(bubble_min_confidence=1.0)
+    for name in ("greeting", "farewell", "thanks"):
+        asked = f"Write a {name} into {name}.txt"
+        world.work(asked, "Done.", edit=f"{asked}. Texts end with a full stop")
+    world.engine.learnings.catch_up()
     world.say("bubbles", action="flush")
-    (refused,) = world.say("bubbles")["bubbles"]
-    assert refused["state"] == "refused"
-    assert refused["refusedBy"] == refused["gates"][-1]["name"]
-    assert refused["gates"][-1]["reason"]
-    assert 0 < refused["confidence"] <= 1
-    assert refused["reasons"], "both scores say what they come from"
-    world.cascade(enable_upward_bubbling=False)
-    world.work(
-        "Write a farewell into bye.txt", "Done.", edit="Write a farewell into bye.txt. Farewells end with a full stop"
-    )
-    world.say("bubbles", action="flush")
-    assert "enabled" in [one["refusedBy"] for one in world.say("bubbles")["bubbles"]]
+    found = world.say("bubbles")["bubbles"]
+    assert found
+    for refused in found:
+        assert (refused["state"], refused["refusedBy"]) == ("refused", "confidence")
+        assert [one["passed"] for one in refused["gates"]] == [True, False]
+        assert "of 1.00" in refused["gates"][-1]["reason"]
+        assert refused["reasons"], "both scores say what they come from"
 
 
 def test_discoveries_rise(world: World) -> None:
@@ -167,14 +164,15 @@ def test_discoveries_rise(world: World) -> None:
     world.cascade(bubble_max_per_cycle=1)
     for name in ("greeting", "farewell", "thanks"):
         asked = f"Write a {name} into {name}.txt"
-        more = "Texts end with a full stop. Use British spelling"
-        world.work(asked, "Done.", edit=f"{asked}. {more}")
+        world.work(asked, "Done.", edit=f"{asked}. Texts end with a full stop. Colours are spelled the British way")
+    world.engine.learnings.catch_up()
     first = world.say("bubbles", action="flush")
     assert [len(ids) for ids in first["flushed"].values()] == [1]
     with world.reopened():
+        world.cascade(bubble_max_per_cycle=10)
         second = world.say("bubbles", action="flush")
         assert list(second["flushed"]) == ["backend_lead"], "what waits survives a restart"
-        assert len(world.facts("MemoryBubbleFlushed")) == 2
+        assert len(world.facts("MemoryBubbleFlushed")) >= 2
         world.work("Write an apology into sorry.txt", "Done.")
     block = world.told().partition("<leadership-guidance>")[2].partition("</leadership-guidance>")[0]
     assert "full stop" in block
