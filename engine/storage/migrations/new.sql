@@ -1,4 +1,4 @@
--- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026 0027 0028 0029 0030 0035
+-- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026 0027 0028 0029 0030 0031 0033 0035
 BEGIN IMMEDIATE;
 CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL, 
@@ -11,7 +11,7 @@ CREATE TABLE chain_links (
 	to_channel VARCHAR NOT NULL, 
 	prediction_id VARCHAR NOT NULL, 
 	workspace VARCHAR NOT NULL, 
-	at VARCHAR(32) NOT NULL, 
+	at VARCHAR(32) NOT NULL, ran BOOLEAN DEFAULT 1 NOT NULL, 
 	PRIMARY KEY (id)
 );
 CREATE INDEX ix_chain_links_at ON chain_links (at, id);
@@ -214,7 +214,7 @@ CREATE TABLE predictions (
 	outcome VARCHAR, 
 	closed_at VARCHAR(32), 
 	undo_requested_at VARCHAR(32), 
-	note VARCHAR NOT NULL, served VARCHAR DEFAULT '' NOT NULL, seen BLOB DEFAULT (x'') NOT NULL, subject VARCHAR DEFAULT '' NOT NULL, discarded_at VARCHAR(32), tier INTEGER DEFAULT 3 NOT NULL, 
+	note VARCHAR NOT NULL, served VARCHAR DEFAULT '' NOT NULL, seen BLOB DEFAULT (x'') NOT NULL, subject VARCHAR DEFAULT '' NOT NULL, discarded_at VARCHAR(32), tier INTEGER DEFAULT 3 NOT NULL, meaning BLOB DEFAULT (x'') NOT NULL, 
 	PRIMARY KEY (id), 
 	CONSTRAINT decided_by_known CHECK (decided_by IS NULL OR decided_by IN ('operator', 'autonomy', 'api')), 
 	CONSTRAINT outcome_known CHECK (outcome IS NULL OR outcome IN ('succeeded', 'failed', 'cannot_run', 'cancelled', 'blocked', 'withdrawn')), 
@@ -534,14 +534,6 @@ CREATE TABLE guidance_findings (
 	PRIMARY KEY (kind, ref, wording, agent), 
 	CONSTRAINT ck_guidance_findings_kind CHECK (kind IN ('noisy','stale'))
 );
-CREATE TABLE twin_states (
-	upto INTEGER NOT NULL, 
-	learnt INTEGER NOT NULL, 
-	format INTEGER NOT NULL, 
-	made_at VARCHAR(32) NOT NULL, 
-	state BLOB NOT NULL, 
-	PRIMARY KEY (upto)
-);
 CREATE TABLE "dpo_pairs" (
 	id INTEGER NOT NULL, 
 	user_id VARCHAR NOT NULL, 
@@ -558,9 +550,9 @@ CREATE TABLE "dpo_pairs" (
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_dpo_pairs_weight CHECK (weight > 0 AND weight <= 1)
 );
-CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
 CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
 CREATE INDEX ix_dpo_pairs_chosen ON dpo_pairs (chosen_prediction_id);
+CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
 CREATE TABLE training_runs (
 	id VARCHAR NOT NULL, 
 	state VARCHAR NOT NULL, 
