@@ -106,9 +106,9 @@ def test_auto_recall(meaning: World) -> None:
     told = [line for line in recalled(meaning).splitlines() if "never floats" in line]
     assert len(told) == 1, "once, though several layers know it"
     shown = meaning.say("xray", id=view.id, call=1)["prompt"]
-    lines = [line for part in shown if part["name"] == "recall" for line in part["lines"] if line["ref"]]
+    lines = [line for part in shown if part["name"] == "recalled-memory" for line in part["lines"] if line["ref"]]
     assert lines
-    assert sum(part["tokens"] for part in shown if part["name"] == "recall") <= 600
+    assert sum(part["tokens"] for part in shown if part["name"] == "recalled-memory") <= 600
     meaning.work("Which kind of fruit is yellow?", "A banana.", channel="research")
     assert recalled(meaning) == "", "what is not about the question stays away"
 
