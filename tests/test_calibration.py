@@ -71,6 +71,7 @@ def test_within_a_kind_a_higher_score_never_comes_out_lower(
     assert 0 < low <= high + 1e-9 < 1
 
 
+@pytest.mark.long
 @settings(max_examples=30)
 @given(st.lists(st.tuples(SCORE, SCORE), min_size=60, max_size=60), SCORE)
 def test_sixty_approvals_and_sixty_dismissals_are_told_apart_whatever_the_scores(

@@ -172,6 +172,7 @@ def test_keys_with_quotes() -> None:
 VALUES = ("true", "3", "-1", "1.5", "nan", '"x"', "[1, 'a']", "{ a = 1 }", "2026-01-05", "[[1]]", "1e400", "0x10")
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(

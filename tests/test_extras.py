@@ -44,6 +44,7 @@ def test_each_is_one_of_the_package_and_can_be_asked_for() -> None:
     assert extras.missing() == ()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_doctor_says_what_is_not_there_and_what_brings_it(home: Home) -> None:
     home.config.mkdir(parents=True)

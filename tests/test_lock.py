@@ -57,6 +57,7 @@ def test_folders_are_private(home: Home, clock: FakeClock) -> None:
     assert read_holder(home) is None
 
 
+@pytest.mark.long
 def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(home.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

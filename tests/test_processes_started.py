@@ -50,6 +50,7 @@ def modules() -> list[Path]:
     return sorted(file for folder in ("engine", "clawpy_console") for file in (ROOT / folder).rglob("*.py"))
 
 
+@pytest.mark.long
 def test_few_modules_start_processes() -> None:
     starting = {str(file.relative_to(ROOT)) for file in modules() if _STARTS.search(file.read_text())}
     assert starting - {_EXECS} == set(STARTERS), "start git by engine.git, commands by a session"

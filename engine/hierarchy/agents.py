@@ -240,7 +240,11 @@ class Agents:
         """Every agent's `heartbeat.md` (SPEC 4.1), and in words what could not be read."""
         found: builtins.list[HeartbeatFile] = []
         unread: builtins.list[str] = []
-        for member in self._members().values():
+        try:
+            members = self._members()
+        except Refusal as refusal:  # nobody's page can be read; cards come from everything else
+            return [], [str(refusal)]
+        for member in members.values():
             file = self._folder / member.id / "heartbeat.md"
             try:
                 written = datetime.fromtimestamp(file.stat().st_mtime, UTC)

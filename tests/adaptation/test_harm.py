@@ -68,6 +68,7 @@ def run(engine: Engine, number: int, harmful: str) -> None:
     engine.database.write(work)
 
 
+@pytest.mark.long
 def test_harm_is_measured_told_and_rolled_back(engine: Engine) -> None:
     before = engine.prompts.assemble(asked())
     bad, good = reviewed(engine, 1, "Never run a test."), reviewed(engine, 2, "Name things for what they are.")

@@ -22,6 +22,7 @@ COUNTS = st.tuples(st.integers(0, 120), st.integers(0, 120)).map(lambda one: (ma
 SHARES = st.sampled_from([0.05, 0.2, 0.5])
 
 
+@pytest.mark.long
 @given(SHARES, COUNTS, COUNTS)
 @settings(deadline=None)
 def test_what_always_holds(share: float, told: tuple[int, int], untold: tuple[int, int]) -> None:
@@ -145,6 +146,7 @@ def harmful(arms: Arms) -> bool:
     return evidence([arms], 0.0) >= math.log(1 / DOUBT)
 
 
+@pytest.mark.long
 def test_however_often_one_looks_what_does_no_harm_is_seldom_called_harmful() -> None:
     """A look after each of 200 sessions, 30 worlds: what harms is found, what helps or does nothing is left alone. The
     full table is `tests/benchmarks/test_lift_looks.py`."""
@@ -159,6 +161,7 @@ def test_however_often_one_looks_what_does_no_harm_is_seldom_called_harmful() ->
     assert ever(0.7, 0.7, counted=0.4) <= 3, "also where half of the runs with it never come to count"
 
 
+@pytest.mark.long
 def test_the_interval_holds_the_truth_at_every_look() -> None:
     """Each end is wrong at some time in a tenth of all worlds at most."""
     known, above, below = cache(lambda arms: lift("o", [arms])), 0, 0

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from engine.adaptation import candidates as table
 from engine.adaptation.candidates import Candidates
 from engine.clock import FakeClock
@@ -60,6 +62,7 @@ KILLED = """
 """
 
 
+@pytest.mark.long
 def test_a_kill_leaves_the_old_or_the_new(
     tmp_path: Path, migrated: Callable[[], bytes], clock: FakeClock, bus: EventBus, nursery: Nursery
 ) -> None:

@@ -90,6 +90,7 @@ def test_work_that_stayed_red_is_bad(world: World) -> None:
     assert rows(world)["ses_1"].state == "bad"
 
 
+@pytest.mark.long
 def test_harm_is_told_once_and_proposed_for_roll_back(world: World) -> None:
     harmful, good = world.guide("Never test.", agent="cto"), world.guide("Test first.", agent="cto")
     for number in range(80):
@@ -116,6 +117,7 @@ def test_harm_is_told_once_and_proposed_for_roll_back(world: World) -> None:
     assert world.trials.lifts().get(harmful.id) is not None, "what was measured is still to be seen"
 
 
+@pytest.mark.long
 def test_runs_are_compared_with_those_that_were_drawn_with_the_same_chance(world: World) -> None:
     """All that was hard came while few went without: what the settings did is not laid to the effect."""
     overlay = world.guide()

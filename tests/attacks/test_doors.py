@@ -68,6 +68,7 @@ KNOCKS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("knock", KNOCKS)
 def test_a_card_is_not_approved(served: Served, knock: str) -> None:
     card = served.card()
@@ -113,6 +114,7 @@ def test_idle_clients_do_not_keep_a_verb_waiting(control: ControlServer, said: b
         assert ask(control.address, "status", {}, timeout=5) == {"verb": "status"}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_another_user_does_not_reach_the_control_socket(control: ControlServer) -> None:
     script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b'{}\\n'); s.recv(1)"

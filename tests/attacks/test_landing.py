@@ -257,6 +257,7 @@ def test_a_process_that_exchanges_during_a_whole_landing(world: World, canary: C
 STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make folder", "write", "files done")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["land", "undo"])
 @pytest.mark.parametrize("when", STEPS)
 def test_a_link_in_place_of_the_folder_at_each_step(world: World, canary: Canary, when: str, verb: str) -> None:
@@ -433,6 +434,7 @@ def test_a_submodule_is_not_landed(world: World, canary: Canary) -> None:
 TARGETS = ("{outside}", "{outside}/authorized_keys", "../{up}{outside}", "d/../../..{outside}", "/proc/self/cwd", "..")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_link_that_leads_out_and_then_a_file_behind_it(world: World, canary: Canary, target: str) -> None:
     up = "../" * len(world.root.parts)

@@ -108,6 +108,7 @@ def test_an_approval_for_a_sandbox_does_not_run_without(engine: Engine, card: Ca
     assert not mark.exists()
 
 
+@pytest.mark.long
 def test_it_is_said_everywhere_and_runs_when_confirmed(
     engine: Engine, repository: Repository, card: Card, mark: Path
 ) -> None:

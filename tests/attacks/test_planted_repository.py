@@ -264,6 +264,7 @@ READ = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("name", READ)
 def test_nobody_waits_for_a_pipe(repository: Repository, name: str) -> None:
@@ -299,6 +300,7 @@ def test_a_calendar_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
         CalendarReader().meetings([str(tmp_path / "meetings.ics")], datetime(2026, 1, 5, tzinfo=UTC))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("name", ["sub/.gitignore", ".gitattributes", "sub/.git/HEAD"])
 def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Repository, name: str) -> None:

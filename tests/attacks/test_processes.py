@@ -303,6 +303,7 @@ def test_a_command_that_kills_itself_says_so(every_rung: Sandbox, outside: Path)
     assert done.returncode in (-9, 137)
 
 
+@pytest.mark.long
 def test_taking_all_memory(every_rung: Sandbox, outside: Path) -> None:
     """The session's own processes are counted together, and it ends with a clear word."""
     inside = Inside(every_rung, outside)

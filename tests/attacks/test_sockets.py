@@ -100,6 +100,7 @@ def test_a_socket(victim: Victim, place: str, kind: str) -> None:
         assert not heard(server)
 
 
+@pytest.mark.long
 @pytest.mark.attack("sockets")
 @pytest.mark.parametrize("place", ["home", "the tree", "a terminal multiplexer", "an abstract name", "shared memory"])
 def test_a_socket_that_is_made_while_the_command_runs(victim: Victim, place: str) -> None:

@@ -119,6 +119,7 @@ START = {
 DEAF = "for n in range(1, 65):\n    if n not in (9, 17, 19, 32, 33): signal.signal(n, signal.SIG_IGN)\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", START)
 def test_children_of_a_stopped_engine(attack: Attack, way: str) -> None:
     attack.begin(DEAF + START[way], 20)
@@ -157,6 +158,7 @@ def test_processes_that_fork_and_end_all_the_time(attack: Attack, group: str, mo
     assert answer["killed"]  # as many as were seen: they do not hold still
 
 
+@pytest.mark.long
 def test_two_sessions_are_both_ended(every_rung: Sandbox, outside: Path) -> None:
     attacks = []
     for name in ("a", "b"):
@@ -175,6 +177,7 @@ def test_two_sessions_are_both_ended(every_rung: Sandbox, outside: Path) -> None
             one.end()
 
 
+@pytest.mark.long
 def test_a_dead_engine(attack: Attack) -> None:
     """Killed outright, it takes its sessions with it; a stop afterwards finds nothing and forgets them."""
     attack.begin(START["all of it"], 20)
@@ -228,6 +231,7 @@ FORGED: dict[str, Callable[[Path, int], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", FORGED)
 def test_a_forged_file(outside: Path, victim: subprocess.Popen[bytes], way: str) -> None:
     home = outside / "home"
@@ -240,6 +244,7 @@ def test_a_forged_file(outside: Path, victim: subprocess.Popen[bytes], way: str)
     assert answer["left"] == []
 
 
+@pytest.mark.long
 def test_a_number_that_went_to_another_process(outside: Path) -> None:
     """Even to one that carries the mark of that very session, which is not this home's to end twice."""
     home = outside / "home"
@@ -252,6 +257,7 @@ def test_a_number_that_went_to_another_process(outside: Path) -> None:
         process.kill()
 
 
+@pytest.mark.long
 def test_a_group_of_another_name(outside: Path, victim: subprocess.Popen[bytes]) -> None:
     parent = cgroups.own()
     if parent is None:

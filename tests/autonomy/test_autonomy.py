@@ -210,6 +210,7 @@ def test_an_interval_that_is_changed_takes_effect_without_a_run(database: Databa
         schedule.close()
 
 
+@pytest.mark.long
 def test_apscheduler_is_imported_only_at_start() -> None:
     code = "import sys, engine.autonomy.autonomy; sys.exit('apscheduler' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

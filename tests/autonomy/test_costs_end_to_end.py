@@ -32,6 +32,7 @@ def entries(world: World) -> list[CostEntry]:
         return list(session.exec(select(CostEntry)))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("before_it_began", [True, False])
 def test_what_a_crash_left_reserved_is_settled_at_the_next_start(world: World, before_it_began: bool) -> None:
@@ -64,6 +65,7 @@ def test_what_a_crash_left_reserved_is_settled_at_the_next_start(world: World, b
         assert engine.safety.costs.state().month == (view.cost if before_it_began else 50_000)
 
 
+@pytest.mark.long
 def test_a_stop_of_the_month_outlives_restart_and_raised_cap_and_yields_to_its_word_alone(world: World) -> None:
     world.configure(crossPollCostCapPerMonth=0.04)
     with world.opened() as engine:

@@ -34,6 +34,7 @@ def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> 
         yield made
 
 
+@pytest.mark.long
 def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
     before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")
     world.away()
@@ -56,6 +57,7 @@ def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
     assert [one.rail for one in entry.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
 
 
+@pytest.mark.long
 def test_what_ran_by_itself_and_stands_a_day_later_was_wanted(world: World) -> None:
     world.away()
     card = world.cycle().acted
@@ -71,6 +73,7 @@ def test_what_ran_by_itself_and_stands_a_day_later_was_wanted(world: World) -> N
     ]
 
 
+@pytest.mark.long
 def test_the_report_of_what_ran_by_itself_can_be_dismissed(world: World) -> None:
     world.away()
     card = world.cycle().acted
@@ -84,6 +87,7 @@ def test_the_report_of_what_ran_by_itself_can_be_dismissed(world: World) -> None
     assert "kept" not in [one.signal for one in world.engine.feedback.recent(50)]
 
 
+@pytest.mark.long
 def test_one_trigger_in_ten_minutes_though_the_next_has_earned_it_too(world: World) -> None:
     collide(world.repository)
     world.earn(kind="forecast_conflicts", channel="research", others=0)  # two kinds have earned it
@@ -97,6 +101,7 @@ def test_one_trigger_in_ten_minutes_though_the_next_has_earned_it_too(world: Wor
     assert world.cycle().acted
 
 
+@pytest.mark.long
 def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_something_else(world: World) -> None:
     world.engine.settings.set("crossPollCostCapPerDay", "0")  # more than 80 % of nothing is spent
     world.away()
@@ -113,6 +118,7 @@ def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_somet
     assert world.cycle().acted
 
 
+@pytest.mark.long
 def test_priming_stays_priming_while_nothing_may_run(world: World) -> None:
     world.calibrator.sure = 0.79
     world.away()
@@ -124,6 +130,7 @@ def test_priming_stays_priming_while_nothing_may_run(world: World) -> None:
     assert world.causes()[-1] == "the operator is silent"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["cards", "off"])
 def test_only_where_the_workspace_acts(world: World, word: str) -> None:
     world.engine.settings.set(f'workspaces."{world.workspace}".autonomy', word)
@@ -132,6 +139,7 @@ def test_only_where_the_workspace_acts(world: World, word: str) -> None:
     assert world.engine.sessions.list()[0].mode == "approved"
 
 
+@pytest.mark.long
 def test_quiet_hours_make_cards_and_nothing_runs_until_they_end(world: World) -> None:
     world.away(datetime(2026, 1, 5, 23, 0, tzinfo=UTC) - world.clock.now())
     done = world.cycle()
@@ -144,6 +152,7 @@ def test_quiet_hours_make_cards_and_nothing_runs_until_they_end(world: World) ->
     assert world.cycle().acted
 
 
+@pytest.mark.long
 def test_do_not_disturb_holds_it_back(world: World) -> None:
     world.engine.autonomy.dnd(timedelta(hours=2))
     world.away()
@@ -152,6 +161,7 @@ def test_do_not_disturb_holds_it_back(world: World) -> None:
     assert world.cycle().acted
 
 
+@pytest.mark.long
 def test_phase_1_acts_though_its_calibration_is_not_proven_yet(world: World) -> None:
     """What opens the gate is the operator's own record of approvals, not the Twin's word (SPEC 2.5, 2.6)."""
     world.calibrator.holds = False
@@ -159,6 +169,7 @@ def test_phase_1_acts_though_its_calibration_is_not_proven_yet(world: World) -> 
     assert world.cycle().acted
 
 
+@pytest.mark.long
 def test_without_a_sandbox_nothing_runs_by_itself(world: World) -> None:
     world.engine.sessions.admission._sandbox = NoSandbox()
     world.away()
@@ -179,6 +190,7 @@ def test_who_works_in_an_editor_is_not_taken_for_absent(world: World) -> None:
     assert world.engine.autonomy.state().state is State.PRIMING
 
 
+@pytest.mark.long
 def test_a_change_that_nobody_looked_for_yet_is_seen_before_anything_is_done(world: World) -> None:
     world.away()
     world.clock.advance(timedelta(minutes=2))
@@ -189,6 +201,7 @@ def test_a_change_that_nobody_looked_for_yet_is_seen_before_anything_is_done(wor
     assert world.causes()[-1] == "the operator spoke"
 
 
+@pytest.mark.long
 def test_a_change_while_it_predicts_stops_it_from_acting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     cycle = world.engine.predictions.run_cycle
 
@@ -202,6 +215,7 @@ def test_a_change_while_it_predicts_stops_it_from_acting(world: World, monkeypat
     assert world.cycle().reason.startswith("somebody came")
 
 
+@pytest.mark.long
 def test_the_operator_who_speaks_ends_priming_and_acting(world: World) -> None:
     world.away()
     world.engine.autonomy.heard("key")
@@ -213,6 +227,7 @@ def test_the_operator_who_speaks_ends_priming_and_acting(world: World) -> None:
     assert not world.engine.autonomy.schedule.run(ACT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("ago", "starts"), [(timedelta(minutes=9, seconds=59), False), (timedelta(minutes=10), True)])
 def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
     world: World, ago: timedelta, starts: bool
@@ -232,6 +247,7 @@ def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
         world.ended(world.engine.cards.approve(card.id).id)  # an operator's approval needs no calm
 
 
+@pytest.mark.long
 def test_three_rejections_pause_and_nothing_acts_until_two_hours_later(world: World) -> None:
     world.engine.predictions.run_cycle()
     for _ in range(3):
@@ -245,6 +261,7 @@ def test_three_rejections_pause_and_nothing_acts_until_two_hours_later(world: Wo
     assert world.cycle().acted
 
 
+@pytest.mark.long
 def test_a_stop_keeps_it_from_acting_and_the_state_survives_a_restart(world: World) -> None:
     world.away()
     world.engine.safety.stop("enough", "test")
@@ -265,6 +282,7 @@ def test_a_stop_keeps_it_from_acting_and_the_state_survives_a_restart(world: Wor
             assert world.engine.cards.get(acted).status is Status.EXECUTED
 
 
+@pytest.mark.long
 def test_the_next_cycle_is_shown_whichever_it_is(world: World) -> None:
     autonomy = world.engine.autonomy
     autonomy.schedule.run(CARDS)
@@ -278,6 +296,7 @@ def test_the_next_cycle_is_shown_whichever_it_is(world: World) -> None:
     assert autonomy.next_cycle() is None
 
 
+@pytest.mark.long
 def test_the_morning_look_tells_what_ran_was_blocked_waits_and_cost(world: World) -> None:
     collide(world.repository)
     world.earn(kind="forecast_conflicts", channel="research", others=0)
@@ -303,6 +322,7 @@ def test_the_morning_look_tells_what_ran_was_blocked_waits_and_cost(world: World
     assert world.engine.since(world.clock.now()).nothing
 
 
+@pytest.mark.long
 def test_an_absence_survives_a_restart(world: World) -> None:
     world.engine.autonomy.heard("key")
     left = world.clock.now()
@@ -315,6 +335,7 @@ def test_an_absence_survives_a_restart(world: World) -> None:
         again.close()
 
 
+@pytest.mark.long
 def test_a_laptop_that_slept_runs_one_cycle(world: World) -> None:
     world.away()
     world.cycle()
@@ -324,6 +345,7 @@ def test_a_laptop_that_slept_runs_one_cycle(world: World) -> None:
     assert world.engine.autonomy.schedule.due(ACT) == world.clock.now() + timedelta(minutes=30)
 
 
+@pytest.mark.long
 def test_a_follow_up_acts_by_itself_with_its_link_from_the_channel_it_follows(world: World) -> None:
     asked = world.engine.sessions.list()[0]
 

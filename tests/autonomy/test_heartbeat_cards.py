@@ -38,6 +38,7 @@ def heartbeats(world: World) -> list[Card]:
     return [card for card in world.engine.cards.pending() if is_heartbeat(card.kind)]
 
 
+@pytest.mark.long
 def test_a_due_item_is_a_card_of_its_agents_channel_and_done_with_it(world: World) -> None:
     with world.opened() as engine:
         comes_due(world, ITEM, agent="chronicler")
@@ -56,6 +57,7 @@ def test_a_due_item_is_a_card_of_its_agents_channel_and_done_with_it(world: Worl
         assert heartbeats(world) == []
 
 
+@pytest.mark.long
 def test_words_that_nothing_takes_are_a_card_that_says_so(world: World) -> None:
     with world.opened() as engine:
         comes_due(world, "call the supplier about the invoices")
@@ -70,6 +72,7 @@ def test_words_that_nothing_takes_are_a_card_that_says_so(world: World) -> None:
         assert engine.cards.get(card.id).status is Status.EXPIRED, "he did it himself, and said so"
 
 
+@pytest.mark.long
 def test_it_runs_by_itself_only_when_this_very_item_has_earned_it(world: World) -> None:
     with world.opened() as engine:
         world.earn(kind="report_branches", channel="koji-core")
@@ -90,6 +93,7 @@ def test_it_runs_by_itself_only_when_this_very_item_has_earned_it(world: World) 
         assert [one.verdict for one in entry.verdicts] == ["allow"] * 6
 
 
+@pytest.mark.long
 def test_six_due_items_are_six_cards_within_one_cycle_whatever_their_confidence(world: World) -> None:
     with world.opened() as engine:
         world.earn(others=30)
@@ -108,6 +112,7 @@ def test_six_due_items_are_six_cards_within_one_cycle_whatever_their_confidence(
         ]
 
 
+@pytest.mark.long
 def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: World) -> None:
     """It needs no decisions of like cards, but everything else that lets things run by themselves."""
     with world.opened() as engine:
@@ -127,6 +132,7 @@ def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: Wor
         assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("setting", ["mode", "workspace"])
 def test_an_order_to_run_waits_where_nothing_may_run_by_itself(world: World, setting: str) -> None:
     if setting == "mode":

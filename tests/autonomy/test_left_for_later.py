@@ -57,6 +57,7 @@ HINDRANCES = pytest.mark.parametrize(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @HINDRANCES
 def test_what_a_crash_left_with_its_permit(world: World, hinder: Callable[[World, Engine], None], word: str) -> None:
     with world.opened() as engine:
@@ -77,6 +78,7 @@ def test_what_a_crash_left_with_its_permit(world: World, hinder: Callable[[World
         assert engine.safety.costs.state().month == 0, "its reservation was given back"
 
 
+@pytest.mark.long
 @HINDRANCES
 def test_what_waited_for_its_turn(world: World, hinder: Callable[[World, Engine], None], word: str) -> None:
     with world.opened() as engine:

@@ -49,6 +49,7 @@ def callers(*names: str) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.long
 def test_one_place_makes_sessions_and_one_makes_permits() -> None:
     assert callers(
         "SessionRow", "PermitRow", "permits.issue", "_permits.issue", "_records.enqueue", "permits.consume",
@@ -86,6 +87,7 @@ def accounted_for(engine: Engine) -> int:
     return len(rows)
 
 
+@pytest.mark.long
 def test_every_path_to_a_session_leads_through_the_rails(world: World) -> None:
     running = world.engine
     world.earn()  # an own prompt, approved at the port
@@ -146,6 +148,7 @@ def start(world: World, permit: Permit, assignment: Assignment) -> str:
     return ""
 
 
+@pytest.mark.long
 def test_a_permit_is_good_once_for_one_thing_and_for_fifteen_minutes(world: World) -> None:
     permit, assignment = permitted(world)
     assert start(world, replace(permit, id="permit_forged"), assignment) == "permit_unknown"
@@ -169,6 +172,7 @@ def test_a_permit_is_good_once_for_one_thing_and_for_fifteen_minutes(world: Worl
     assert start(world, void, assignment) == "permit_used"
 
 
+@pytest.mark.long
 def test_a_restart_starts_what_its_permit_still_covers_and_once(world: World) -> None:
     permit, _ = permitted(world)
     world.engine.close()

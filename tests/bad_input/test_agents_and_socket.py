@@ -17,6 +17,7 @@ from tests.bad_input.conftest import Clawpy, ok, refused
 from tests.conftest import Repository
 
 
+@pytest.mark.long
 def test_broken_agents_are_named_and_the_others_stay(clawpy: Clawpy, home: Home, shop: Repository) -> None:
     ok(clawpy("agents", "list", "--json"))
     (home.agents / "ceo" / "tools.json").write_text("{not json")
@@ -132,6 +133,7 @@ def test_a_note_of_the_holder_that_is_rubbish(clawpy: Clawpy, home: Home, shop: 
     assert ok(clawpy("cards", "--json")) == {"predictions": []}
 
 
+@pytest.mark.long
 def test_a_line_of_another_program_that_nobody_can_read_is_named_once(
     clawpy: Clawpy, home: Home, shop: Repository
 ) -> None:

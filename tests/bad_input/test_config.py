@@ -70,6 +70,7 @@ def test_a_bad_value_is_not_written(clawpy: Clawpy, home: Home, shop: Repository
     assert contents(home.config) == before
 
 
+@pytest.mark.long
 async def test_the_console_says_it(home: Home, shop: Repository, console_says: ConsoleSays) -> None:
     home.config.mkdir(parents=True)
     home.config_file.write_text("quietHoursEnd = 24\n")

@@ -26,6 +26,7 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_folder_that_is_no_repository(clawpy: Clawpy, home: Home, plain: Path) -> None:
     refused(clawpy("predict", "--json"), "no_repository", str(plain), "git init")
     refused(clawpy("--workspace", ".", "cards", "--json"), "no_repository", str(plain))
@@ -62,6 +63,7 @@ def test_inside_gits_own_folder(clawpy: Clawpy, shop: Repository) -> None:
     refused(clawpy("--workspace", ".git", "predict", "--json"), "no_repository", "the folder above .git")
 
 
+@pytest.mark.long
 def test_a_repository_without_commits(clawpy: Clawpy, repository: Repository) -> None:
     repository.write("cart.py", "total = 0\n")
     at = ("--workspace", str(repository.path))
@@ -74,6 +76,7 @@ def test_a_repository_without_commits(clawpy: Clawpy, repository: Repository) ->
     assert clawpy(*at, "doctor", "--json").document["ok"]
 
 
+@pytest.mark.long
 def test_submodules(clawpy: Clawpy, shop: Repository, tmp_path: Path) -> None:
     library = Repository(tmp_path / "library")
     library.commit("one", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
@@ -89,6 +92,7 @@ def test_submodules(clawpy: Clawpy, shop: Repository, tmp_path: Path) -> None:
     assert shop.git("status", "--porcelain") == status
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["my shop", "Läden 店 😀", "'quoted' \"name\" $(touch x)", "-x", "a\nline", "[b]up[b"])
 def test_a_path_with_spaces_signs_and_unicode(
     clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -105,6 +109,7 @@ def test_a_path_with_spaces_signs_and_unicode(
     assert {file.name for file in tmp_path.iterdir()} == {name, "home"}
 
 
+@pytest.mark.long
 def test_a_home_with_spaces_and_unicode_too_long_for_a_socket(
     shop: Repository, tmp_path: Path, nursery: Nursery
 ) -> None:

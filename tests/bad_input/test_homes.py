@@ -42,6 +42,7 @@ def test_a_home_that_is_a_file(clawpy: Clawpy, home: Home, shop: Repository) -> 
     assert home.root.read_text() == "my notes"
 
 
+@pytest.mark.long
 async def test_a_read_only_home(home: Home, clawpy: Clawpy, shop: Repository, console_says: ConsoleSays) -> None:
     assert home.root is not None
     with disk(home.root, "8m") as remount:
@@ -57,6 +58,7 @@ async def test_a_read_only_home(home: Home, clawpy: Clawpy, shop: Repository, co
         assert contents(home.root) == before
 
 
+@pytest.mark.long
 async def test_a_full_disk(home: Home, clawpy: Clawpy, shop: Repository, console_says: ConsoleSays) -> None:
     assert home.root is not None
     with disk(home.root, "3m"):
@@ -78,6 +80,7 @@ async def test_a_full_disk(home: Home, clawpy: Clawpy, shop: Repository, console
         assert ok(clawpy("dismiss", card["id"], "--json"))["prediction"]["status"] == "rejected"
 
 
+@pytest.mark.long
 def test_a_disk_too_small_for_a_home_leaves_nothing_that_hinders_the_next_start(
     home: Home, clawpy: Clawpy, shop: Repository
 ) -> None:
@@ -89,6 +92,7 @@ def test_a_disk_too_small_for_a_home_leaves_nothing_that_hinders_the_next_start(
         assert len(ok(clawpy("agents", "list", "--json"))["agents"]) == 19
 
 
+@pytest.mark.long
 def test_the_disk_fills_up_while_the_engine_runs(home: Home, clawpy: Clawpy, shop: Repository) -> None:
     assert home.root is not None
     with disk(home.root, "6m"):
@@ -109,6 +113,7 @@ def test_the_disk_fills_up_while_the_engine_runs(home: Home, clawpy: Clawpy, sho
         assert card.id not in cards(clawpy)
 
 
+@pytest.mark.long
 async def test_a_home_of_a_newer_version(
     home: Home, clawpy: Clawpy, card: str, shop: Repository, console_says: ConsoleSays
 ) -> None:
@@ -123,6 +128,7 @@ async def test_a_home_of_a_newer_version(
     assert contents(home.data) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ["overwritten", "no database", "cut short", "empty"])
 async def test_a_damaged_database(
     home: Home, clawpy: Clawpy, card: str, shop: Repository, console_says: ConsoleSays, damage: str
@@ -146,6 +152,7 @@ async def test_a_damaged_database(
     assert cards(clawpy) == [card]
 
 
+@pytest.mark.long
 def test_the_way_to_mend_a_damaged_database_names_copies_where_there_are_some(
     home: Home, clawpy: Clawpy, card: str
 ) -> None:
@@ -164,6 +171,7 @@ def holding(home: Home, shop: Repository) -> Iterator[Engine]:
     engine.close()
 
 
+@pytest.mark.long
 async def test_a_held_home(home: Home, holding: Engine, console_says: ConsoleSays, shop: Repository) -> None:
     with pytest.raises(Refusal, match="process id") as told:
         open_engine(home, workspaces=[str(shop.path)])
@@ -174,6 +182,7 @@ async def test_a_held_home(home: Home, holding: Engine, console_says: ConsoleSay
     holding.cards.propose("still at work", workspace=str(shop.path))
 
 
+@pytest.mark.long
 def test_a_stop_file_that_is_rubbish_is_a_stop(home: Home, clawpy: Clawpy, card: str) -> None:
     stop_file(home.data).write_bytes(b"\xff\x00{{{")
     assert [hold["word"] for hold in ok(clawpy("status", "--json"))["holds"]] == ["stop"]

@@ -57,6 +57,7 @@ def no_controls(text: str) -> bool:
     return not any((ord(sign) < 32 and sign != "\n") or sign in "\x7f\u202e" for sign in text)
 
 
+@pytest.mark.long
 def test_every_card_of_a_hostile_repository_is_clean_and_runs(engine: Engine, hostile: Repository) -> None:
     report = engine.predictions.run_cycle(requested=True)
     assert report.errors == ()
@@ -81,6 +82,7 @@ def test_a_parameter_that_would_be_an_option_is_refused(engine: Engine, hostile:
     assert engine.cards.get(card.id).status.value == "pending"
 
 
+@pytest.mark.long
 def test_what_the_terminal_is_given_has_no_escapes(clawpy: Clawpy, hostile: Repository) -> None:
     at = ("--workspace", str(hostile.path))
     said = clawpy(*at, "predict")
@@ -93,6 +95,7 @@ def test_what_the_terminal_is_given_has_no_escapes(clawpy: Clawpy, hostile: Repo
         assert no_controls(said.out + said.err), verb
 
 
+@pytest.mark.long
 async def test_the_console_shows_them_literally(engine: Engine, home: Home, hostile: Repository) -> None:
     engine.cards.propose("tidy [b]up[/b] [/oops] \x1b[31m$(x)", workspace=str(hostile.path))
     engine.predictions.run_cycle(requested=True)

@@ -8,6 +8,7 @@ from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
 
 
+@pytest.mark.long
 def test_it_is_told_and_teaches_nothing(
     clawpy: Clawpy, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ def test_the_project_has_a_history_branches_and_work_in_progress(tmp_path: Path)
     assert git.text("log", "-1", "--format=%an %cs") != ""
 
 
+@pytest.mark.long
 def test_its_tests_run_with_python_alone_and_one_is_red(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "shop", datetime.now(UTC))
     run = [sys.executable, "-m", "unittest", "discover", "-s", "tests", "-t", "."]
@@ -42,6 +43,7 @@ def test_its_tests_run_with_python_alone_and_one_is_red(tmp_path: Path) -> None:
     assert "OK" in done.stderr
 
 
+@pytest.mark.long
 def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
     project = make_project(tmp_path / "shop", datetime.now(UTC))
     home = Home.locate(tmp_path / "home")
@@ -73,6 +75,7 @@ def test_nothing_is_left_behind() -> None:
     assert not home.parent.exists()
 
 
+@pytest.mark.long
 def test_a_verb_in_the_demo_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--demo", "doctor", "--json"]) == 0
     assert capsys.readouterr().err.startswith("demo: a made-up organisation and project in ")

@@ -22,6 +22,7 @@ def kinds(clawpy: Clawpy, verb: str) -> dict[str, str]:
     return {one["flow"]: one["id"] for one in clawpy(verb, "--json").document["predictions"]}
 
 
+@pytest.mark.long
 def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project: Path) -> None:
     assert clawpy("muted").out == "nothing is muted\n"
     card = kinds(clawpy, "predict")["forecast_conflicts"]
@@ -41,6 +42,7 @@ def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project:
     assert "forecast_conflicts" in kinds(clawpy, "predict")
 
 
+@pytest.mark.long
 def test_never_here_switches_the_kind_off_and_says_how_it_comes_back(clawpy: Clawpy, project: Path) -> None:
     card = kinds(clawpy, "predict")["forecast_conflicts"]
     told = clawpy("dismiss", card, "--reason", "never-here").out
@@ -51,6 +53,7 @@ def test_never_here_switches_the_kind_off_and_says_how_it_comes_back(clawpy: Cla
     assert clawpy("muted").out == "nothing is muted\n"
 
 
+@pytest.mark.long
 def test_a_word_that_is_no_reason_and_a_mute_that_is_none(clawpy: Clawpy, project: Path) -> None:
     card = kinds(clawpy, "predict")["forecast_conflicts"]
     assert clawpy("dismiss", card, "--reason", "nonsense").code == 2
@@ -59,6 +62,7 @@ def test_a_word_that_is_no_reason_and_a_mute_that_is_none(clawpy: Clawpy, projec
     assert clawpy("muted").out == "nothing is muted\n"  # nor was anything dismissed
 
 
+@pytest.mark.long
 def test_three_dismissals_pause_nothing_that_does_not_act(clawpy: Clawpy, project: Path) -> None:
     cards = list(kinds(clawpy, "predict").values())
     assert len(cards) >= 3
@@ -67,6 +71,7 @@ def test_three_dismissals_pause_nothing_that_does_not_act(clawpy: Clawpy, projec
     assert clawpy("status", "--json").document["holds"] == []
 
 
+@pytest.mark.long
 def test_what_was_thrown_away_is_discarded_in_every_list(clawpy: Clawpy, project: Path) -> None:
     card = clawpy("propose", "draft_changelog", "--json").document["predictions"][0]["id"]
     assert clawpy("approve", card, "--wait").code == 0

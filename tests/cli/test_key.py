@@ -156,6 +156,7 @@ def provider() -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_provider_is_asked_whether_it_takes_its_key(
     clawpy: Clawpy, ring: MemoryKeyring, home: Home, provider: str, kind: str
@@ -174,6 +175,7 @@ def test_a_provider_is_asked_whether_it_takes_its_key(
     assert "302" in clawpy("key", "test", "mine").out, "a key does not follow where it is sent"
 
 
+@pytest.mark.long
 def test_no_key_stands_in_a_process_listing(home: Home):
     """The verb reads standard input, so that what `ps` shows while it waits has no key in it."""
     process = subprocess.Popen(

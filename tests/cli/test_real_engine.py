@@ -91,6 +91,7 @@ def test_what_is_imported_before_the_console_is_light(home: Home, project: Path)
     assert done.stdout.strip() == ""
 
 
+@pytest.mark.long
 def test_a_verb_imports_what_it_uses(home: Home, project: Path) -> None:
     """Nothing of an engine when one runs that answers, and to open one of its own nothing that is used later."""
 
@@ -108,6 +109,7 @@ def test_a_verb_imports_what_it_uses(home: Home, project: Path) -> None:
         engine.close()
 
 
+@pytest.mark.long
 def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
     cards = document(clawpy("predict", "--json"))["predictions"]
     card = next(one for one in cards if one["flow"] == "draft_changelog")
@@ -132,6 +134,7 @@ def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
     assert (again.code, again.document["error"]["code"]) == (1, "already_decided")
 
 
+@pytest.mark.long
 def test_a_prompt_in_plain_words_runs_and_one_that_lacks_something_says_what(clawpy: Clawpy, project: Path) -> None:
     [card] = document(clawpy("propose", "sum", "up", "today", "--json"))["predictions"]
     assert (card["flow"], list(card["parameters"])) == ("summarise_day", ["since"])
@@ -150,6 +153,7 @@ def test_a_prompt_in_plain_words_runs_and_one_that_lacks_something_says_what(cla
     assert "est." not in shown
 
 
+@pytest.mark.long
 def test_a_script_hears_by_the_exit_code_that_tests_are_red_and_that_nothing_is_forgotten_yet(
     clawpy: Clawpy, home: Home, project: Path, tmp_path: Path
 ) -> None:
@@ -178,6 +182,7 @@ def test_a_script_hears_by_the_exit_code_that_tests_are_red_and_that_nothing_is_
     assert clawpy("forget", "555 0101", "--yes").code == 0
 
 
+@pytest.mark.long
 def test_verbs_reach_the_engine_that_holds_the_home(
     clawpy: Clawpy, holder: Forked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +211,7 @@ def test_verbs_reach_the_engine_that_holds_the_home(
     clawpy("config", "set", "crossPollEnabled", "true")
 
 
+@pytest.mark.long
 def test_another_repository_joins_the_engine_that_runs(
     clawpy: Clawpy,
     home: Home,
@@ -226,6 +232,7 @@ def test_another_repository_joins_the_engine_that_runs(
     assert document(clawpy("status", "--json"))["workspaces"] == [str(project), other]
 
 
+@pytest.mark.long
 def test_a_next_cycle_is_only_told_by_an_engine_that_runs_one(clawpy: Clawpy, home: Home, project: Path) -> None:
     assert document(clawpy("predict", "--json"))["predictions"]
     assert document(clawpy("status", "--json"))["nextCycleAt"] is None
@@ -237,6 +244,7 @@ def test_a_next_cycle_is_only_told_by_an_engine_that_runs_one(clawpy: Clawpy, ho
         engine.close()
 
 
+@pytest.mark.long
 def test_stop_works_while_the_engine_hangs_and_what_kill_leaves_is_in_nobodys_way(
     clawpy: Clawpy, home: Home, holder: Forked
 ) -> None:
@@ -269,6 +277,7 @@ def test_a_broken_config_names_every_line(clawpy: Clawpy, home: Home, project: P
     assert "config.toml:2: quietHoursEnd: 24 is not accepted" in refused.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["config", "config --json", "doctor --json", "propose x --json"])
 def test_a_reader_that_has_seen_enough(home: Home, project: Path, nursery: Nursery, verb: str) -> None:
     """The reading end is closed before anything is written, so that every run is the same."""
@@ -281,6 +290,7 @@ def test_a_reader_that_has_seen_enough(home: Home, project: Path, nursery: Nurse
         os.close(writer)
 
 
+@pytest.mark.long
 def test_the_console_needs_a_terminal(home: Home, project: Path, nursery: Nursery) -> None:
     with nursery.clawpy("--home", str(home.root), folder=project) as console:
         assert "the console needs a terminal" in console.communicate()[1]
@@ -301,6 +311,7 @@ def test_the_console_says_where_it_draws_when_that_goes_elsewhere(home: Home, pr
     assert "the console draws on standard error, and that goes elsewhere" in refused.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_a_closed_terminal_closes_the_engine_of_the_console(home: Home, project: Path, number: signal.Signals) -> None:
     ours, terminal = os.openpty()
@@ -318,6 +329,7 @@ def test_a_closed_terminal_closes_the_engine_of_the_console(home: Home, project:
     assert read_holder(home) is None, "it ended without saying so"
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, project: Path, nursery: Nursery) -> None:
     slow = (
         "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep(600)\n"
@@ -345,6 +357,7 @@ def _running(clawpy: Clawpy, home: Home) -> bool:
     return any(one["state"] == "running" for one in document(clawpy("work", "--json"))["sessions"])
 
 
+@pytest.mark.long
 def test_what_another_verb_approved_runs_to_its_end(home: Home, project: Path) -> None:
     """An engine opened for one verb is reached by others; it does not close over what they began."""
     began: list[str] = []

@@ -59,6 +59,7 @@ def start(home: Home, project: Path, nursery: Nursery) -> Iterator[Start]:
         yield run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_it_says_what_it_does_and_ends_cleanly(start: Start, home: Home, clawpy: Clawpy, number: int) -> None:
     process = start()
@@ -77,6 +78,7 @@ def test_it_says_what_it_does_and_ends_cleanly(start: Start, home: Home, clawpy:
     assert read_holder(home) is None
 
 
+@pytest.mark.long
 def test_json_is_one_document_a_line(start: Start, clawpy: Clawpy) -> None:
     process = start("--json", "--for", "2s")
     documents = [json.loads(line) for line in process.communicate()[0].splitlines()]
@@ -85,6 +87,7 @@ def test_json_is_one_document_a_line(start: Start, clawpy: Clawpy) -> None:
     assert all("at" in one and "event" in one for one in documents)
 
 
+@pytest.mark.long
 def test_under_nohup_a_closed_terminal_does_not_end_it(home: Home, project: Path) -> None:
     """From cold, and ended by SIGTERM."""
     command = ["nohup", sys.executable, "-m", "clawpy_console", "--home", str(home.root), "run"]
@@ -104,6 +107,7 @@ def test_a_home_that_is_held_is_refused_and_says_by_whom(start: Start, clawpy: C
     assert f"the headless engine with process id {process.pid}" in refused.err
 
 
+@pytest.mark.long
 def test_dnd(clawpy: Clawpy, project: Path) -> None:
     until_when = clawpy("dnd", "--for", "90m", "--json").document["dndUntil"]
     left = datetime.fromisoformat(until_when) - datetime.now(UTC)
@@ -126,6 +130,7 @@ def run_the_tests(clawpy: Clawpy, project: Path, home: Home, seconds: float) -> 
     return str(card)
 
 
+@pytest.mark.long
 def test_taking_over_waits_for_what_runs(start: Start, clawpy: Clawpy, home: Home, project: Path) -> None:
     process = start()
     card = run_the_tests(clawpy, project, home, 1.5)
@@ -142,6 +147,7 @@ def test_taking_over_waits_for_what_runs(start: Start, clawpy: Clawpy, home: Hom
     assert process.returncode == 0
 
 
+@pytest.mark.long
 def test_taking_over_now_hands_back_what_runs(start: Start, clawpy: Clawpy, home: Home, project: Path) -> None:
     process = start()
     card = run_the_tests(clawpy, project, home, 600)
@@ -173,6 +179,7 @@ def test_only_a_headless_engine_gives_its_home_away(home: Home, project: Path) -
     assert take_over(home), "nobody holds it"
 
 
+@pytest.mark.long
 def test_a_console_that_quits_leaves_an_engine_running(home: Home, project: Path) -> None:
     pid = leave_running(home, [str(project)])
     holder = read_holder(home)

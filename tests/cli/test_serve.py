@@ -15,6 +15,7 @@ from tests.conftest import Repository
 from tests.support.forked import Nursery
 
 
+@pytest.mark.long
 def test_it_listens_lets_the_token_in_and_shows_it_to_no_file(
     home: Home, shop: Repository, clawpy: Clawpy, nursery: Nursery
 ) -> None:
@@ -44,6 +45,7 @@ def test_it_listens_lets_the_token_in_and_shows_it_to_no_file(
         assert token not in kept
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "code"),
     [(["--host", "0.0.0.0"], "unsafe_address"), (["--port", "70000"], "bad_address")],

@@ -59,6 +59,7 @@ def test_what_was_wrong_before_is_not_held_against_a_change(tmp_path: Path) -> N
     check_value("no key at all", "3", tmp_path)
 
 
+@pytest.mark.long
 def test_doctor_names_each(clawpy: Clawpy, shop: Repository, home: Home) -> None:
     home.config.mkdir(parents=True)
     home.config_file.write_text(

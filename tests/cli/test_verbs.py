@@ -130,7 +130,7 @@ def test_cards_for_a_program(clawpy: Clawpy, engines: list[StandIn]) -> None:
     assert [one["id"] for one in said.document["predictions"]] == ["pred_abc1", "pred_abd2"]
     assert said.out.count("\n") == 1
     assert said.err == ""
-    assert engines[0].cards.shown == []  # no person has seen them
+    assert engines[0].cards.shown == ["pred_abc1", "pred_abd2"]
 
 
 def test_the_current_repository_is_the_workspace(
@@ -255,6 +255,7 @@ def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
     assert "retired" not in clawpy("agents", "list").out
 
 
+@pytest.mark.long
 def test_a_coding_agent_is_offered_and_serves_a_channel(
     clawpy: Clawpy, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

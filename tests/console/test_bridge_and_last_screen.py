@@ -84,6 +84,7 @@ async def test_facts_worth_a_word_come_one_by_one_in_order() -> None:
     bridge.close()
 
 
+@pytest.mark.long
 async def test_an_event_brings_the_screen_up_to_date_and_rings_when_nobody_looks(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_bad_cache_counts_as_none(tmp_path: Path, change) -> None:
     assert last_screen.load(file) == last_screen.LastScreen()
 
 
+@pytest.mark.long
 async def test_leaving_keeps_the_screen_and_asks_when_sessions_run(console: ConsoleApp, home: Home) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from clawpy_console.app import ConsoleApp
 from engine import open_engine
 from engine.home import Home
@@ -16,6 +18,7 @@ FOUND = Learning(
 )  # fmt: skip
 
 
+@pytest.mark.long
 async def test_a_discovery_is_sent_up_from_what_waits(home: Home) -> None:
     app = ConsoleApp(lambda: open_engine(home, start_schedule=False), home, [])
     app.animation_level = "none"
@@ -36,6 +39,7 @@ async def test_a_discovery_is_sent_up_from_what_waits(home: Home) -> None:
         assert told == ["run the migrations before the tests"]
 
 
+@pytest.mark.long
 async def test_a_quote_is_approved_from_what_waits_and_marked_where_it_is_hostile(home: Home) -> None:
     app = ConsoleApp(lambda: open_engine(home, start_schedule=False), home, [])
     app.animation_level = "none"

@@ -88,6 +88,7 @@ async def test_words_and_standing_filter(console: ConsoleApp) -> None:
         assert len(listed(screen)) == 6
 
 
+@pytest.mark.long
 async def test_approving_shows_what_changes_and_can_be_taken_back(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_candidate(pilot, ROUNDING.id, "a")
@@ -109,6 +110,7 @@ async def test_approving_shows_what_changes_and_can_be_taken_back(console: Conso
         assert not screen.check_action("undo", ())
 
 
+@pytest.mark.long
 async def test_leaving_the_question_decides_nothing(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_candidate(pilot, ROUNDING.id, "a", "escape", "x", "n", "o", "escape")
@@ -117,6 +119,7 @@ async def test_leaving_the_question_decides_nothing(console: ConsoleApp, engine:
         assert not noted(engine, "reject_candidate")
 
 
+@pytest.mark.long
 async def test_rejecting_keeps_the_reason(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_candidate(pilot, TRIES.id, "x")
@@ -135,6 +138,7 @@ async def test_rejecting_keeps_the_reason(console: ConsoleApp, engine: StandIn) 
         assert noted(engine, "reject_candidate")[-1] == ("reject_candidate", TRIES.id, "two are few indeed")
 
 
+@pytest.mark.long
 async def test_rolling_back_says_that_it_will_be_as_it_was(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_candidate(pilot, STOCK.id, "b")
@@ -147,6 +151,7 @@ async def test_rolling_back_says_that_it_will_be_as_it_was(console: ConsoleApp, 
         await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.PROMOTED)
 
 
+@pytest.mark.long
 async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp, engine: StandIn) -> None:
     answered, undo = threading.Event(), engine.adaptation.undo
     async with console.run_test(size=WIDE, notifications=True) as pilot:
@@ -162,6 +167,7 @@ async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp,
         assert isinstance(console.screen, Decide)
 
 
+@pytest.mark.long
 async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp, engine: StandIn) -> None:
     offers = {
         ROUNDING.id: {"approve", "reject"}, TRIES.id: {"reject"}, STOCK.id: {"roll_back"},
@@ -173,6 +179,7 @@ async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp, eng
             assert {one for one in ("approve", "reject", "roll_back") if screen.check_action(one, ())} == offered
 
 
+@pytest.mark.long
 async def test_what_the_engine_refuses_is_said(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["approve_candidate"] = Refusal("already_decided", "it was rejected meanwhile")
     async with console.run_test(size=WIDE) as pilot:
@@ -191,6 +198,7 @@ async def test_lift_with_its_interval_or_that_nobody_can_tell(console: ConsoleAp
         await until(pilot, lambda: "not enough evidence · 5 runs so far" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_a_record_leads_to_its_session(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_candidate(pilot, ROUNDING.id, "enter", "down")
@@ -203,6 +211,7 @@ async def test_a_record_leads_to_its_session(console: ConsoleApp) -> None:
         await until(pilot, lambda: console.screen.session and console.screen.session.id == "sess_000000000002")
 
 
+@pytest.mark.long
 async def test_what_waits_in_mission_control_leads_here(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await live(pilot)
@@ -215,6 +224,7 @@ async def test_what_waits_in_mission_control_leads_here(console: ConsoleApp) -> 
         await until(pilot, lambda: console.screen.view and console.screen.view.candidate == CHEAP)
 
 
+@pytest.mark.long
 async def test_a_line_of_a_prompt_leads_here(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await live(pilot)
@@ -230,6 +240,7 @@ async def test_a_candidate_that_is_gone_is_said(console: ConsoleApp) -> None:
         await until(pilot, lambda: "Candidate cand_gone no longer exists" in told(console))
 
 
+@pytest.mark.long
 async def test_tab_and_clicks_lead_to_the_learnings_and_back(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_candidate(pilot, ROUNDING.id, "tab")
@@ -269,11 +280,13 @@ async def test_the_reason_line_takes_letters_that_are_keys_elsewhere(console: Co
         assert console.screen.query_one(Input).value == "a1x5"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 def test_how_it_looks(console: ConsoleApp, snap_compare, size: str) -> None:
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run("5", "right"))
 
 
+@pytest.mark.long
 def test_how_a_lift_looks_without_colour(home, engine: StandIn, snap_compare, monkeypatch) -> None:
     from tests.console.stand_in_data import NOW
 
@@ -282,6 +295,7 @@ def test_how_a_lift_looks_without_colour(home, engine: StandIn, snap_compare, mo
     assert snap_compare(app, terminal_size=(120, 40), run_before=run("5", "down", "down"))
 
 
+@pytest.mark.long
 def test_how_the_question_looks(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
     engine.settings.current.console.theme = "clawpy-high-contrast"
     assert snap_compare(console, terminal_size=(80, 24), run_before=run("5", "a"))

@@ -78,6 +78,7 @@ async def test_each_answer_has_a_key(console: ConsoleApp, agent: StandIn, key: s
         await until(pilot, lambda: answers(agent) == [("perm_000000000001", answer)])
 
 
+@pytest.mark.long
 async def test_enter_answers_nothing(console: ConsoleApp, agent: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_work(pilot)
@@ -127,6 +128,7 @@ async def test_a_long_request_leaves_its_keys_in_sight_and_says_that_it_goes_on(
         assert "a allow once" in screen_text(console)
 
 
+@pytest.mark.long
 async def test_a_request_that_was_answered_elsewhere_is_said_and_goes(console: ConsoleApp, agent: StandIn) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         asked = await to_work(pilot)
@@ -184,6 +186,7 @@ async def test_keys_of_the_screen_are_letters_while_one_writes(console: ConsoleA
         assert not [call for call in agent.noted if call[0] in ("reply", "stop_session")]
 
 
+@pytest.mark.long
 async def test_a_finished_session_is_continued_by_a_card_on_top(console: ConsoleApp, agent: StandIn) -> None:
     agent.permissions.all = []
     agent.sessions.all[0] = dataclasses.replace(
@@ -204,6 +207,7 @@ async def test_a_finished_session_is_continued_by_a_card_on_top(console: Console
         assert stack.front.assignment.prompt == "and docs"
 
 
+@pytest.mark.long
 async def test_one_that_ended_while_one_wrote_can_be_continued_with_the_same_words(
     console: ConsoleApp, agent: StandIn
 ) -> None:
@@ -231,6 +235,7 @@ async def test_a_flow_takes_no_reply(console: ConsoleApp, engine: StandIn) -> No
 # Header and transcript
 
 
+@pytest.mark.long
 async def test_the_heading_says_model_tokens_and_that_a_price_is_estimated(console: ConsoleApp, agent: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_work(pilot)
@@ -268,6 +273,7 @@ async def xray(pilot: Pilot) -> PromptLines:
     return view
 
 
+@pytest.mark.long
 async def test_the_xray_shows_the_newest_call_whole_with_sources(console: ConsoleApp, agent: StandIn) -> None:
     async with console.run_test(size=(200, 60)) as pilot:
         view = await xray(pilot)
@@ -295,6 +301,7 @@ async def test_of_a_flow_no_xray_is_offered(console: ConsoleApp, agent: StandIn)
         assert not isinstance(console.screen, XRay), "no model was asked"
 
 
+@pytest.mark.long
 async def test_enter_on_a_line_opens_the_file_it_came_from(
     console: ConsoleApp, agent: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +314,7 @@ async def test_enter_on_a_line_opens_the_file_it_came_from(
         assert not isinstance(console.screen, XRay)
 
 
+@pytest.mark.long
 async def test_enter_on_the_task_opens_the_card(console: ConsoleApp, agent: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         view = await xray(pilot)
@@ -317,6 +325,7 @@ async def test_enter_on_the_task_opens_the_card(console: ConsoleApp, agent: Stan
         await until(pilot, lambda: isinstance(console.screen, Details))
 
 
+@pytest.mark.long
 async def test_copy_a_line_and_the_whole_prompt(console: ConsoleApp, agent: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         view = await xray(pilot)
@@ -344,6 +353,7 @@ async def test_the_folder_opens_in_a_window_of_tmux(
         assert "keeps working there" in screen_text(console)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("state", "fix"),
     [
@@ -367,6 +377,7 @@ async def test_a_session_whose_folder_is_gone_says_what_to_do_instead(
         await until(pilot, lambda: any(f"{gone}: {fix}" in one.message for one in console._notifications))
 
 
+@pytest.mark.long
 async def test_a_folder_that_is_gone_is_said(console: ConsoleApp, agent: StandIn) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         await to_work(pilot)

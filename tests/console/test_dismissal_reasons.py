@@ -53,6 +53,7 @@ async def test_a_kind_that_a_reason_switches_off_is_told_with_the_way_back(
         assert front(console) == FIRST
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("between", ["j", "u", "wait"])
 async def test_without_a_dismissal_just_before_a_digit_is_a_screen(
     console: ConsoleApp, engine: StandIn, between: str
@@ -70,6 +71,7 @@ async def test_without_a_dismissal_just_before_a_digit_is_a_screen(
         assert not named(engine, "explain")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ["j", "k", "w", "tab", "7"])
 async def test_any_other_key_ends_the_time_for_a_reason(console: ConsoleApp, engine: StandIn, key: str) -> None:
     async with console.run_test(size=(120, 40)) as pilot:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from clawpy_console import last_screen
 from clawpy_console.app import ConsoleApp
 from clawpy_console.known import Known
@@ -24,6 +26,7 @@ HEAVY = (
 LIGHT = {"engine", "engine.home", "engine.values"}
 
 
+@pytest.mark.long
 def test_importing_the_app_loads_nothing_heavy() -> None:
     code = "import json, sys, clawpy_console.app; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
@@ -33,6 +36,7 @@ def test_importing_the_app_loads_nothing_heavy() -> None:
     assert not [one for one in loaded if one.startswith(("clawpy_console.dialogs.", "clawpy_console.screens.work"))]
 
 
+@pytest.mark.long
 async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_open(home: Home) -> None:
     known = Known(cards=tuple(stand_in.cards()), workspaces=(stand_in.SHOP,))
     last_screen.save(home.last_screen, last_screen.LastScreen(known, saved_at=NOW))

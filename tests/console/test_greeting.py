@@ -50,6 +50,7 @@ async def test_the_first_run_says_which_models_of_this_machine_could(console: Co
         assert len(console.screen_stack) == 1
 
 
+@pytest.mark.long
 async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for(
     console: ConsoleApp, engine: StandIn
 ) -> None:

@@ -61,6 +61,7 @@ def names(screen: HierarchyScreen) -> list[str]:
     return [row.id for row in screen.query_one("#tree", Tree)._rows]
 
 
+@pytest.mark.long
 async def test_the_tree_says_who_is_under_whom_what_each_does_and_used(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "backend_builder")
@@ -78,6 +79,7 @@ async def test_the_tree_says_who_is_under_whom_what_each_does_and_used(console: 
         assert "junior_frontend" not in names(screen)
 
 
+@pytest.mark.long
 async def test_rows_fold_with_keys_and_clicks(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "backend_lead")
@@ -99,6 +101,7 @@ async def test_rows_fold_with_keys_and_clicks(console: ConsoleApp, people: World
         assert {"cfo", "cmo", "oeo"} <= set(names(screen))
 
 
+@pytest.mark.long
 async def test_words_filter_as_one_types(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "ceo")
@@ -110,6 +113,7 @@ async def test_words_filter_as_one_types(console: ConsoleApp, people: World) -> 
         assert screen.query_one(Tree).current == "chronicler"
 
 
+@pytest.mark.long
 async def test_who_says_tier_rule_chain_runner_and_soul(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_agent(pilot, "backend_builder")
@@ -120,6 +124,7 @@ async def test_who_says_tier_rule_chain_runner_and_soul(console: ConsoleApp, peo
         assert "Reproduce first, then mend." in text
 
 
+@pytest.mark.long
 async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp, people: World) -> None:
     people.configure(m1_token_budget=300)
     told = people.wisdom.guidance("backend_builder")
@@ -139,6 +144,7 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
         await until(pilot, lambda: "found by 1" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "backend_builder", *["right_square_bracket"] * 2, "enter")
@@ -154,6 +160,7 @@ async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, peo
         assert "0.41 of 0.60" in "".join(gate.reason for one in screen._shown.bubbles for gate in one.gates)
 
 
+@pytest.mark.long
 async def test_what_waits_goes_up_at_a_word(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         await to_agent(pilot, "backend_builder", "f")
@@ -163,6 +170,7 @@ async def test_what_waits_goes_up_at_a_word(console: ConsoleApp, people: World) 
         assert people.wisdom.bubbles(state=BubbleState.QUEUED) == []
 
 
+@pytest.mark.long
 async def test_teaching_shows_the_change_and_is_done_at_a_word(console: ConsoleApp, people: World) -> None:
     soul = people.folder / "backend_builder" / "soul.md"
     async with console.run_test(size=WIDE, notifications=True) as pilot:
@@ -178,6 +186,7 @@ async def test_teaching_shows_the_change_and_is_done_at_a_word(console: ConsoleA
         await until(pilot, lambda: "no changes" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_work_lists_its_sessions_and_leads_there(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "chronicler", *["left_square_bracket"], "enter")
@@ -189,6 +198,7 @@ async def test_work_lists_its_sessions_and_leads_there(console: ConsoleApp, peop
         await until(pilot, lambda: console.screen.session and console.screen.session.agent == "chronicler")
 
 
+@pytest.mark.long
 async def test_a_move_is_shown_before_it_is_done_and_taken_back(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_agent(pilot, "dreamer", "m")
@@ -206,6 +216,7 @@ async def test_a_move_is_shown_before_it_is_done_and_taken_back(console: Console
         await until(pilot, lambda: people.agents.get("dreamer").reports_to == "cino")
 
 
+@pytest.mark.long
 async def test_a_place_it_cannot_take_says_why(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "cto", "m")
@@ -220,6 +231,7 @@ async def test_a_place_it_cannot_take_says_why(console: ConsoleApp, people: Worl
         assert people.agents.get("cto").reports_to == "ceo"
 
 
+@pytest.mark.long
 async def test_a_tier_is_given_and_taken_back(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "dreamer", "t", "3")
@@ -233,6 +245,7 @@ async def test_a_tier_is_given_and_taken_back(console: ConsoleApp, people: World
         await until(pilot, lambda: people.agents.get("dreamer").tier == 3)
 
 
+@pytest.mark.long
 async def test_a_soul_is_edited_here(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "dreamer", "e")
@@ -243,6 +256,7 @@ async def test_a_soul_is_edited_here(console: ConsoleApp, people: World) -> None
         assert (people.folder / "dreamer" / "soul.md").read_text() == "# Dreamer\n\nDreams in colour.\n"
 
 
+@pytest.mark.long
 async def test_a_leaders_guidance_is_edited_beside_the_prompts_it_changes(console: ConsoleApp, people: World) -> None:
     def block() -> str:
         return people.wisdom.guidance("backend_builder").block
@@ -265,6 +279,7 @@ async def test_a_leaders_guidance_is_edited_beside_the_prompts_it_changes(consol
         await until(pilot, lambda: "Simple beats clever." in block())
 
 
+@pytest.mark.long
 async def test_an_agent_is_created_retired_and_brought_back(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "cro", "n")
@@ -284,6 +299,7 @@ async def test_an_agent_is_created_retired_and_brought_back(console: ConsoleApp,
         await until(pilot, lambda: "librarian" in [one.id for one in people.agents.list()])
 
 
+@pytest.mark.long
 async def test_who_was_retired_can_be_brought_back(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "ceo", "G", "enter", "down")
@@ -294,6 +310,7 @@ async def test_who_was_retired_can_be_brought_back(console: ConsoleApp, people: 
         await until(pilot, lambda: shown(screen) == "night_watch" and screen.agent.state == "idle")
 
 
+@pytest.mark.long
 async def test_who_may_not_be_retired_says_why_before_anything_is_asked(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_agent(pilot, "researcher", "D")
@@ -302,6 +319,7 @@ async def test_who_may_not_be_retired_says_why_before_anything_is_asked(console:
         assert people.agents.get("researcher").reports_to == "cro"
 
 
+@pytest.mark.long
 async def test_broken_folders_show_what_to_mend_and_outside_edits_appear(
     console: ConsoleApp, engine: StandIn, people: World
 ) -> None:
@@ -323,6 +341,7 @@ async def test_broken_folders_show_what_to_mend_and_outside_edits_appear(
         await until(pilot, lambda: "1 broken" not in screen_text(console))
 
 
+@pytest.mark.long
 async def test_circles_and_missing_leaders_are_drawn_as_such(console: ConsoleApp, people: World) -> None:
     people.member("a", "b", 4)
     people.member("b", "a", 3)
@@ -398,12 +417,14 @@ SHOTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", ["80x24", "200x60"])
 @pytest.mark.parametrize("shot", SHOTS)
 def test_how_it_looks(console: ConsoleApp, people: World, snap_compare, shot: str, size: str) -> None:
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run(*SHOTS[shot]))
 
 
+@pytest.mark.long
 def test_how_a_move_looks(console: ConsoleApp, people: World, snap_compare) -> None:
     keys = ("3", "end", *["up"] * 5, "m", *"frontend_l")
     assert snap_compare(console, terminal_size=SIZES["120x40"], run_before=run(*keys, theme="clawpy-light"))

@@ -12,7 +12,7 @@ SAID = "Round a discount once, at the end"
 
 
 def test_patterns_are_told_in_words_with_the_names_that_somebody_gave_them() -> None:
-    patterns = (Pattern("said_0123456789ab", SAID), Pattern("round_a_discount_once_0fb12", SAID), Pattern("cents", "x"))
+    patterns = (Pattern("les_0123456789ab", SAID), Pattern("les_00000000cafe", SAID), Pattern("cents", "x"))
     text = [line.plain for line in profile_lines(LeaderProfile("cto", patterns=patterns), 80)]
     assert text[-3:] == [f"- {SAID}", f"- {SAID}", "- cents: x"]
 
@@ -23,5 +23,5 @@ def test_a_finding_that_arrived_is_a_pattern_by_its_name_where_it_has_one() -> N
         one = Bubble("b", found, "lead", BubbleState.FLUSHED, (), NOW, flushed_at=NOW, pattern=pattern)
         return "\n".join(line.plain for line in bubble_lines(one, NOW, 80))
 
-    assert "as a pattern of lead," in told("said_0123456789ab")
+    assert "as a pattern of lead," in told("les_0123456789ab")
     assert "as the pattern money_in_cents," in told("money_in_cents")

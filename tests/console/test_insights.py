@@ -39,23 +39,27 @@ def looking(*keys: str):
     return before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 def test_how_it_looks(console: ConsoleApp, snap_compare, size: str) -> None:
     assert snap_compare(console, terminal_size=SIZES[size], run_before=looking())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pane", ["right", "third"])
 def test_panes_when_narrow(console: ConsoleApp, snap_compare, pane: str) -> None:
     keys = ("tab",) if pane == "right" else ("shift+tab",)
     assert snap_compare(console, terminal_size=SIZES["80x24"], run_before=looking(*keys))
 
 
+@pytest.mark.long
 def test_without_colour(home: Home, engine: StandIn, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     app = ConsoleApp(lambda: engine, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
     assert snap_compare(app, terminal_size=SIZES["120x40"], run_before=looking("shift+tab"))
 
 
+@pytest.mark.long
 def test_empty(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
     engine.insights.cards = []
     engine.insights.phase = Phase(0, 0, "0 of 30 decisions made; 30 more and the Twin joins in")
@@ -98,6 +102,7 @@ async def test_period_and_workspace_change_what_is_read(console: ConsoleApp, eng
         await until(pilot, lambda: "all time of shop" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_nothing_is_sent_before_it_is_said_what_and_where(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_insights(pilot, "t")
@@ -112,6 +117,7 @@ async def test_nothing_is_sent_before_it_is_said_what_and_where(console: Console
         await until(pilot, lambda: ("launch",) in engine.noted)
 
 
+@pytest.mark.long
 async def test_a_key_pressed_twice_while_the_engine_looks_opens_one_dialog(
     console: ConsoleApp, engine: StandIn
 ) -> None:
@@ -161,6 +167,7 @@ async def test_models_are_swapped_in_and_out(console: ConsoleApp, engine: StandI
         await until(pilot, lambda: (called,) in engine.noted)
 
 
+@pytest.mark.long
 async def test_reports_in_a_row_neither_pile_up_nor_keep_figures_from_being_read(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

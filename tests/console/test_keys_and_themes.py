@@ -71,12 +71,14 @@ def test_f12_stops_whatever_the_keymap_says() -> None:
     assert check_keymap({"app.stop": "f9"})[0] == {"app.stop": "f9,f12"}
 
 
+@pytest.mark.long
 @given(st.dictionaries(st.sampled_from(sorted(BY_ID)) | st.text(max_size=8), st.text(max_size=12), max_size=6))
 def test_no_keymap_makes_it_fail(keys: dict[str, str]) -> None:
     good, refusals = check_keymap(keys)
     assert len(good) + len({str(one) for one in refusals}) >= min(1, len(keys))
 
 
+@pytest.mark.long
 async def test_the_help_begins_with_the_keys_of_the_screen_and_finds_others(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
@@ -97,6 +99,7 @@ async def test_the_help_begins_with_the_keys_of_the_screen_and_finds_others(cons
         assert len(console.screen_stack) == 1
 
 
+@pytest.mark.long
 async def test_q_leaves(console: ConsoleApp, engine: StandIn) -> None:
     engine.sessions.all = [one for one in engine.sessions.all if one.state.over]
     async with console.run_test(size=(80, 24)) as pilot:
@@ -118,6 +121,7 @@ async def test_ctrl_c_ends_nothing_and_names_the_key_that_leaves(console: Consol
         assert console.is_running
 
 
+@pytest.mark.long
 async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: StandIn) -> None:
     engine.settings.current.keys = {"stack.dismiss": "x", "stack.nope": "y"}
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
@@ -130,6 +134,7 @@ async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: Sta
         assert "x dismiss" in screen_text(console)
 
 
+@pytest.mark.long
 async def test_help_shows_every_key(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 220)) as pilot:
         await live(pilot)
@@ -204,6 +209,7 @@ async def test_the_operators_own_theme_and_a_bad_one_beside_it(home: Home, engin
         await until(pilot, lambda: "torn.toml" in screen_text(app))
 
 
+@pytest.mark.long
 async def test_every_theme_draws_every_screen(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)

@@ -51,6 +51,7 @@ def lines(engine: Engine) -> list[str]:
     return [one.plain for one in since_then(engine, now - timedelta(hours=1), now)]
 
 
+@pytest.mark.long
 async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path) -> None:
     demo_work.work(engine, str(engine.workspaces[0]))
     demo_work.learn(engine)
@@ -87,6 +88,7 @@ async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path
         assert len(learnt.promoted_from) == len(learnt.sessions) == demo_work.SESSIONS
 
 
+@pytest.mark.long
 def test_parameters_of_a_flow_are_no_words_of_the_operator(engine: Engine) -> None:
     since = (engine.clock.now() - timedelta(days=1)).isoformat()
     for _ in range(2):

@@ -45,6 +45,7 @@ def listed(screen: LearningsScreen) -> list[str]:
     return [row.id for row in screen.query_one("#entries", Rows)._rows]
 
 
+@pytest.mark.long
 async def test_scopes_and_their_entries(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_learning(pilot, PROJECT.id)
@@ -61,6 +62,7 @@ async def test_scopes_and_their_entries(console: ConsoleApp, engine: StandIn) ->
         await until(pilot, lambda: "institutional.md:14" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_words_and_kinds_are_asked_of_the_engine(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_learning(pilot, PROJECT.id, "slash", *"one process")
@@ -74,6 +76,7 @@ async def test_words_and_kinds_are_asked_of_the_engine(console: ConsoleApp, engi
         await until(pilot, lambda: len(listed(screen)) == len(engine.learnings.all))
 
 
+@pytest.mark.long
 async def test_provenance_leads_up_down_and_to_sessions(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_learning(pilot, PROJECT.id, "enter", "enter")  # into the provenance, to its first source
@@ -95,6 +98,7 @@ async def test_provenance_leads_up_down_and_to_sessions(console: ConsoleApp) -> 
         await until(pilot, lambda: console.screen.session and console.screen.session.id == SESSIONS[1])
 
 
+@pytest.mark.long
 async def test_retracting_says_what_it_queues_and_keeps_the_reason(console: ConsoleApp, engine: StandIn) -> None:
     engine.learns = True
     async with console.run_test(size=WIDE) as pilot:
@@ -116,6 +120,7 @@ async def test_retracting_says_what_it_queues_and_keeps_the_reason(console: Cons
         )
 
 
+@pytest.mark.long
 async def test_from_the_project_to_everywhere_at_the_operators_word(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_learning(pilot, TASK.id, "p")
@@ -132,6 +137,7 @@ async def test_from_the_project_to_everywhere_at_the_operators_word(console: Con
             assert not screen.check_action("promote", ())
 
 
+@pytest.mark.long
 async def test_a_line_of_a_prompt_leads_here(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await live(pilot)
@@ -143,12 +149,14 @@ async def test_a_line_of_a_prompt_leads_here(console: ConsoleApp) -> None:
         assert "from another screen" in screen_text(console)
 
 
+@pytest.mark.long
 async def test_the_chain_runs_at_a_word_and_says_what_it_did(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_learning(pilot, PROJECT.id, "C")
         await until(pilot, lambda: "2 extracted, 1 promoted" in told(console))
 
 
+@pytest.mark.long
 async def test_what_the_engine_refuses_is_said(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["promote"] = Refusal("not_promoted", "the judge does not answer")
     async with console.run_test(size=WIDE) as pilot:
@@ -156,6 +164,7 @@ async def test_what_the_engine_refuses_is_said(console: ConsoleApp, engine: Stan
         await until(pilot, lambda: "the judge does not answer" in told(console))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 def test_how_it_looks(console: ConsoleApp, snap_compare, size: str) -> None:
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run("5", "tab", "down", "right"))

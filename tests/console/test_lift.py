@@ -10,6 +10,7 @@ from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("screen", ["1", "6"])
 async def test_the_palette_lifts_a_stop_only_after_a_second_key(
     console: ConsoleApp, engine: StandIn, screen: str

@@ -38,6 +38,7 @@ async def test_a_key_that_changes_nothing_lays_nothing_out(console: ConsoleApp) 
         assert layouts == []
 
 
+@pytest.mark.long
 async def test_a_screen_is_styled_as_its_widgets_are_mounted_and_not_again(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ async def test_the_heading_of_the_pane_in_focus_is_lit_and_no_other(console: Con
             assert lit == [pane]
 
 
+@pytest.mark.long
 async def test_what_is_read_while_the_app_ends_is_drawn_on_nothing(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
@@ -202,6 +204,7 @@ def collector() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
+@pytest.mark.long
 def test_full_collections_wait_until_nobody_types(collector: None) -> None:
     now = [0.0]
     pauses = Pauses(lambda: now[0])

@@ -47,6 +47,7 @@ class Watchdog:
         monkeypatch.setattr(asyncio.events.Handle, "_run", timed)
 
 
+@pytest.mark.long
 async def test_a_slow_port_does_not_block_the_loop(console: ConsoleApp, engine: StandIn) -> None:
     slow, asked, answer = engine.cards.pending, threading.Event(), threading.Event()
 

@@ -34,6 +34,7 @@ def calls(engine: StandIn, name: str) -> list[tuple]:
     return [one for one in engine.noted if one[0] == name]
 
 
+@pytest.mark.long
 async def test_layers_say_how_many_how_fresh_and_how_they_stand(console: ConsoleApp) -> None:
     async with console.run_test(size=(200, 60)) as pilot:
         await live(pilot)
@@ -45,6 +46,7 @@ async def test_layers_say_how_many_how_fresh_and_how_they_stand(console: Console
             assert name in text
 
 
+@pytest.mark.long
 async def test_what_is_being_built_says_so_and_is_looked_at_again(console: ConsoleApp, engine: StandIn) -> None:
     engine.memory.building = 0.41
     async with console.run_test(size=WIDE) as pilot:
@@ -67,6 +69,7 @@ SHOWS = {
 }
 
 
+@pytest.mark.long
 async def test_each_layer_shows_its_entries_and_where_they_came_from(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         for layer in Layer:
@@ -74,6 +77,7 @@ async def test_each_layer_shows_its_entries_and_where_they_came_from(console: Co
             await until(pilot, lambda layer=layer: SHOWS[layer] in screen_text(console), f"for {layer}")
 
 
+@pytest.mark.long
 async def test_words_filter_as_one_types(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
@@ -85,6 +89,7 @@ async def test_words_filter_as_one_types(console: ConsoleApp, engine: StandIn) -
         await until(pilot, lambda: len(screen._entries) == 5)
 
 
+@pytest.mark.long
 async def test_meaning_is_asked_for_with_a_key_of_its_own(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
@@ -98,6 +103,7 @@ async def test_meaning_is_asked_for_with_a_key_of_its_own(console: ConsoleApp, e
         await until(pilot, lambda: "tags" in screen_text(console))  # the entry is whole
 
 
+@pytest.mark.long
 async def test_the_next_page_is_read_at_the_end_of_the_last(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.LEDGER)
@@ -108,6 +114,7 @@ async def test_the_next_page_is_read_at_the_end_of_the_last(console: ConsoleApp)
         assert not screen._more
 
 
+@pytest.mark.long
 async def test_an_outside_edit_shows_up_at_once(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.MARKDOWN)
@@ -116,6 +123,7 @@ async def test_an_outside_edit_shows_up_at_once(console: ConsoleApp, engine: Sta
         await until(pilot, lambda: "# Another" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_around_a_task_edges_are_named_and_one_can_walk_on(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.GRAPH)
@@ -135,6 +143,7 @@ async def test_around_a_task_edges_are_named_and_one_can_walk_on(console: Consol
         await until(pilot, lambda: len(screen._entries) == 4)
 
 
+@pytest.mark.long
 async def test_the_chain_of_a_fact_is_walked_both_ways(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.PARA)
@@ -151,6 +160,7 @@ async def test_the_chain_of_a_fact_is_walked_both_ways(console: ConsoleApp) -> N
         await until(pilot, lambda: screen._detail and screen._detail.entry.id == "fact_0003")
 
 
+@pytest.mark.long
 async def test_who_used_a_memory_leads_to_the_session(console: ConsoleApp, engine: StandIn) -> None:
     engine.with_agent()
     async with console.run_test(size=WIDE) as pilot:
@@ -162,6 +172,7 @@ async def test_who_used_a_memory_leads_to_the_session(console: ConsoleApp, engin
         await until(pilot, lambda: console.screen.session and console.screen.session.id == "sess_000000000009")
 
 
+@pytest.mark.long
 async def test_a_line_of_a_prompt_leads_to_its_memory(console: ConsoleApp) -> None:
     from clawpy_console.sources import lead_to
 
@@ -173,6 +184,7 @@ async def test_a_line_of_a_prompt_leads_to_its_memory(console: ConsoleApp) -> No
         assert "from another screen" in screen_text(console)
 
 
+@pytest.mark.long
 async def test_a_memory_that_is_gone_says_so(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
@@ -183,6 +195,7 @@ async def test_a_memory_that_is_gone_says_so(console: ConsoleApp) -> None:
 # Recall
 
 
+@pytest.mark.long
 async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_out(
     console: ConsoleApp, engine: StandIn
 ) -> None:
@@ -207,6 +220,7 @@ async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_ou
         await until(pilot, lambda: console.screen is screen and screen._led)
 
 
+@pytest.mark.long
 async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn) -> None:
     def fails(request: object) -> None:
         raise Refusal("damaged_home", "the database is damaged", "put back a copy")
@@ -221,6 +235,7 @@ async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn)
 # Editing
 
 
+@pytest.mark.long
 async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.MARKDOWN)
@@ -232,6 +247,7 @@ async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) 
         await until(pilot, lambda: "New # Builder" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.MARKDOWN)
@@ -251,6 +267,7 @@ async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: Conso
         assert engine.files.all["backend_builder", "soul.md"].startswith("Mine # Builder")
 
 
+@pytest.mark.long
 async def test_a_file_that_is_refused_stays_open_with_the_reason(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["wrote"] = Refusal("bad_file", "line 2, column 3: a comma is too many here", "mend it")
     async with console.run_test(size=WIDE) as pilot:
@@ -265,6 +282,7 @@ async def test_a_file_that_is_refused_stays_open_with_the_reason(console: Consol
         await until(pilot, lambda: len(console.screen_stack) == 1)
 
 
+@pytest.mark.long
 async def test_the_operators_editor_gets_the_file(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,6 +318,7 @@ async def test_drafts_are_kept_or_turned_down_and_the_queue_leads_to_them(consol
         assert len(calls(engine, "promote")) == len(calls(engine, "reject")) == 1
 
 
+@pytest.mark.long
 async def test_forgetting_shows_what_it_touches_and_asks_for_a_second_key(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.VECTORS)
@@ -313,6 +332,7 @@ async def test_forgetting_shows_what_it_touches_and_asks_for_a_second_key(consol
         await until(pilot, lambda: "We take Decimal" not in screen_text(console))
 
 
+@pytest.mark.long
 async def test_files_and_rows_of_the_ledger_are_not_forgotten(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.LEDGER)
@@ -322,6 +342,7 @@ async def test_files_and_rows_of_the_ledger_are_not_forgotten(console: ConsoleAp
         assert "x forget" not in screen_text(console)
 
 
+@pytest.mark.long
 async def test_nothing_of_a_slow_memory_holds_the_keys(console: ConsoleApp, engine: StandIn) -> None:
     import threading
 
@@ -361,22 +382,26 @@ SHOWN = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("screen", "size"), SHOWN)
 def test_screens(console: ConsoleApp, snap_compare, screen: str, size: str) -> None:
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run(*SCREENS[screen]))
 
 
+@pytest.mark.long
 def test_building(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
     engine.memory.building = 0.41
     keys = ("4", "down", "down", "enter")
     assert snap_compare(console, terminal_size=(120, 40), run_before=run(*keys))
 
 
+@pytest.mark.long
 def test_one_entry_when_narrow(console: ConsoleApp, snap_compare) -> None:
     keys = ("4", *["down"] * 5, "enter", "down", "enter")
     assert snap_compare(console, terminal_size=(80, 24), run_before=run(*keys))
 
 
+@pytest.mark.long
 def test_without_colour(console: ConsoleApp, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert snap_compare(console, terminal_size=(120, 40), run_before=run(*SCREENS["facts"]))

@@ -22,6 +22,7 @@ from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 
 
+@pytest.mark.long
 async def test_before_tells_a_red_run_from_a_green_one_and_leaves_out_what_was_withdrawn(
     console: ConsoleApp, engine: StandIn
 ) -> None:
@@ -40,6 +41,7 @@ async def test_before_tells_a_red_run_from_a_green_one_and_leaves_out_what_was_w
         assert "Lint what is gone" not in screen_text(console)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keys", [(), ("2",), ("2", "f"), ("3",), ("4",), ("5",), ("6",), ("7",)])
 async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
     console: ConsoleApp, engine: StandIn, keys: tuple[str, ...]
@@ -63,6 +65,7 @@ async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
         assert not [one for one, region in others for toast in toasts if region.overlaps(toast)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(120, 40), (200, 60)])
 async def test_what_is_next_names_the_repository_where_there_are_several(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int]
@@ -96,6 +99,7 @@ async def test_keys_of_the_stack_do_nothing_while_another_pane_has_the_focus(
         assert not named(engine, "approve", "dismiss", "snooze")
 
 
+@pytest.mark.long
 async def test_panes_are_walked_with_tab_both_ways(console: ConsoleApp) -> None:
     async with console.run_test(size=(80, 24)) as pilot:
         await live(pilot)
@@ -119,6 +123,7 @@ async def test_what_could_not_run_is_no_failure_among_the_tasks(console: Console
         assert ("○ Lint" in line, "✗" in line) == (True, False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 @pytest.mark.parametrize("pane", ["tasks", "queue", "agents", "live"])
 async def test_escape_leads_back_to_the_cards_from_every_pane(
@@ -135,6 +140,7 @@ async def test_escape_leads_back_to_the_cards_from_every_pane(
         await until(pilot, lambda: named(engine, "approve"))
 
 
+@pytest.mark.long
 async def test_a_screen_is_reached_by_a_click_on_its_tab(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
@@ -155,6 +161,7 @@ async def test_folded_the_queue_tells_how_long_something_waits(
         await until(pilot, lambda: f", {told}" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_the_queue_leads_to_the_session(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
@@ -163,6 +170,7 @@ async def test_the_queue_leads_to_the_session(console: ConsoleApp) -> None:
         await until(pilot, lambda: console.screen.session and console.screen.session.id == "sess_000000000002")
 
 
+@pytest.mark.long
 async def test_enter_on_who_or_what_never_ran_leads_somewhere_all_the_same(
     console: ConsoleApp, engine: StandIn
 ) -> None:

@@ -15,6 +15,7 @@ from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 
 
+@pytest.mark.long
 async def test_a_prompt_of_ones_own(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
@@ -23,6 +24,7 @@ async def test_a_prompt_of_ones_own(console: ConsoleApp, engine: StandIn) -> Non
         assert named(engine, "propose") == [("propose", "look", stand_in.BLOG)]
 
 
+@pytest.mark.long
 async def test_a_prompt_that_was_left_is_there_again_until_it_is_a_card(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
@@ -33,6 +35,7 @@ async def test_a_prompt_that_was_left_is_there_again_until_it_is_a_card(console:
         assert len(named(engine, "propose")) == 1, "nothing is left"
 
 
+@pytest.mark.long
 async def test_a_prompt_that_is_refused_is_there_again_with_what_is_right(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,6 +56,7 @@ async def test_a_prompt_that_is_refused_is_there_again_with_what_is_right(
         assert named(engine, "propose") == [("propose", "bisect a.py=b", stand_in.BLOG)]
 
 
+@pytest.mark.long
 async def test_a_prompt_of_ones_own_comes_on_top(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)

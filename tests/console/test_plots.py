@@ -69,6 +69,7 @@ def test_a_table_gives_up_the_bar_first_then_the_cost_then_nothing_of_its_number
     assert narrow[-1] == "and 1 more"
 
 
+@pytest.mark.long
 @given(
     st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999)), max_size=40),
     st.integers(30, 220),

@@ -50,6 +50,7 @@ def blocked_last(engine: StandIn) -> None:
 # What is seen
 
 
+@pytest.mark.long
 async def test_every_rail_stands_in_the_pipeline_with_its_state_and_last_word(console: ConsoleApp) -> None:
     async with console.run_test(size=(80, 24)) as pilot:
         await to_safety(pilot)
@@ -59,6 +60,7 @@ async def test_every_rail_stands_in_the_pipeline_with_its_state_and_last_word(co
         assert "all rails allowed it" in text
 
 
+@pytest.mark.long
 async def test_the_first_that_blocked_is_lit_and_what_follows_was_not_reached(
     console: ConsoleApp, engine: StandIn
 ) -> None:
@@ -71,6 +73,7 @@ async def test_the_first_that_blocked_is_lit_and_what_follows_was_not_reached(
         assert "✗ content: deletes outside the workspace" in text
 
 
+@pytest.mark.long
 async def test_a_cycle_that_is_due_now_is_read_once_and_not_over_and_over(console: ConsoleApp, engine: StandIn) -> None:
     asked = itertools.count()
     engine.autonomy.next_cycle = lambda: NOW + timedelta(microseconds=next(asked))
@@ -81,6 +84,7 @@ async def test_a_cycle_that_is_due_now_is_read_once_and_not_over_and_over(consol
         assert next(asked) == before + 1
 
 
+@pytest.mark.long
 async def test_gauges_tell_spent_from_reserved_and_say_when_the_cap_comes(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot)
@@ -90,6 +94,7 @@ async def test_gauges_tell_spent_from_reserved_and_say_when_the_cap_comes(consol
         assert "full 26 Jan" in text
 
 
+@pytest.mark.long
 async def test_a_narrow_terminal_shows_one_column_and_says_which(console: ConsoleApp) -> None:
     async with console.run_test(size=(80, 24)) as pilot:
         await to_safety(pilot)
@@ -105,6 +110,7 @@ async def test_a_narrow_terminal_shows_one_column_and_says_which(console: Consol
         await until(pilot, lambda: "quiet hours" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_the_pipeline_has_a_cursor_that_tells_of_one_rail(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot, "shift+tab", "right", "right", "right")
@@ -113,6 +119,7 @@ async def test_the_pipeline_has_a_cursor_that_tells_of_one_rail(console: Console
         await until(pilot, lambda: "of $18.80 left today" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_the_kill_switch_shows_its_four_levels_and_the_sandbox(console: ConsoleApp, engine: StandIn) -> None:
     engine.safety.stop("F12 pressed", "operator")
     async with console.run_test(size=(120, 40)) as pilot:
@@ -124,6 +131,7 @@ async def test_the_kill_switch_shows_its_four_levels_and_the_sandbox(console: Co
         assert "pressed: resume stop" in text
 
 
+@pytest.mark.long
 async def test_on_a_low_terminal_the_cursor_brings_the_sandbox_into_sight(console: ConsoleApp) -> None:
     async with console.run_test(size=(80, 24)) as pilot:
         await to_safety(pilot, "tab")
@@ -132,6 +140,7 @@ async def test_on_a_low_terminal_the_cursor_brings_the_sandbox_into_sight(consol
         await until(pilot, lambda: "bubblewrap" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_the_chain_shows_depth_repeats_and_until_when_no_answer_may_come(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot)
@@ -145,6 +154,7 @@ async def test_the_chain_shows_depth_repeats_and_until_when_no_answer_may_come(c
 # Blocked work
 
 
+@pytest.mark.long
 async def test_blocked_work_says_rule_and_reason_literally(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot)
@@ -155,6 +165,7 @@ async def test_blocked_work_says_rule_and_reason_literally(console: ConsoleApp) 
         await until(pilot, lambda: "follow-up · shop → koji-core from research" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_allow_once_says_what_it_lifts_and_asks_for_a_second_key(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await to_safety(pilot, "a")
@@ -169,6 +180,7 @@ async def test_allow_once_says_what_it_lifts_and_asks_for_a_second_key(console: 
         assert len(console.screen_stack) == 1
 
 
+@pytest.mark.long
 async def test_allow_once_is_offered_for_the_content_filter_only(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot, "down", "a")
@@ -176,6 +188,7 @@ async def test_allow_once_is_offered_for_the_content_filter_only(console: Consol
         assert "a allow once" not in screen_text(console)
 
 
+@pytest.mark.long
 async def test_a_refused_allow_once_is_said(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["allow_once"] = Refusal("nothing_blocked", "the content filter did not block it")
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
@@ -183,6 +196,7 @@ async def test_a_refused_allow_once_is_said(console: ConsoleApp, engine: StandIn
         await until(pilot, lambda: "did not block it" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_the_blocked_list_is_filtered_as_one_types_and_escape_ends_it(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot, "slash", *"quiet")
@@ -199,6 +213,7 @@ async def test_the_blocked_list_is_filtered_as_one_types_and_escape_ends_it(cons
 # Holds
 
 
+@pytest.mark.long
 async def test_the_gravest_hold_is_lifted_first_and_stop_and_month_need_a_second_key(
     console: ConsoleApp, engine: StandIn
 ) -> None:
@@ -218,6 +233,7 @@ async def test_the_gravest_hold_is_lifted_first_and_stop_and_month_need_a_second
         await until(pilot, lambda: ("resume", "pause") in engine.noted)
 
 
+@pytest.mark.long
 async def test_do_not_disturb_begins_and_ends_with_one_key(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot)
@@ -232,6 +248,7 @@ async def test_do_not_disturb_begins_and_ends_with_one_key(console: ConsoleApp, 
 # Switches
 
 
+@pytest.mark.long
 async def test_autonomy_says_what_it_means_before_it_is_turned_on(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot, "tab", "down", "enter")
@@ -242,6 +259,7 @@ async def test_autonomy_says_what_it_means_before_it_is_turned_on(console: Conso
         await until(pilot, lambda: ("set", "autonomousModeEnabled", True) in engine.noted)
 
 
+@pytest.mark.long
 async def test_a_workspaces_autonomy_is_chosen(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot, "tab", *["down"] * 4, "enter")
@@ -258,6 +276,7 @@ async def test_a_workspaces_autonomy_is_chosen(console: ConsoleApp, engine: Stan
 # Time
 
 
+@pytest.mark.long
 async def test_it_ticks_only_while_it_is_seen(home: Home, engine: StandIn) -> None:
     now = NOW
     app = ConsoleApp(lambda: engine, home, [], now=lambda: now)  # type: ignore[arg-type, return-value]
@@ -280,6 +299,7 @@ async def test_it_ticks_only_while_it_is_seen(home: Home, engine: StandIn) -> No
         assert screen._beat is None  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 async def test_a_second_that_changes_nothing_draws_nothing(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot)
@@ -351,11 +371,13 @@ def run(*keys: str):
     return before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 def test_paused(console: ConsoleApp, looked_at: StandIn, snap_compare, size: str) -> None:
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", ["80x24", "120x40"])
 def test_switches(console: ConsoleApp, snap_compare, size: str) -> None:
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run("tab"))
@@ -365,11 +387,13 @@ def test_caps_and_state_when_narrow(console: ConsoleApp, snap_compare) -> None:
     assert snap_compare(console, terminal_size=SIZES["80x24"], run_before=run("shift+tab"))
 
 
+@pytest.mark.long
 def test_light(console: ConsoleApp, looked_at: StandIn, snap_compare) -> None:
     looked_at.settings.current.console.theme = "clawpy-light"
     assert snap_compare(console, terminal_size=SIZES["120x40"], run_before=run("shift+tab", "right"))
 
 
+@pytest.mark.long
 def test_without_colour(home: Home, looked_at: StandIn, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     app = ConsoleApp(lambda: looked_at, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
@@ -379,6 +403,7 @@ def test_without_colour(home: Home, looked_at: StandIn, snap_compare, monkeypatc
 # A real engine
 
 
+@pytest.mark.long
 async def test_it_shows_and_lifts_what_a_real_engine_blocked(
     home: Home, repository: Repository, tmp_path: Path
 ) -> None:

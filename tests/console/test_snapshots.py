@@ -37,6 +37,7 @@ def run(*keys: str, theme: str = ""):
     return before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_screens(console: ConsoleApp, snap_compare, screen: str, size: str) -> None:
@@ -51,6 +52,7 @@ AGENT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("screen", AGENT)
 def test_screens_of_an_agent(console: ConsoleApp, engine: StandIn, snap_compare, screen: str, size: str) -> None:
@@ -78,6 +80,7 @@ def test_empty(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
     assert snap_compare(console, terminal_size=(120, 40), run_before=run("escape"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("theme", ["clawpy-light", "clawpy-high-contrast", "clawpy-ansi"])
 def test_themes(console: ConsoleApp, engine: StandIn, snap_compare, theme: str) -> None:
     engine.settings.current.console.theme = theme

@@ -91,6 +91,7 @@ async def test_undo_takes_back_the_last_decision_then_the_one_before(console: Co
         await until(pilot, lambda: "Nothing to undo." in screen_text(console))
 
 
+@pytest.mark.long
 async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp, engine: StandIn) -> None:
     answered = threading.Event()
     snooze, undo = engine.cards.snooze, engine.cards.undo
@@ -125,6 +126,7 @@ async def test_an_undo_that_is_refused_leaves_again_with_its_reason(console: Con
         assert "CARDS  1 of 4" in screen_text(console)
 
 
+@pytest.mark.long
 async def test_a_risky_card_needs_its_own_second_key_and_never_enter(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)

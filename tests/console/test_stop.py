@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from clawpy_console.app import ConsoleApp
 from engine.events import CostWarned, HoldLifted, HoldPlaced
 from engine.home import Home
@@ -27,6 +29,7 @@ PLACES = {
 }
 
 
+@pytest.mark.long
 async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
     console: ConsoleApp, engine: StandIn
 ) -> None:
@@ -57,6 +60,7 @@ async def test_f12_waits_for_nobody_and_is_seen_at_once(console: ConsoleApp, eng
         hang.set()
 
 
+@pytest.mark.long
 async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) -> None:
     opened, engine = threading.Event(), StandIn()
     app = ConsoleApp(lambda: (opened.wait(10), engine)[1], home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]

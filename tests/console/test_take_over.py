@@ -63,6 +63,7 @@ async def test_it_takes_over_and_opens(
         await until(pilot, lambda: not isinstance(app.screen, TakeOver))
 
 
+@pytest.mark.long
 async def test_waiting_ends_at_escape_and_the_dialog_stays(
     home: Home, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ async def test_another_console_gives_nothing_away(home: Home, engine: StandIn) -
         await until(pilot, lambda: isinstance(app.screen, Refused))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("key", "kept"), [("Q", False), ("k", True)])
 async def test_leaving_asks_whether_the_engine_goes_on(
     console: ConsoleApp, engine: StandIn, key: str, kept: bool

@@ -14,6 +14,7 @@ from tests.doors.notify.post_office import PostOffice
 PAUSED = StateChanged(before="WATCHING", after="PAUSED", cause="3 rejections in a row")
 
 
+@pytest.mark.long
 async def test_it_is_tried_again_from_what_waits(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     app = ConsoleApp(lambda: open_engine(home, start_schedule=False), home, [])
     app.animation_level = "none"

@@ -37,6 +37,7 @@ async def test_the_diff_and_the_test_result_are_shown_by_file(console: ConsoleAp
         assert "+18 -0" in text
 
 
+@pytest.mark.long
 async def test_commands_and_exit_codes_are_told_from_output(console: ConsoleApp) -> None:
     async with console.run_test(size=(200, 60)) as pilot:
         await live(pilot)
@@ -47,6 +48,7 @@ async def test_commands_and_exit_codes_are_told_from_output(console: ConsoleApp)
         await until(pilot, lambda: "→ exit 0" in screen_text(console))
 
 
+@pytest.mark.long
 async def test_it_opens_on_what_waits_for_the_operator_until_he_chooses(console: ConsoleApp, engine: StandIn) -> None:
     first = engine.changes.all[0]
     running, lands, red, *_ = engine.sessions.all
@@ -66,6 +68,7 @@ async def test_it_opens_on_what_waits_for_the_operator_until_he_chooses(console:
         assert work.session.id == running.id
 
 
+@pytest.mark.long
 async def test_who_landed_something_finds_it_when_he_comes_back(console: ConsoleApp, engine: StandIn) -> None:
     first = engine.changes.all[0]
     engine.changes.all.append(dataclasses.replace(first, id="chg_2", session_id=engine.sessions.all[2].id))
@@ -90,6 +93,7 @@ async def test_what_waits_to_be_landed_has_a_mark_that_is_not_the_cursors(
         assert "▸▸" not in screen_text(console)
 
 
+@pytest.mark.long
 async def test_sessions_name_their_repository_where_there_are_several(console: ConsoleApp, engine: StandIn) -> None:
     first = engine.sessions.all[0]
     async with console.run_test(size=(80, 24)) as pilot:
@@ -110,6 +114,7 @@ async def test_it_opens_on_what_asks_before_what_can_be_landed(console: ConsoleA
         assert console.screen.session.id == AGENT
 
 
+@pytest.mark.long
 async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_the_change(pilot)
@@ -126,6 +131,7 @@ async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: Stand
         await until(pilot, lambda: engine.noted.count(("landed", CHANGE)) == 2)
 
 
+@pytest.mark.long
 async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp, engine: StandIn) -> None:
     answered, undo = threading.Event(), engine.changes.undo
     engine.changes.undo = lambda id: (answered.wait(5), undo(id))[1]  # type: ignore[method-assign]
@@ -144,6 +150,7 @@ async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp,
         await until(pilot, lambda: ("branched", CHANGE) in engine.noted)
 
 
+@pytest.mark.long
 async def test_after_an_undo_that_was_refused_its_keys_are_there_again(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["undone"] = Refusal("conflict", "shop/cart.py was edited since", "commit it first")
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
@@ -163,6 +170,7 @@ async def test_branch(console: ConsoleApp, engine: StandIn) -> None:
         await until(pilot, lambda: ("branched", CHANGE) in engine.noted)
 
 
+@pytest.mark.long
 async def test_a_landing_that_conflicts_says_so_and_changes_nothing(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["landed"] = Refusal("conflict", "shop/cart.py was changed by both", "branch it instead")
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
@@ -172,6 +180,7 @@ async def test_a_landing_that_conflicts_says_so_and_changes_nothing(console: Con
         assert "to land" in screen_text(console)
 
 
+@pytest.mark.long
 async def test_discard_asks_for_a_second_key_of_its_own(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_the_change(pilot)
@@ -200,6 +209,7 @@ async def test_filter_keeps_the_sessions_with_these_words(console: ConsoleApp) -
         assert "Summarise the day" not in screen_text(console)
 
 
+@pytest.mark.long
 async def test_the_transcript_follows_its_end_unless_one_scrolled_up(console: ConsoleApp, engine: StandIn) -> None:
     session = engine.sessions.all[0].id
     lines = engine.sessions.transcripts[session]
@@ -254,6 +264,7 @@ async def test_the_end_of_a_transcript_stays_in_sight_while_something_else_needs
         assert ("line 101" in screen_text(console)) != scrolled
 
 
+@pytest.mark.long
 async def test_a_long_transcript_is_read_from_its_tail_and_capped(console: ConsoleApp, engine: StandIn) -> None:
     session = engine.sessions.all[0]
     engine.sessions.transcripts[session.id] = [TranscriptLine(n, NOW, "output", f"l{n}") for n in range(1, 30_001)]
@@ -307,6 +318,7 @@ async def test_older_sessions_are_listed_at_the_end_of_the_list(console: Console
         assert "older:" not in screen_text(console)
 
 
+@pytest.mark.long
 async def test_a_filter_says_that_it_looked_among_the_newest_only(console: ConsoleApp, engine: StandIn) -> None:
     last = engine.sessions.all[-1]
     engine.sessions.all += [dataclasses.replace(last, id=f"sess_old_{n:03}", prompt=f"old one {n}") for n in range(70)]

@@ -136,6 +136,9 @@ class Cards(Shelf):
         self.things[one.id] = one
         return one
 
+    def look_at(self, card_id: str) -> None:
+        self.shown.append(card_id)
+
     def mark_shown(self, card_ids: list[str]) -> None:
         self.shown.extend(card_ids)
 

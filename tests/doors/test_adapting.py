@@ -46,6 +46,7 @@ def in_vain(engine: Engine, session: str) -> None:
     engine.database.write(lambda tx: tx.record(fact))
 
 
+@pytest.mark.long
 def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
     assert done(engine, "candidates")[1].startswith("No candidates: nothing was recorded yet; ")
     in_vain(engine, "sess_1")

@@ -171,6 +171,7 @@ def test_a_stop_from_outside_that_nobody_has_found_yet(world: World) -> None:
     assert answer(["--home", str(world.home.root), "status", "--format", "short"]) == "⏸ stop"
 
 
+@pytest.mark.long
 def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
     world: World, clock: FakeClock, tmp_path: Path, nursery: Nursery
 ) -> None:

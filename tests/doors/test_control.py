@@ -300,6 +300,7 @@ def test_stop_needs_no_engine(home: Home) -> None:
     assert requested(stop_file(home.data))
 
 
+@pytest.mark.long
 def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeClock, serve: Serve) -> None:
     release = threading.Event()
     server = serve(lambda verb, arguments: {"heard": release.wait(20)})

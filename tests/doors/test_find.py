@@ -15,6 +15,7 @@ from engine.values import ChangeState, Refusal
 from tests.autonomy.world import World
 
 
+@pytest.mark.long
 def test_the_beginning_of_an_old_card_is_found_among_thousands(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def done(engine: Engine, *words: str) -> tuple[dict[str, object], str]:
     return document, RENDER[verb](document, {}, PLAIN)
 
 
+@pytest.mark.long
 def test_guidance_shows_the_block_and_what_of_each_leader_is_in_it(engine: Engine) -> None:
     document, read = done(engine, "guidance", "junior_backend")
     assert document["chain"] == ["backend_builder", "backend_lead", "cto", "ceo"]
@@ -61,6 +62,7 @@ def test_guidance_shows_the_block_and_what_of_each_leader_is_in_it(engine: Engin
     assert refused.value.code == "unknown_agent"
 
 
+@pytest.mark.long
 def test_a_leaders_guidance_is_edited_as_a_text_and_shows_whose_prompts_change_first(
     engine: Engine, tmp_path: Path
 ) -> None:
@@ -112,6 +114,7 @@ def test_a_tier_is_assigned_and_given_back(engine: Engine) -> None:
     assert refused.value.code == "bad_tier"
 
 
+@pytest.mark.long
 def test_what_was_learnt_in_a_workspace_is_written_down_as_a_reviewed_change(tmp_path: Path) -> None:
     """From a discovery to a landed line of AGENTS.md (SPEC 1.12), with a real session and a real change set."""
     shop = Repository(tmp_path / "shop")

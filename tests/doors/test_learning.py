@@ -48,6 +48,7 @@ def typed(engine: Engine, repository: Repository, *words: str) -> tuple[Any, str
     return document, RENDER["learnings"](document, {}, PLAIN)
 
 
+@pytest.mark.long
 def test_from_three_sessions_to_agents_md(engine: Engine, repository: Repository) -> None:
     def type(*words: str) -> tuple[Any, str]:
         return typed(engine, repository, *words)

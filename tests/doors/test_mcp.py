@@ -47,6 +47,7 @@ class Asked:
         return dict(found)
 
 
+@pytest.mark.long
 async def test_what_it_offers() -> None:
     async with client(Asked()) as one:
         tools = {tool.name: tool for tool in (await one.list_tools()).tools}
@@ -62,6 +63,7 @@ async def test_what_it_offers() -> None:
     assert not any("approve" in name or "dismiss" in name for name in tools), "an agent decides nothing"
 
 
+@pytest.mark.long
 async def test_recall_is_of_this_project_unless_said() -> None:
     line = {
         "id": "mem_1", "score": 0.9, "layer": "C", "reason": "the words", "text": "we round half to even",
@@ -174,6 +176,7 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(
 # -- the whole thing
 
 
+@pytest.mark.long
 async def test_an_agent_in_a_real_child_process(home: Home, repository: Repository) -> None:
     """By the engine that runs; and when that is gone, by one opened for the question's own time."""
     from mcp import StdioServerParameters

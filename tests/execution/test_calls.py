@@ -193,6 +193,7 @@ def test_a_finished_call_stays_as_it_is(world: World) -> None:
     assert refused.value.code == "unknown_call"
 
 
+@pytest.mark.long
 @given(
     st.lists(
         st.tuples(st.text(max_size=5), st.lists(st.tuples(st.text(), st.sampled_from(SourceKind)), max_size=5)),

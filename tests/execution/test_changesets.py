@@ -169,6 +169,7 @@ def test_deciding_at_once_from_many_threads_decides_once(world: World) -> None:
     assert refused == ["already_decided"] * 8
 
 
+@pytest.mark.long
 def test_two_landings_at_once_both_arrive(world: World) -> None:
     one = world.changed(edit_a, name="session_1")
     two = world.changed(lambda folder: (folder / "b.txt").write_text("B\n") and None, name="session_2")
@@ -205,6 +206,7 @@ def test_branch_has_the_sessions_diff_alone(world: World) -> None:
     assert not world.worktrees.folder("session_1").exists()
 
 
+@pytest.mark.long
 def test_branch_names_give_way(world: World) -> None:
     world.repository.git("branch", "clawpy/session_1")
     assert world.changes.branch(world.changed(edit_a).id).branch == "clawpy/session_1-2"

@@ -87,6 +87,7 @@ def test_what_was_decided_already_stays_so(world: World, decide: str) -> None:
     assert world.changes.get(former.id).state is state
 
 
+@pytest.mark.long
 def test_what_is_landed_while_the_next_runs_is_not_discarded(world: World) -> None:
     former = work(world, "sess_1", {"a.txt": "one\n2\n3\n"})
     worktree = world.worktrees.create("sess_2", world.root, onto=world.changes.onto("sess_1"))

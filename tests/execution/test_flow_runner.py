@@ -245,6 +245,7 @@ def test_worktree_has_the_present_files_and_goes_away(world: World) -> None:
     assert not run.clean
 
 
+@pytest.mark.long
 def test_change_set_waits_for_review(world: World) -> None:
     def work(job: Job) -> FlowResult:
         write(job, "CHANGES.md", "# 1.0\n")
@@ -262,6 +263,7 @@ def test_change_set_waits_for_review(world: World) -> None:
     assert (world.repository.path / "CHANGES.md").read_text() == "# 1.0\n"
 
 
+@pytest.mark.long
 def test_change_set_flow_that_changes_nothing_leaves_none(world: World) -> None:
     view = world.script(Place.CHANGE_SET, lambda job: FlowResult("nothing to do"))
     assert view.change_set_id is None
@@ -269,6 +271,7 @@ def test_change_set_flow_that_changes_nothing_leaves_none(world: World) -> None:
     assert list(world.home.worktrees.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [Place.WORKTREE, Place.CHANGE_SET])
 def test_a_flow_that_fails_leaves_nothing(world: World, place: Place) -> None:
     def work(job: Job) -> FlowResult:
@@ -282,6 +285,7 @@ def test_a_flow_that_fails_leaves_nothing(world: World, place: Place) -> None:
     assert world.repository.git("for-each-ref", "refs/clawpy") == ""
 
 
+@pytest.mark.long
 def test_a_stopped_flow_leaves_nothing(world: World) -> None:
     def work(job: Job) -> FlowResult:
         write(job, "half.py")
@@ -297,12 +301,14 @@ def test_a_stopped_flow_leaves_nothing(world: World) -> None:
     assert world.changes.list() == []
 
 
+@pytest.mark.long
 def test_blocked_command(world: World) -> None:
     view = world.script(Place.CHECK, lambda job: FlowResult(job.run(["rm", "-rf", "/"]).output))
     assert view.state is SessionState.BLOCKED
     assert "destructive" in view.summary
 
 
+@pytest.mark.long
 def test_allowed_codes(world: World) -> None:
     def work(job: Job) -> FlowResult:
         assert job.run(["sh", "-c", "exit 1"], allowed_codes=[0, 1]).exit_code == 1
@@ -314,6 +320,7 @@ def test_allowed_codes(world: World) -> None:
     assert "exit code 2: the reason" in view.summary
 
 
+@pytest.mark.long
 def test_setup_command_prepares_the_worktree(world: World) -> None:
     def settings(setup: str) -> Settings:
         return Settings(workspaces={str(world.repository.path): WorkspaceSettings(setup=setup)})
@@ -328,6 +335,7 @@ def test_setup_command_prepares_the_worktree(world: World) -> None:
     assert "setup command ended with exit code 3" in view.summary
 
 
+@pytest.mark.long
 def test_real_flows_in_a_real_sandbox(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     world.repository.commit(

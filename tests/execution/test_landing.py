@@ -190,6 +190,7 @@ def test_line_endings_come_as_a_checkout_makes_them_and_go_as_they_were(world: W
     assert picture(world.root) == before
 
 
+@pytest.mark.long
 def test_a_submodule_is_not_moved_by_us(world: World, tmp_path: Path) -> None:
     other = World(tmp_path / "other").repository
     other.commit("one", {"x": "1"})
@@ -221,6 +222,7 @@ def test_filtered_files_are_neither_run_nor_landed(world: World) -> None:
     assert not (world.folder / "trap").exists()
 
 
+@pytest.mark.long
 def test_no_hook_runs(world: World) -> None:
     for hook in ("post-checkout", "pre-commit", "post-commit", "reference-transaction", "post-index-change"):
         file = world.repository.write(f".git/hooks/{hook}", f"#!/bin/sh\ntouch {world.folder}/trap\n")
@@ -235,6 +237,7 @@ def test_no_hook_runs(world: World) -> None:
     assert not (world.folder / "trap").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     ["b.txt", pytest.param("d/only.txt", marks=pytest.mark.faults), pytest.param("new.txt", marks=pytest.mark.faults)],
@@ -303,6 +306,7 @@ def put_back(world: World, before: dict[str, tuple[str, int, bytes]]) -> None:
     assert picture(world.root) == before
 
 
+@pytest.mark.long
 def test_a_file_that_never_stands_still_is_refused(world: World) -> None:
     change_set = world.changed(writing("a.txt", TEXT + "theirs\n"))
     counter = iter(range(100))

@@ -21,6 +21,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("edit", ["bytes", "mode", "gone", "kind", "folder"])
 def test_undo_refuses_what_would_lose_later_edits(world: World, edit: str) -> None:
     def session(folder: Path) -> None:
@@ -53,6 +54,7 @@ def test_undo_refuses_what_would_lose_later_edits(world: World, edit: str) -> No
     assert world.changes.get(change_set.id).state is ChangeState.LANDED
 
 
+@pytest.mark.long
 def test_undo_goes_through_where_only_an_empty_folder_stands(world: World) -> None:
     change_set = world.changed(lambda folder: (folder / "b.txt").unlink())
     before = picture(world.root)
@@ -64,6 +66,7 @@ def test_undo_goes_through_where_only_an_empty_folder_stands(world: World) -> No
     assert picture(world.root) == before
 
 
+@pytest.mark.long
 def test_undo_leaves_everything_else_alone(world: World) -> None:
     change_set = world.changed(writing("new/deep/x.txt", "theirs\n"))
     world.changes.land(change_set.id)
@@ -77,6 +80,7 @@ def test_undo_leaves_everything_else_alone(world: World) -> None:
     assert (world.root / "b.txt").read_text() == "later\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failing", ["prepare", "write", "make folder", "remove"])
 def test_a_write_that_fails_takes_everything_back(world: World, failing: str) -> None:
     def edit(folder: Path) -> None:

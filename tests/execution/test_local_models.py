@@ -138,6 +138,7 @@ def drip(before: bytes, drop: bytes) -> Iterator[bytes]:
         yield drop
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("before", "drop"),
     [(b"", b"H"), (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n"), (HEAD, b" ")],
@@ -149,6 +150,7 @@ def test_a_server_that_answers_drop_by_drop_holds_nobody_up(answering: Serve, be
     assert time.monotonic() - since < PATIENCE * 10
 
 
+@pytest.mark.long
 def test_servers_that_say_nothing_are_waited_for_together_and_hide_no_other(answering: Serve, serve: Serve) -> None:
     slow = {f"slow-{number}": provider(answering(drip(HEAD, b" "))) for number in range(12)}
     since = time.monotonic()

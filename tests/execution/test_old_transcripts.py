@@ -202,6 +202,7 @@ def test_who_reads_on_in_a_file_that_was_gone_through_reads_the_next_lines(folde
     assert (line.number, line.text) == (3_501, f"3500: https://me:{CUT}@box")
 
 
+@pytest.mark.long
 def test_an_engine_goes_through_those_of_its_home_when_it_starts(tmp_path: Path) -> None:
     home = EngineHome.locate(tmp_path / "home")
     path = store(home.transcripts / "sess_1.jsonl", [entry(THEIRS)])

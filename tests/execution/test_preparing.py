@@ -122,6 +122,7 @@ def test_it_never_runs_by_itself(flow: str) -> None:
 # -- with real registries -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_npm_ci(world: World) -> None:
     needs("npm", "node", host=NPM)
     manifest = {
@@ -165,6 +166,7 @@ def test_npm_ci(world: World) -> None:
     assert [path.name for path in top.iterdir() if "clawpy" in path.name] == []
 
 
+@pytest.mark.long
 def test_pip(world: World) -> None:
     needs("python3", host=PYPI)
     top = project(
@@ -224,6 +226,7 @@ def agents(world: World) -> World:
     return world
 
 
+@pytest.mark.long
 def test_an_agents_worktree_is_prepared_once_it_is_allowed(agents: World) -> None:
     needs("python3", host=PYPI)
     top = project(agents, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}, "")
@@ -240,6 +243,7 @@ def test_an_agents_worktree_is_prepared_once_it_is_allowed(agents: World) -> Non
     assert agents.changes.list() == []  # what was installed is no part of its diff
 
 
+@pytest.mark.long
 def test_a_worktree_that_cannot_be_prepared_is_used_all_the_same(agents: World) -> None:
     needs("npm")
     files = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"}
@@ -267,6 +271,7 @@ def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: Worl
     assert tool.where == str(tmp_path / "tree/.venv/bin/python")
 
 
+@pytest.mark.long
 def test_go_and_cargo_look_where_packages_were_put(agents: World) -> None:
     def look(job: Job) -> FlowResult:
         caches = cast(LiveSession, job.bench).confinement.caches
@@ -280,6 +285,7 @@ def test_go_and_cargo_look_where_packages_were_put(agents: World) -> None:
     assert agents.script(Place.CHECK, look).summary == ", /go-mod,"
 
 
+@pytest.mark.long
 def test_without_the_setting_no_worktree_is_prepared(agents: World) -> None:
     project(agents, {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"})
 
@@ -301,6 +307,7 @@ def bare(world: World) -> Path:
                            ".npmrc": "fetch-retries=0\nreplace-registry-host=never\n"})  # fmt: skip
 
 
+@pytest.mark.long
 def test_another_registry_is_not_reached_and_the_tree_stays_as_it_was(world: World) -> None:
     needs("npm")
     top = bare(world)
@@ -313,6 +320,7 @@ def test_another_registry_is_not_reached_and_the_tree_stays_as_it_was(world: Wor
     assert [path.name for path in (top / "node_modules").iterdir()] == ["mine"]
 
 
+@pytest.mark.long
 def test_a_registry_that_does_not_answer_is_named(world: World) -> None:
     needs("npm")
     top = bare(world)
@@ -348,6 +356,7 @@ def test_an_environment_that_is_a_link_is_left_alone(world: World, tmp_path: Pat
     assert (top / "node_modules").is_symlink()
 
 
+@pytest.mark.long
 def test_what_a_package_writes_elsewhere_is_discarded(world: World) -> None:
     needs("npm", "node")
     script = (
@@ -440,6 +449,7 @@ def test_the_lock_command_is_that_of_the_tool(world: World, lock: str, command: 
     assert update.words.endswith(f"the diff of web/{lock} waits for you")
 
 
+@pytest.mark.long
 def test_cargo_lock_is_brought_in_step_offline_of_everything(world: World) -> None:
     needs("cargo")
     files = {

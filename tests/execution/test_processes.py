@@ -95,6 +95,7 @@ def test_output_and_exit_code(processes: Processes, tmp_path: Path) -> None:
     assert not run.finished.timed_out
 
 
+@pytest.mark.long
 def test_family_that_ignores_sigterm_is_gone_within_a_second(processes: Processes, tmp_path: Path) -> None:
     run = Running(processes, FAMILY, tmp_path)
     until(lambda: len(run.pids) == 4)
@@ -140,6 +141,7 @@ def test_nothing_starts_after_the_end(processes: Processes, tmp_path: Path) -> N
     assert run.output == b""
 
 
+@pytest.mark.long
 def test_background_process_ends_with_its_command(processes: Processes, tmp_path: Path) -> None:
     script = (
         "import subprocess,sys; p=subprocess.Popen([sys.executable,'-c','import time; time.sleep(60)']); print(p.pid)"
@@ -150,6 +152,7 @@ def test_background_process_ends_with_its_command(processes: Processes, tmp_path
     until(lambda: not alive(run.pids[0]))
 
 
+@pytest.mark.long
 def test_timeout_ends_the_command_alone(processes: Processes, tmp_path: Path) -> None:
     run = Running(processes, DEAF + "time.sleep(60)", tmp_path, timeout=0.2)
     run.thread.join(5)
@@ -159,6 +162,7 @@ def test_timeout_ends_the_command_alone(processes: Processes, tmp_path: Path) ->
     assert again.output == b"still\n"
 
 
+@pytest.mark.long
 def test_mark_finds_who_lost_all_relatives(processes: Processes, tmp_path: Path) -> None:
     run = Running(processes, FAMILY, tmp_path)
     until(lambda: len(run.pids) == 4)

@@ -191,6 +191,7 @@ def test_a_change_log_is_named_from_the_top(repository: Repository) -> None:
     assert (found[""].changelog, found["web"].changelog) == ("CHANGES.md", "web/CHANGELOG.md")
 
 
+@pytest.mark.long
 def test_twenty_projects_are_found_in_a_moment(repository: Repository) -> None:
     files = {f"src/d{number % 50}/f{number}.py": "" for number in range(5_000)}
     for number in range(20):

@@ -150,6 +150,7 @@ def stopped(world: World, reason: str) -> SessionView:
     return world.sessions.wait(view.id, 10)
 
 
+@pytest.mark.long
 def test_what_a_stopped_session_had_changed_waits(make: Callable[[Work], World]) -> None:
     world = make(writes_and_waits)
     view = stopped(world, "stopped by you")

@@ -92,6 +92,7 @@ def reads(world: World, path: Path) -> str:
     return view.summary.splitlines()[-1] if view.summary else ""
 
 
+@pytest.mark.long
 @needs_bubblewrap
 def test_secrets_are_hidden_and_toolchains_are_not(world: World, user: Path) -> None:
     for secret in (
@@ -177,6 +178,7 @@ def test_sockets_of_other_programs_are_out_of_reach(world: World) -> None:
             path.unlink()
 
 
+@pytest.mark.long
 @needs_bubblewrap
 def test_nothing_escapes_the_end_of_a_session(world: World) -> None:
     script = """

@@ -91,6 +91,7 @@ def gated() -> Iterator[Callable[..., Gated]]:
         one.gate.close()
 
 
+@pytest.mark.long
 def test_a_tunnel_to_a_listed_host(gated: Callable[..., Gated], server: int) -> None:
     one = gated(f"127.0.0.1:{server}")
     request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
@@ -98,6 +99,7 @@ def test_a_tunnel_to_a_listed_host(gated: Callable[..., Gated], server: int) -> 
     assert one.said == []
 
 
+@pytest.mark.long
 def test_it_goes_on_when_the_machine_had_nothing_left_for_a_connection(
     gated: Callable[..., Gated], server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +123,7 @@ def test_it_goes_on_when_the_machine_had_nothing_left_for_a_connection(
     assert one.said == ["network: a connection could not be taken: Too many open files"]
 
 
+@pytest.mark.long
 def test_plain_http_to_a_listed_port(gated: Callable[..., Gated], server: int) -> None:
     """One request, for the host that was looked at, without what is meant for a proxy."""
     one = gated(f"localhost:{server}", addresses={"localhost": "127.0.0.1"})
@@ -166,6 +169,7 @@ def test_a_refusal_is_told_once_and_without_control_characters(gated: Callable[.
     assert one.said[1].isprintable()
 
 
+@pytest.mark.long
 def test_a_name_that_leads_home(gated: Callable[..., Gated], server: int) -> None:
     for address in ("127.0.0.1", "::1", "169.254.169.254", "::ffff:127.0.0.1"):
         one = gated(f"api.example.com:{server}", addresses={"api.example.com": address})
@@ -240,6 +244,7 @@ def test_connections_are_counted(gated: Callable[..., Gated], monkeypatch: pytes
     assert one.ask("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
 
 
+@pytest.mark.long
 def test_an_idle_connection_is_closed(
     gated: Callable[..., Gated], server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +262,7 @@ def test_who_never_finishes_asking(gated: Callable[..., Gated], monkeypatch: pyt
     assert one.ask("X" * (gate.HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
 
 
+@pytest.mark.long
 def test_closing_cuts_every_connection(gated: Callable[..., Gated], server: int) -> None:
     one = gated(f"127.0.0.1:{server}")
     with one.connect() as client:
@@ -285,6 +291,7 @@ def fetch(url, **more):
 """
 
 
+@pytest.mark.long
 @needs_a_gate
 def test_a_session_reaches_its_host_and_nothing_else(world: World, server: int) -> None:
     """By its address as on the operator's machine, by the proxy, and no other way."""
@@ -314,6 +321,7 @@ def test_a_session_reaches_its_host_and_nothing_else(world: World, server: int) 
     assert told in world.texts(view, ("note",))
 
 
+@pytest.mark.long
 @needs_a_gate
 def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(world: World, server: int) -> None:
     codes = []

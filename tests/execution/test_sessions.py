@@ -142,6 +142,7 @@ def test_the_content_filter_is_asked_before_every_command(
     world.sessions.close()
 
 
+@pytest.mark.long
 def test_command_results(world: World) -> None:
     found = {}
 
@@ -165,6 +166,7 @@ def test_command_results(world: World) -> None:
 # Limits
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("channel", "span", "words"),
     [
@@ -214,6 +216,7 @@ def test_cost_cap_ends_it_while_it_runs(world: World) -> None:
 # Transcript and events
 
 
+@pytest.mark.long
 def test_output_streams_while_it_runs(world: World, bus: EventBus) -> None:
     seen = bus.subscribe(lambda: None)
     script = "import time\nfor n in range(1200): print('line', n, flush=True); time.sleep(0.0005)"

@@ -42,6 +42,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.long
 def test_kill_minus_nine_loses_nothing_and_runs_nothing_twice(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
 
     root = tmp_path / "crash"
@@ -101,6 +102,7 @@ def test_an_observer_that_raises_costs_no_slot_and_is_told(world: World, bus: Ev
     assert sum(isinstance(event, FaultReported) for event in seen.drain()) == 3
 
 
+@pytest.mark.long
 def test_an_end_that_could_not_be_stored_is_tried_again_and_both_are_told(
     world: World, bus: EventBus, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +171,7 @@ def test_a_machine_without_a_thread_left_costs_no_slot(world: World, monkeypatch
     assert world.run("gate").state is SessionState.SUCCEEDED
 
 
+@pytest.mark.long
 def test_limits_hold_after_a_fault_in_looking_after_sessions(
     world: World, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 
 import psutil
+import pytest
 
 from engine.execution.journal import CALLS_MOST
 from engine.execution.live import LiveSession
@@ -26,6 +27,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_stop_ends_the_family_within_a_second(world: World) -> None:
     family = (
         "import os,signal,subprocess,sys,time\n"
@@ -51,6 +53,7 @@ def test_stop_ends_the_family_within_a_second(world: World) -> None:
     assert world.sessions.get(view.id).summary == "the operator said so"
 
 
+@pytest.mark.long
 def test_stop_all_ends_what_runs_and_what_waits_within_a_second(world: World) -> None:
     views = [world.start(lambda live: shell(live, SLEEP)) for _ in range(4)]
     until(lambda: all(world.texts(view) for view in views[:2]))
@@ -63,6 +66,7 @@ def test_stop_all_ends_what_runs_and_what_waits_within_a_second(world: World) ->
     assert len(world.watcher.ended) == 4
 
 
+@pytest.mark.long
 def test_work_that_is_deep_in_python_is_ended_without_its_thread(world: World) -> None:
     release = threading.Event()
 
@@ -104,6 +108,7 @@ def test_what_its_agent_did_is_on_record_however_it_ended(world: World, database
     assert "\x1b" not in erred[0].payload["message"]
 
 
+@pytest.mark.long
 def test_the_kill_switch_ends_what_runs(world: World) -> None:
     view = world.start(lambda live: shell(live, SLEEP))
     until(lambda: world.texts(view))

@@ -100,6 +100,7 @@ def test_a_half_written_line_is_left_out_and_mended(path: Path, clock: FakeClock
     assert [(line.number, line.text) for line in TranscriptReader().page(path)] == [(1, "whole"), (2, "goes on")]
 
 
+@pytest.mark.long
 def test_too_much_output_is_dropped_and_said_once(path: Path, clock: FakeClock) -> None:
     writer = TranscriptWriter(path, clock)
     for _ in range(TOTAL_CAP // 1000 + 3):

@@ -198,6 +198,7 @@ def test_line_endings_are_gits_own_work(repository: Repository) -> None:
     assert content(repository, tree, "mixed.txt") == b"one\ntwo\n"
 
 
+@pytest.mark.long
 def test_a_racy_edit_is_seen(repository: Repository) -> None:
     """Same size, same time as the index: git must compare contents, also in the copy of the index."""
     for number in range(20):

@@ -189,6 +189,7 @@ def writes(**files: str) -> Turn:
     return turn
 
 
+@pytest.mark.long
 def test_a_change_that_breaks_nothing_waits_with_its_green_result(world: World) -> None:
     view, told = world.work(writes(cart="def total():\n    return 1 + 2\n"))
     assert (view.state, told) == (SessionState.SUCCEEDED, [])
@@ -200,6 +201,7 @@ def test_a_change_that_breaks_nothing_waits_with_its_green_result(world: World) 
     assert world.facts("ValidationFailed", "ValidationHealed") == []
 
 
+@pytest.mark.long
 def test_what_the_agent_broke_goes_back_to_it_with_the_output_and_is_healed(world: World) -> None:
     view, told = world.work(writes(cart=WRONG), writes(cart=RIGHT + "# rounded\n"))
     assert view.check is not None
@@ -211,6 +213,7 @@ def test_what_the_agent_broke_goes_back_to_it_with_the_output_and_is_healed(worl
     assert world.facts("ValidationFailed", "ValidationHealed", "RetryRepeated") == ["ValidationHealed"]
 
 
+@pytest.mark.long
 def test_after_the_last_try_the_change_waits_with_its_red_result(world: World) -> None:
     wrong = [writes(cart=WRONG + f"# {n}\n") for n in range(3)]
     view, told = world.work(*wrong, validation=ValidationSettings(tries=2))
@@ -223,6 +226,7 @@ def test_after_the_last_try_the_change_waits_with_its_red_result(world: World) -
     assert world.facts("ValidationFailed", "RetryRepeated") == ["RetryRepeated", "RetryRepeated", "ValidationFailed"]
 
 
+@pytest.mark.long
 def test_a_test_that_is_named_by_a_key_is_told_and_kept_without_it(world: World) -> None:
     key = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     named = f"import pytest\n\n\n@pytest.mark.parametrize('key', ['{key}'])\ndef test_login(key):\n    assert not key\n"
@@ -236,6 +240,7 @@ def test_a_test_that_is_named_by_a_key_is_told_and_kept_without_it(world: World)
     assert key not in f"{told} {failed} {runs}"
 
 
+@pytest.mark.long
 def test_tests_that_were_red_before_are_none_of_the_agents_business(world: World) -> None:
     world.repository.write("test_old.py", "from cart import total\n\n\ndef test_old():\n    assert total() == 7\n")
     view, told = world.work(writes(cart="def total():\n    return 2 + 1\n"))
@@ -244,6 +249,7 @@ def test_tests_that_were_red_before_are_none_of_the_agents_business(world: World
     assert world.facts("ValidationFailed", "ValidationHealed") == []
 
 
+@pytest.mark.long
 def test_a_new_test_of_the_agents_own_that_fails_was_not_red_before(world: World) -> None:
     new = "from cart import half\n\n\ndef test_half():\n    assert half() == 1.5\n"
     view, told = world.work(
@@ -272,6 +278,7 @@ def test_nothing_is_said_of_tests_when_nothing_was_changed(world: World) -> None
     assert (view.summary, told) == ("", [])
 
 
+@pytest.mark.long
 def test_what_judged_an_agent_s_work_says_nothing_of_the_operator_s_files(world: World) -> None:
     world.work(writes(cart=WRONG), writes(cart=RIGHT + "# mended\n"))
     assert len(world.attempts()) == 2
@@ -297,6 +304,7 @@ def test_half_of_the_work_is_kept_when_the_agent_fails(world: World) -> None:
     assert (world.repository.path / "cart.py").read_text() == WRONG
 
 
+@pytest.mark.long
 def test_two_changes_of_the_same_lines_are_seen_to_conflict_before_either_lands(world: World) -> None:
     first, _ = world.work(writes(cart="def total():\n    return 1 + 2\n"), validation=UNJUDGED)
     second, _ = world.work(writes(cart="def total():\n    return 2 + 1\n"), validation=UNJUDGED)
@@ -312,6 +320,7 @@ def test_two_changes_of_the_same_lines_are_seen_to_conflict_before_either_lands(
     assert world.overlaps.of(b.id) == []
 
 
+@pytest.mark.long
 def test_changes_of_different_lines_of_one_file_can_both_land(world: World) -> None:
     world.repository.commit("long", {"cart.py": RIGHT + "\n" * 10 + "END = 1\n"})
     first, _ = world.work(writes(cart=RIGHT + "\n" * 10 + "END = 2\n"), validation=UNJUDGED)

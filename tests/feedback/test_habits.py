@@ -55,6 +55,7 @@ def test_one_more_approval_of_the_like_never_lowers_it(past: list[PastDecision])
     assert 0 < before.time(ASKED) <= after.time(ASKED) < 1
 
 
+@pytest.mark.long
 def test_what_is_learnt_of_words_holds_none_of_them_and_stays_small() -> None:
     many = [replace(YES, words=frozenset(f"hunter{n}word{m}" for m in range(1_000))) for n in range(200)]
     learnt = of(many)

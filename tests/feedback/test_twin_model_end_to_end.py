@@ -98,6 +98,7 @@ def cards(engine: Engine, source: Source) -> list[Any]:
     return [one for one in engine.cards.pending() if one.source is source]
 
 
+@pytest.mark.long
 def test_what_the_model_says_becomes_a_card_from_the_thirtieth_decision_on(engine: Engine, model: ModelServer) -> None:
     model.script(*[Reply(text=json.dumps(WANTED))] * 3)
     assert cards(engine, Source.TWIN_MODEL) == []
@@ -111,6 +112,7 @@ def test_what_the_model_says_becomes_a_card_from_the_thirtieth_decision_on(engin
     assert len(cards(engine, Source.TWIN_MODEL)) == len(model.requests) == 1
 
 
+@pytest.mark.long
 def test_a_model_that_is_gone_costs_no_other_card(engine: Engine, model: ModelServer) -> None:
     decide(engine, 15)
     model.script(Reply(status=401, error="who are you"))
@@ -134,6 +136,7 @@ def test_what_another_program_predicts_becomes_a_card(engine: Engine, clock: Fak
     assert "line 2" in fault.payload["message"]
 
 
+@pytest.mark.long
 def test_a_twin_model_is_trained_and_swapped_in_without_a_restart(
     engine: Engine, model: ModelServer, school: TrainingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +171,7 @@ def test_export_and_import(engine: Engine, tmp_path: Path) -> None:
     assert dispatch(engine, "train", {"action": "import", "file": str(more)})["imported"] == 1
 
 
+@pytest.mark.long
 def test_metrics_of_real_cards(engine: Engine) -> None:
     engine.predictions.run_cycle()
     first, *others = engine.cards.pending()

@@ -299,6 +299,7 @@ def failing_at(database: Database, step: int) -> Iterator[list[int]]:
             sqlalchemy.event.remove(engine, "before_cursor_execute", count)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("leader", ["lead", "cto"])
 def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World, leader: str) -> None:
     """Where they were queued for, and where their agent was moved meanwhile."""

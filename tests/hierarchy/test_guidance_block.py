@@ -61,6 +61,7 @@ def profile(principles: int = 3, patterns: int = 10, guardrails: int = 3, decisi
     )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(st.none(), PROFILES), max_size=6), st.integers(0, 900))
 def test_the_block_never_exceeds_its_budget_and_is_well_formed(
@@ -99,6 +100,7 @@ def test_farther_leaders_never_say_more_than_nearer_ones(
         assert kept[1] <= kept[0]
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(PROFILES, st.integers(1, 6), st.integers(0, 900))
 @example(

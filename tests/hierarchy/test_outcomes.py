@@ -89,6 +89,7 @@ def test_noisy_at_its_boundary(tally: Tally, noisy: bool) -> None:
     assert -1 <= tally.harm <= 1
 
 
+@pytest.mark.long
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
 @settings(deadline=None)
 def test_the_bound_never_says_more_than_was_seen(a: int, b: int, c: int, d: int) -> None:
@@ -99,6 +100,7 @@ def test_the_bound_never_says_more_than_was_seen(a: int, b: int, c: int, d: int)
         assert one.harm <= a / one.told - c / one.untold + 0.001
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("share", "since"), [(0.5, 0), (0.1, 0), (1.0, 60)])
 def test_however_often_one_looks_what_changes_nothing_is_hardly_ever_called_noisy(share: float, since: int) -> None:
     """A look after each of 200 sessions, told in a `share` of those that come `since` then: 60 worlds. A bound for one

@@ -85,6 +85,7 @@ def make_database(server: Path, name: str) -> None:
         connection.execute(f"CREATE DATABASE {name}")
 
 
+@pytest.mark.long
 def test_doctor_asks_whether_it_answers(server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_database(server, "asked")
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", f"postgresql://clawpy:hunter2@/asked?host={server}")
@@ -212,6 +213,7 @@ def machines(place: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
             one.engine.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operations", [30, pytest.param(300, marks=pytest.mark.faults)])
 def test_two_engines_converge_and_nothing_is_lost(
     server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operations: int
@@ -281,6 +283,7 @@ def test_a_summary_of_another_machine_serves_a_call_and_is_told_of(
         assert one.facts("CloudMemoryRecalled") == []  # its own memory is no hit
 
 
+@pytest.mark.long
 def test_what_is_forgotten_on_one_machine_leaves_the_others_and_the_database(
     server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

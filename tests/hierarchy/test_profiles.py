@@ -88,6 +88,7 @@ ENTRIES = st.builds(
 )
 
 
+@pytest.mark.long
 @given(st.lists(ENTRIES, max_size=12), st.randoms())
 def test_the_newest_wins_in_whatever_order_rows_come(entries: list[WisdomEntry], random: object) -> None:
     shuffled = [*entries, *entries[:3]]
@@ -138,11 +139,13 @@ PROFILES = st.builds(
 )
 
 
+@pytest.mark.long
 @given(PROFILES)
 def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile) -> None:
     assert edits(profile, written(profile)) == ()
 
 
+@pytest.mark.long
 @given(PROFILES, PROFILES)
 def test_edits_name_what_differs_and_nothing_else(before: LeaderProfile, after: LeaderProfile) -> None:
     """Replayed by hand, the edits lead from one profile to the other."""

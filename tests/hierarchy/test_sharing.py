@@ -88,6 +88,7 @@ def test_only_leaders_are_shared(tmp_path: Path, database: Database, clock: Fake
 CUTS = st.sampled_from(["before push", "after push", "before fetch", "after fetch"])
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(

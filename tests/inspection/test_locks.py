@@ -48,6 +48,7 @@ def edit(file: Path, old: str, new: str) -> None:
 # -- with the real tools --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_npm(tmp_path: Path) -> None:
     needs("npm", host=NPM)
     manifest = {
@@ -69,6 +70,7 @@ def test_npm(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_npm_workspace(tmp_path: Path) -> None:
     needs("npm", host=NPM)
     write(
@@ -157,6 +159,7 @@ def test_cargo(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_bundler(tmp_path: Path) -> None:
     needs("bundle", "rake")
     write(
@@ -176,6 +179,7 @@ def test_bundler(tmp_path: Path) -> None:
     assert told(tmp_path) == ()
 
 
+@pytest.mark.long
 def test_composer(tmp_path: Path) -> None:
     needs("composer", "php")
     manifest = {
@@ -513,6 +517,7 @@ def test_an_edited_member_is_compared_again(tmp_path: Path) -> None:
     assert "packages/b" in found.differences[0], "a member that was not there"
 
 
+@pytest.mark.long
 @given(manifest=st.binary(max_size=400), lock=st.binary(max_size=400))
 def test_rubbish_is_passed_over(manifest: bytes, lock: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("rubbish")

@@ -155,6 +155,7 @@ def test_a_look_that_fails_is_named_and_costs_no_other(repository: Repository) -
     assert [one.place for one in looks.own.leftovers] == ["a.py:2"]
 
 
+@pytest.mark.long
 def test_what_is_saved_often_drives_out_no_other_answer(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:

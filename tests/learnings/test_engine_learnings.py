@@ -51,6 +51,7 @@ def ran(engine: Engine, repository: Repository, prompt: str = "summarise the day
     return engine.sessions.wait(session.id, 60).id
 
 
+@pytest.mark.long
 def test_what_three_sessions_say_becomes_the_projects_by_itself_and_reaches_prompts(
     engine: Engine, repository: Repository
 ) -> None:
@@ -88,6 +89,7 @@ def test_what_three_sessions_say_becomes_the_projects_by_itself_and_reaches_prom
     assert all("old parser" not in page.read_text() for page in pages)
 
 
+@pytest.mark.long
 def test_a_correction_made_three_times_speaks_in_the_fourth_prompt(world: ModelWorld) -> None:
     """Edits of cards, real sessions of a model on loopback that is asked what they taught, files, the prompt that the
     provider received, the X-ray, the judge."""

@@ -51,6 +51,7 @@ def sources(world: ModelWorld, text: str = RULE) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_one_correction_stands_in_the_next_prompt_once_and_goes_when_it_is_retracted(world: ModelWorld) -> None:
     with world.opened() as engine:
         for number in range(4):  # work of this channel that was decided: what a rule of it concerns
@@ -94,6 +95,7 @@ def promoted(engine: Engine) -> PromptFragment:
     return candidate.effect
 
 
+@pytest.mark.long
 def test_an_order_about_one_thing_is_no_lesson_until_three_tasks_meet_it(world: ModelWorld) -> None:
     order = "Leave the fixtures alone"
     with world.opened() as engine:
@@ -110,6 +112,7 @@ def test_an_order_about_one_thing_is_no_lesson_until_three_tasks_meet_it(world: 
         assert all("about one thing; three tasks must meet it" in one.reasons for one in below if one.text == order)
 
 
+@pytest.mark.long
 def test_a_model_puts_the_rule_in_fewer_of_the_operators_words_and_in_no_others(world: ModelWorld) -> None:
     with world.home.config_file.open("a") as file:
         file.write('[memory]\nmodel = "openai:gpt-5-mini"\n')
@@ -128,6 +131,7 @@ def test_a_model_puts_the_rule_in_fewer_of_the_operators_words_and_in_no_others(
         assert bubble.learning.trust.value == "operator"
 
 
+@pytest.mark.long
 def test_what_the_operator_decides_in_a_session_rises_too(world: ModelWorld) -> None:
     with world.opened() as engine:
         world.server.script("Done.")

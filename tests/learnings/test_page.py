@@ -42,6 +42,7 @@ PIECES = [
 nasty = st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text()
 
 
+@pytest.mark.long
 @given(
     st.lists(st.tuples(nasty, nasty), min_size=1, max_size=4), st.sampled_from([b"", b"# Notes\n\nfree words", b"\n"])
 )

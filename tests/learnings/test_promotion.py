@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,6 +57,7 @@ def carried_out(there: list[LearningEntry], plan: Plan) -> list[LearningEntry]:
     ]
 
 
+@pytest.mark.long
 @given(st.lists(told, min_size=20, max_size=40), st.lists(told, max_size=3), st.integers(0, 999))
 @settings(max_examples=40, deadline=None)
 def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(

@@ -180,6 +180,7 @@ def test_too_little_is_refused(engine: Engine) -> None:
         assert refusal.value.code == "too_short"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", range(8))
 def test_a_crash_at_any_step_is_finished_at_the_next_start(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int

@@ -64,6 +64,7 @@ def found_again(memory: MemoryPort) -> None:
     until(lambda: nearest(memory, "word17 thing3") == ("word17 thing3", "chroma"))
 
 
+@pytest.mark.long
 def test_both_ways_of_searching_find_the_same(many: MemoryPort, monkeypatch: pytest.MonkeyPatch) -> None:
     query = many.vectors.read("word5 thing5")
     assert query is not None
@@ -79,11 +80,13 @@ def test_both_ways_of_searching_find_the_same(many: MemoryPort, monkeypatch: pyt
     assert nearest(many, "task summary")[0] == "task summary", "layer E is searched as well"
 
 
+@pytest.mark.long
 def test_a_deleted_folder_comes_back(many: MemoryPort) -> None:
     shutil.rmtree(many.index.folder)
     found_again(many)
 
 
+@pytest.mark.long
 def test_a_damaged_folder_is_moved_aside_and_built_again(many: MemoryPort) -> None:
     for file in many.index.folder.rglob("*"):
         if file.is_file():
@@ -93,6 +96,7 @@ def test_a_damaged_folder_is_moved_aside_and_built_again(many: MemoryPort) -> No
     assert many.index.folder.with_name("chroma.damaged").exists()
 
 
+@pytest.mark.long
 def test_an_index_that_another_changed_is_built_again(many: MemoryPort) -> None:
     code = (
         "import chromadb, sys; one = chromadb.PersistentClient(sys.argv[1]).get_collection('clawpy_memory'); "
@@ -106,6 +110,7 @@ def test_an_index_that_another_changed_is_built_again(many: MemoryPort) -> None:
     found_again(many)
 
 
+@pytest.mark.long
 def test_what_is_missing_or_too_much_is_found_while_it_answers(
     many: MemoryPort, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,6 +133,7 @@ def test_what_is_missing_or_too_much_is_found_while_it_answers(
     assert sorted(ids) == store.indexed(many.vectoriser.model)[Layer.VECTORS]
 
 
+@pytest.mark.long
 def test_a_small_home_is_not_said_to_be_building_at_its_start(
     many: MemoryPort, make_memory: Making, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +152,7 @@ def test_a_small_home_is_not_said_to_be_building_at_its_start(
     assert set(states) == {("ready", "")}
 
 
+@pytest.mark.long
 def test_the_next_engine_takes_up_what_a_crash_left(many: MemoryPort, make_memory: Making) -> None:
     many.close()
     again = make_memory(embedder=WordVectors())
@@ -153,6 +160,7 @@ def test_the_next_engine_takes_up_what_a_crash_left(many: MemoryPort, make_memor
     until(lambda: nearest(again, "afterwards something new") == ("afterwards something new", "chroma"))
 
 
+@pytest.mark.long
 def test_what_is_gone_is_not_found_and_much_of_it_makes_a_new_index(
     many: MemoryPort, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +172,7 @@ def test_what_is_gone_is_not_found_and_much_of_it_makes_a_new_index(
     assert nearest(many, "word59 thing3")[0] in {*left, "task summary", ""}
 
 
+@pytest.mark.long
 def test_the_helper_is_started_again_when_it_was_killed(many: MemoryPort, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.memory.helper.SHORT_LIFE", 0.0)
     pid = many.index._helper.pid
@@ -205,6 +214,7 @@ def local() -> Iterator[LocalEmbedder]:
     helper.close()
 
 
+@pytest.mark.long
 def test_the_local_model_reads_meaning_and_never_looks_at_the_neighbours(local: LocalEmbedder) -> None:
     texts = ["a cat sat on the mat", "a kitten rests on a rug", "quarterly tax report"]
     together = local.embed(texts * 4)
@@ -216,6 +226,7 @@ def test_the_local_model_reads_meaning_and_never_looks_at_the_neighbours(local: 
     assert alone[0].tokens == ("a", "cat", "sat", "on", "the", "mat")
 
 
+@pytest.mark.long
 def test_a_long_text_is_found_by_its_end(make_memory: Making) -> None:
     memory = make_memory()
     filler = "The weather was mild and nothing much happened on that day in the office. " * 40
@@ -253,6 +264,7 @@ def endpoint() -> Iterator[Endpoint]:
     server.server_close()
 
 
+@pytest.mark.long
 def test_a_named_endpoint_makes_unit_vectors(endpoint: Endpoint) -> None:
     made = EndpointEmbedder("mine", "small", lambda name: endpoint).embed(["abc", "abcdef"])
     vectors = [numpy.frombuffer(one.vector, dtype="<f4") for one in made]
@@ -262,6 +274,7 @@ def test_a_named_endpoint_makes_unit_vectors(endpoint: Endpoint) -> None:
     assert (last["path"], last["key"], last["model"]) == ("/v1/embeddings", "Bearer k1", "small")
 
 
+@pytest.mark.long
 def test_an_endpoint_that_cannot_be_used_says_so(endpoint: Endpoint) -> None:
     with pytest.raises(NoEmbedder, match="404"):
         EndpointEmbedder("mine", "large", lambda name: endpoint).embed(["abc"])

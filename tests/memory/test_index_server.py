@@ -83,6 +83,7 @@ def on_server(memory: MemoryPort) -> int:
     return len(memory.index._helper.ask(do="ids", layer="C", offset=0, limit=100, timeout=LONG).head["ids"])
 
 
+@pytest.mark.long
 def test_a_server_holds_the_index_and_may_be_lost(memory: MemoryPort, server: Server, tmp_path: Path) -> None:
     memory.remember(turns(*(f"word{number} thing{number % 7}" for number in range(30))))
     assert memory.settle(LONG)

@@ -233,6 +233,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(
     files: Markdown, watching: Watching, database: Database
 ) -> None:
@@ -247,6 +248,7 @@ def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(
     assert told(database) == [("gardener", "soul.md", "in the console"), ("gardener", "heartbeat.md", "on disk")]
 
 
+@pytest.mark.long
 def test_a_folder_that_comes_by_hand_shows_up(files: Markdown, watching: Watching, database: Database) -> None:
     made = files.folder.parent / "newcomer"
     made.mkdir()
@@ -297,6 +299,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(VALUES, st.sampled_from([None, 2]), st.data())
 def test_the_place_of_a_value_is_where_it_is_written(value: object, indent: int | None, data: st.DataObject) -> None:
     keys: list[str | int] = []

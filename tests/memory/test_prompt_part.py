@@ -155,6 +155,7 @@ def check(told: list[str], expected: list[Recalled]) -> None:
         assert child.get("layer") == one.layer.value
 
 
+@pytest.mark.long
 def test_ten_thousand_hostile_memories_break_no_block() -> None:
     chance = random.Random(7)
 
@@ -172,6 +173,7 @@ def test_ten_thousand_hostile_memories_break_no_block() -> None:
         check([line.text for line in told.part.lines], items)
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=12).map("".join), st.text(max_size=40))
 def test_no_text_and_no_source_breaks_its_element(text: str, source: str) -> None:

@@ -173,6 +173,7 @@ def test_what_is_further_goes_along_from_half_of_the_limit_or_with_its_session()
     assert ask("beans grown", turns[1:], session="", meaning=[0.0]) == []
 
 
+@pytest.mark.long
 @given(
     st.lists(st.tuples(st.sampled_from(["", "Ada", "user"]), st.text(max_size=40)), min_size=1, max_size=12),
     st.text(max_size=60),

@@ -146,6 +146,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.long
 def test_hostile_texts_break_nothing(memory: MemoryPort, database: Database) -> None:
     """Ten thousand of them: `pytest -m faults tests/faults/test_hostile_memories.py`."""
     chance = random.Random(7)

@@ -127,6 +127,7 @@ def test_a_file_from_the_future_says_nothing() -> None:
 instants = st.datetimes(datetime(2000, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 
 
+@pytest.mark.long
 @given(st.none() | instants, st.lists(instants), st.timedeltas(timedelta(seconds=1), timedelta(days=9)))
 def test_silence_is_never_negative_and_relevance_stays_within_bounds(
     last_input: datetime | None, touched: list[datetime], threshold: timedelta

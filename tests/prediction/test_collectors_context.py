@@ -264,6 +264,7 @@ def test_what_was_deleted_has_no_tests_to_run_but_something_changed(world: World
     assert run.parameters["paths"] == ["c.py"]
 
 
+@pytest.mark.long
 def test_after_a_deletion_nobody_says_that_nothing_changed(world: World, repository: Repository) -> None:
     dated_commit(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
     head, tree = repository.git("rev-parse", "HEAD"), repository.git("rev-parse", "HEAD^{tree}")

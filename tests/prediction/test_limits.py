@@ -98,6 +98,7 @@ def test_minutes_do_not_matter_within_a_step_of_freshness_but_the_kind_does(step
     assert ids([lint, replace(check, fresh_at=check.fresh_at - timedelta(seconds=1))]) == ["lint", "leftovers"]
 
 
+@pytest.mark.long
 @given(SEATS)
 def test_the_order_is_total_and_does_not_depend_on_where_it_began(seats: list[Seat]) -> None:
     assert order(seats, NOW) == order(seats[::-1], NOW)
@@ -119,6 +120,7 @@ def upkeep_of(one: Seat) -> tuple[str, bool]:
     return one.workspace, one.tier is Tier.UPKEEP
 
 
+@pytest.mark.long
 @given(SEATS, SEATS)
 def test_beside_whatever_is_awake_no_second_upkeep_card_comes(there: list[Seat], coming: list[Seat]) -> None:
     awake = [one for one in there if not is_snoozed(one, NOW)]
@@ -129,6 +131,7 @@ def test_beside_whatever_is_awake_no_second_upkeep_card_comes(there: list[Seat],
             awake = [*(other for other in awake if other.id not in displaced), one]
 
 
+@pytest.mark.long
 @given(SEATS, st.data())
 def test_an_upkeep_card_that_comes_in_any_case_is_the_only_one(seats: list[Seat], data: st.DataObject) -> None:
     asleep = overdue_for_a_seat(seats, NOW, CAPS)
@@ -183,6 +186,7 @@ def test_something_more_urgent_takes_the_place_of_the_last_card_one_that_was_not
     assert Room(CAPS, taken).take(seat("more"), NOW) is None, "of the same tier nothing gives way"
 
 
+@pytest.mark.long
 @given(SEATS, SEATS)
 def test_the_limits_hold_whatever_comes(taken: list[Seat], coming: list[Seat]) -> None:
     room, there = Room(CAPS, []), {}
@@ -198,6 +202,7 @@ def test_the_limits_hold_whatever_comes(taken: list[Seat], coming: list[Seat]) -
     assert len(upkeep) == len(set(upkeep))
 
 
+@pytest.mark.long
 @given(SEATS)
 def test_those_who_never_slept_keep_their_seats_and_woken_ones_take_free_ones(seats: list[Seat]) -> None:
     asleep = overdue_for_a_seat(seats, NOW, CAPS)

@@ -57,6 +57,7 @@ def placing(
     return Placing(database, FixedSettings(settings or Settings()), embed=embed, agents=lambda: agents)
 
 
+@pytest.mark.long
 def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database, embedding: Embedding) -> None:
     asked = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
     place = placing(database, embedding).place

@@ -52,6 +52,7 @@ def branch(repository: Repository, name: str, at: datetime) -> None:
 # -- branches -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_branch_behind_its_base_rehearses_the_merge(world: World, repository: Repository) -> None:
     branch(repository, "feature/x", NOW - DAY)
     repository.git("checkout", "-q", "feature/x")
@@ -81,6 +82,7 @@ def test_a_branch_that_parted_from_its_upstream(world: World, repository: Reposi
     assert only(rehearse_merge(world.sense())).prompt == "Rehearse merging origin/main into main"
 
 
+@pytest.mark.long
 def test_branches_that_change_the_same_lines_are_forecast(world: World, repository: Repository) -> None:
     def collide(name: str, at: datetime) -> None:
         branch(repository, name, at)
@@ -164,6 +166,7 @@ def test_what_is_only_a_release(subject: str, routine: bool) -> None:
     assert (ROUTINE.match(subject) is not None) is routine
 
 
+@pytest.mark.long
 def test_unpushed_commits_wait_for_two_days(world: World, repository: Repository, tmp_path: Path) -> None:
     assert waiting_work(world.sense()) == [], "there is nobody to push to"
     repository.git("clone", "-q", ".", str(tmp_path / "clone"))
@@ -189,6 +192,7 @@ def test_a_branch_without_upstream_waits_beside_its_base(world: World, repositor
     assert "on this branch alone, not in main" in proposal.reasoning
 
 
+@pytest.mark.long
 def test_in_the_evening_the_day_is_summed_up(world: World, repository: Repository) -> None:
     dated_commit(repository, "today", {"cart.py": "3"}, NOW)
     for hour in (2, 5, 12, 16):
@@ -418,6 +422,7 @@ def test_what_holds_of_every_proposal(world: World, repository: Repository) -> N
         FLOWS[proposal.flow or ""].parameters.model_validate(dict(proposal.parameters))
 
 
+@pytest.mark.long
 def test_facts_do_not_depend_on_the_time(world: World, repository: Repository) -> None:
     before = {proposal.kind: proposal.fingerprint for proposal in busy(world, repository)}
     world.now += timedelta(hours=4)

@@ -69,6 +69,7 @@ def test_another_secret_in_the_same_file_is_another_subject(world: World, reposi
     assert subjects(secret(world.sense())) == [both.subject], "committed, it is still the same"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("other", ["tax", "größe/neu"])
 def test_each_merge_is_a_subject_of_its_own(world: World, repository: Repository, other: str) -> None:
     repository.git("checkout", "-q", "-b", other)

@@ -168,6 +168,7 @@ def change(runs: list[MadeRun], index: int, **details: object) -> list[MadeRun]:
     return [dataclasses.replace(run, **details) if at == index else run for at, run in enumerate(runs)]  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: str, repository: Repository) -> None:
     runs = red_head(head, older)
     repository.git("checkout", "-q", "-b", "side", older)
@@ -221,6 +222,7 @@ def test_without_a_green_run_the_last_tag_is_looked_back_to(world: World, head: 
     assert bisect(*world.top()) == [], "red with local edits"
 
 
+@pytest.mark.long
 def test_what_a_bisect_found_is_not_asked_again(world: World, repository: Repository, head: str, older: str) -> None:
     repository.git("tag", "v1.2", "HEAD~1")
     answer = MadeRun(head, failing=(CART,), tree="t2", full=False, passed=0, session_id="ses_1")
@@ -296,6 +298,7 @@ def test_short_names_of_tests() -> None:
 # -- check_clean_head -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_does_head_pass_without_a_new_file(world: World, repository: Repository, head: str) -> None:
     repository.write("cart.py", "3")
     repository.write("tests/test_new.py", "1")
@@ -314,6 +317,7 @@ def test_does_head_pass_without_a_new_file(world: World, repository: Repository,
     assert only(check_clean_head(*world.top())), "but what others do not have yet is yours"
 
 
+@pytest.mark.long
 def test_not_asked_when_known_when_clean_or_in_the_middle_of_a_merge(
     world: World, repository: Repository, head: str
 ) -> None:

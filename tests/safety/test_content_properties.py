@@ -6,6 +6,7 @@ import base64
 import re
 import time
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -75,6 +76,7 @@ def quoted(draw: st.DrawFn, command: str) -> str:
     return " ".join(words)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.data(), st.sampled_from(COMMANDS))
 def test_quoting_changes_nothing(data: st.DataObject, command: str) -> None:
@@ -89,6 +91,7 @@ def test_white_space_changes_nothing(data: st.DataObject, command: str) -> None:
     assert verdict(f"{data.draw(st.sampled_from(['', ' ', '  ']))}{text} ") is verdict(command)
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.sampled_from(STOPPED))
 def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject, command: str) -> None:
@@ -139,6 +142,7 @@ PIECES = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None, phases=[Phase.generate])  # shrinking traces, which is slow by itself
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6), st.integers(1, 6000))
 def test_no_hostile_text_takes_long(pieces: list[str], times: int) -> None:

@@ -62,6 +62,7 @@ def test_a_content_block_blocks_for_review() -> None:
     assert decide_gate(replace(CLEAR, content=Verdict.BLOCK)).verdict == "block"
 
 
+@pytest.mark.long
 @given(st.builds(GateFacts, confidence=st.floats(0, 1), estimate=st.integers(0, 10**8), targets=st.just(("x",)),
                  novel_pair=st.booleans(), rejections=st.integers(0, 9), decisions=st.integers(0, 50),
                  content=st.sampled_from(Verdict), day_cost=st.integers(0, 10**8), day_cap=st.integers(0, 10**8),

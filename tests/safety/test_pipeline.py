@@ -192,6 +192,7 @@ TRIGGERS = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(trigger=TRIGGERS, enabled=st.booleans(), quiet=st.booleans(), minutes=st.integers(0, 20))
 def test_no_permit_without_a_row_in_which_every_rail_allows(

@@ -156,6 +156,7 @@ def test_spent_and_reserved_are_told_apart(rails: Rails) -> None:
         assert sum(one.buckets) == one.spent
 
 
+@pytest.mark.long
 def test_reading_is_fast_with_a_long_log(rails: Rails) -> None:
     now = rails.clock.now()
 

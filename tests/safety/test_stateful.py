@@ -45,6 +45,7 @@ def table() -> str:
     return "\n".join(f"{count:>9,}  {what}" for what, count in sorted(stateful_world.done.items()))
 
 
+@pytest.mark.long
 def test_nothing_runs_that_must_not() -> None:
     run(4, 40)
 

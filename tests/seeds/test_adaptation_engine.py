@@ -39,6 +39,7 @@ def eager(closed: World):
         yield closed
 
 
+@pytest.mark.long
 def test_reflection(world: World) -> None:
     """5.1: What happened is weighed from 0 to 100 and says why: your corrections, errors of tools, guidance used."""
     world.server.script(calls("edit", path="nowhere.txt", old_text="a", new_text="b"))
@@ -52,6 +53,7 @@ def test_reflection(world: World) -> None:
         assert one["session"]
 
 
+@pytest.mark.long
 def test_digest(eager: World) -> None:
     """5.3: A proposal needs more than the event it is drawn from: others alike that it was not drawn from."""
     corrected(eager, "greeting")
@@ -66,6 +68,7 @@ def test_digest(eager: World) -> None:
     assert [each["id"] for each in waiting(eager)] == [one["id"]], "the same is proposed once"
 
 
+@pytest.mark.long
 def test_prompt_fragments(eager: World) -> None:
     """5.4, 5.5: A fragment that you approve stands in that agent's prompts, and is gone when you roll it back."""
     corrected(eager, "greeting", "farewell", "thanks")
@@ -82,6 +85,7 @@ def test_prompt_fragments(eager: World) -> None:
     assert line not in eager.told()
 
 
+@pytest.mark.long
 def test_fix_templates(closed: World) -> None:
     """5.2, 5.4: A repair that worked is told to whoever meets the same red test again."""
     closed.configure(validation=True, **{"adaptation.withheld": 0.0})
@@ -105,6 +109,7 @@ def test_fix_templates(closed: World) -> None:
         assert repair in healed(3)
 
 
+@pytest.mark.long
 def test_routing_hints(eager: World) -> None:
     """5.2, 5.4: When its budget was passed on three days an agent's short tasks go to a cheaper model, if you like."""
     tools = eager.agent("frontend_builder") / "tools.json"
@@ -124,6 +129,7 @@ def test_routing_hints(eager: World) -> None:
     assert eager.last.model == "gpt-5-mini"
 
 
+@pytest.mark.long
 def test_validator_policy_tweaks(closed: World) -> None:
     """5.2, 5.4: Where more tries never helped fewer are made, once you approve; a bound only ever gets tighter."""
     closed.configure(validation=True, **{"adaptation.withheld": 0.0})
@@ -144,6 +150,7 @@ def test_validator_policy_tweaks(closed: World) -> None:
         assert f"still red after {one['effect']['tries']} try" in "\n".join(closed.texts(view))
 
 
+@pytest.mark.long
 def test_flow_offloads(eager: World) -> None:
     """5.2, 5.4: Commands that agents run again and again become a flow of that name, which needs no model."""
     eager.repository.commit("A script", {"check.sh": "echo fine\n"})
@@ -168,6 +175,7 @@ def test_flow_offloads(eager: World) -> None:
     assert one["effect"]["name"] not in eager.engine.flows
 
 
+@pytest.mark.long
 def test_modes(eager: World) -> None:
     """5.6: In manual mode candidates wait for you; in autonomous mode what passes is in force by itself."""
     corrected(eager, "greeting", "farewell", "thanks")

@@ -99,6 +99,7 @@ def test_twin_model(closed: World) -> None:
         assert (closed.last.body["temperature"], closed.last.max_tokens) == (0.3, 200)
 
 
+@pytest.mark.long
 def test_channel_routing(meaning: World) -> None:
     """2.4: What you ask goes to the channel whose work it is, by its meaning; an unknown channel is refused."""
     asked = {
@@ -113,6 +114,7 @@ def test_channel_routing(meaning: World) -> None:
     assert {text: meaning.proposed(text)["targetChannel"] for text in asked} == asked
 
 
+@pytest.mark.long
 def test_confidence_bands(trusted: World) -> None:
     """2.5: Confidence is a sum of four parts that you see; what is unlikely is not shown, what is likely is marked."""
     collide(trusted.repository)
@@ -128,6 +130,7 @@ def test_confidence_bands(trusted: World) -> None:
         assert one["band"] != "discard"
 
 
+@pytest.mark.long
 def test_confidence_follows_decisions(trusted: World) -> None:
     """2.5, 8.6: What you always approved is above 0.9; what you never decided on is as likely as anything new."""
     trusted.decided("hunt_flakes", DecisionSignal.DISMISSED, 20)
@@ -162,6 +165,7 @@ def test_predictor_hook(world: World) -> None:
     assert any("line 2" in one for one in report["errors"])
 
 
+@pytest.mark.long
 def test_follow_ups(world: World) -> None:
     """2.10: What ran may propose its next step: red tests lead to a card that looks for the cause."""
     world.repository.commit("A cart", GREEN)
@@ -180,6 +184,7 @@ def test_follow_ups(world: World) -> None:
 # -- a card
 
 
+@pytest.mark.long
 def test_swiping_cards(world: World) -> None:
     """2.7, 9.2: Right runs a card, left sends it away, up puts it off for 2 h; you may edit it first, and undo."""
     first = world.proposed("Write a greeting into hello.txt")
@@ -203,6 +208,7 @@ def test_swiping_cards(world: World) -> None:
         world.engine.cards.approve(second["id"])
 
 
+@pytest.mark.long
 def test_notifications(world: World) -> None:
     """10.2: Each surface hears of a card in its own way: a banner on the phone, a badge on the watch, glasses not."""
     collide(world.repository)
@@ -261,6 +267,7 @@ def test_safety_pipeline(world: World) -> None:
     assert permit["consumed_at"], "nothing runs without a permit, and each is used once"
 
 
+@pytest.mark.long
 def test_rate_limiter(trusted: World) -> None:
     """3.2: Without a person nothing is triggered within 10 min of the last; what you approve runs at once."""
     ask = trusted.serve()
@@ -274,6 +281,7 @@ def test_rate_limiter(trusted: World) -> None:
     assert trusted.approved(again["prediction"]["id"]).state is SessionState.SUCCEEDED
 
 
+@pytest.mark.long
 def test_loop_detector(trusted: World) -> None:
     """3.3: Channels that trigger each other in a circle are stopped, and each loop that was stopped is counted."""
 
@@ -297,6 +305,7 @@ def test_loop_detector(trusted: World) -> None:
     trusted.flow("report_branches")
 
 
+@pytest.mark.long
 def test_cost_caps(world: World) -> None:
     """3.4: Nothing starts that would pass a cap of the hour, day or month; what was spent is shown beside it."""
     world.work("Write a greeting into hello.txt", "Done.")
@@ -317,6 +326,7 @@ def test_cost_caps(world: World) -> None:
     assert world.approved(card["id"]).state is SessionState.SUCCEEDED
 
 
+@pytest.mark.long
 def test_content_filter(world: World) -> None:
     """3.5: Destructive commands and payments are blocked, messages to others wait for your word, work passes."""
     said = {text: verdict(world.proposed(text), "content")[0] for text in (
@@ -350,6 +360,7 @@ def test_human_gate(world: World) -> None:
     assert world.say("status")["state"] == "WATCHING"
 
 
+@pytest.mark.long
 def test_kill_switch(world: World) -> None:
     """3.7: A stop ends what runs, holds over a restart, and is lifted by its own word alone."""
     card = world.proposed("Write a greeting into hello.txt")
@@ -371,6 +382,7 @@ def test_kill_switch(world: World) -> None:
 # -- acting by itself
 
 
+@pytest.mark.long
 def test_autonomous_states(trusted: World) -> None:
     """2.2, 7.1, 7.4: Thirty silent minutes prime it, a file that you save ends that; without the flag it never does."""
 
@@ -391,6 +403,7 @@ def test_autonomous_states(trusted: World) -> None:
     assert after(0) == "DISABLED"
 
 
+@pytest.mark.long
 def test_autonomous_cycle(trusted: World) -> None:
     """7.2: In your absence it runs what you have always approved, and tells you what it did."""
     trusted.clock.advance(timedelta(minutes=31))
@@ -407,6 +420,7 @@ def test_autonomous_cycle(trusted: World) -> None:
     assert trusted.engine.since().approved_by_itself == 1, "told after an absence"
 
 
+@pytest.mark.long
 def test_session_boundaries(trusted: World) -> None:
     """3.8: What runs by itself is marked and in a sandbox; no session writes beyond its folder or sends messages."""
     trusted.clock.advance(timedelta(minutes=31))
@@ -425,6 +439,7 @@ def test_session_boundaries(trusted: World) -> None:
     assert "No such file" in trusted.last.tool_results[-1] or "denied" in trusted.last.tool_results[-1]
 
 
+@pytest.mark.long
 def test_quiet_hours(trusted: World) -> None:
     """7.3: At night and while you asked not to be disturbed cards are made, but nothing runs by itself."""
     trusted.say("dnd", seconds=7200)
@@ -447,6 +462,7 @@ def test_quiet_hours(trusted: World) -> None:
 # -- other programs and devices
 
 
+@pytest.mark.long
 def test_gateway(world: World) -> None:
     """10.1: Other programs read cards, decide and trigger over HTTP and JSON-RPC, with a token, and hear of it live."""
     ask = world.serve()
@@ -471,6 +487,7 @@ def test_gateway(world: World) -> None:
 # -- what is learnt of decisions
 
 
+@pytest.mark.long
 def test_feedback_signals(world: World) -> None:
     """8.1: Each thing that you do with a card is a signal of its own weight; a snooze is none."""
     collide(world.repository)
@@ -486,6 +503,7 @@ def test_feedback_signals(world: World) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_preference_pairs(world: World) -> None:
     """8.2, 8.3: An approval and a rejection shortly before make a training pair with the situation it was made in."""
     collide(world.repository)
@@ -505,6 +523,7 @@ def test_preference_pairs(world: World) -> None:
     assert set(json.loads(exported[0])["metadata"]) == {"timestamp", "confidence_chosen", "confidence_rejected"}
 
 
+@pytest.mark.long
 def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """8.3, 8.4: From 50 pairs on a model is trained on them, and takes the old one's place without a restart."""
     monkeypatch.setenv("CLAWPY_SCHOOL_API_KEY", "sk-school-0123456789abcdefghij")
@@ -528,6 +547,7 @@ def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
             assert engine.settings.current.twin_model_id == "school:twin-2"
 
 
+@pytest.mark.long
 def test_metrics(world: World) -> None:
     """8.5: How many cards you took, how often, at which confidence, and how well that came true, over any days."""
     collide(world.repository)

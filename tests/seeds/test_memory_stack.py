@@ -6,6 +6,8 @@ import json
 import os
 from datetime import timedelta
 
+import pytest
+
 from engine.memory.para import NewFact
 from engine.values import Bucket, DecisionSignal, Layer, RecallQuery, Relation
 from tests.seeds.world import World
@@ -25,6 +27,7 @@ def remembered(world: World, *texts: str, **more: object) -> None:
     assert world.say("remember", lines=lines, settle=30)["settled"]
 
 
+@pytest.mark.long
 def test_markdown_files(world: World) -> None:
     """4.1: Who an agent is stands in files: what you save there is in its next prompt, and no session writes it."""
     soul = world.agent("backend_builder") / "soul.md"
@@ -37,6 +40,7 @@ def test_markdown_files(world: World) -> None:
     assert {"memory.md", "heartbeat.md", "comms.json", "tools.json"} <= {one.name for one in soul.parent.iterdir()}
 
 
+@pytest.mark.long
 def test_heartbeat(world: World) -> None:
     """4.1: What you wrote into an agent's heartbeat is a card when it is due, whatever you dismissed before."""
     world.decided("report_branches", DecisionSignal.DISMISSED, 40)
@@ -53,6 +57,7 @@ def test_heartbeat(world: World) -> None:
     assert world.say("tasks")["tasks"][0]["state"] == "done"
 
 
+@pytest.mark.long
 def test_event_ledger(world: World) -> None:
     """4.2, 4.9: What happened is a row before anything follows of it: events, costs, runs of tests, records."""
     world.work("Write a greeting into hello.txt", "Done.")
@@ -68,6 +73,7 @@ def test_event_ledger(world: World) -> None:
     assert run["workspace"] == str(world.repository.path)
 
 
+@pytest.mark.long
 def test_vector_search(meaning: World) -> None:
     """4.3: What was said is found by its meaning, in other words, with the layer that knew it and the reason."""
     remembered(meaning, "We moved the shop's database from MySQL to PostgreSQL last spring", "Lunch is at noon")
@@ -77,6 +83,7 @@ def test_vector_search(meaning: World) -> None:
     assert found[0]["reason"]
 
 
+@pytest.mark.long
 def test_auto_capture(world: World) -> None:
     """4.4: Decisions, facts and corrections in what an agent says are kept by themselves, with their place."""
     said = (
@@ -93,6 +100,7 @@ def test_auto_capture(world: World) -> None:
     assert world.engine.sessions.transcript(view.id)[kept["decision"]["line"] - 1].text.startswith("Decision")
 
 
+@pytest.mark.long
 def test_auto_recall(meaning: World) -> None:
     """4.4, 4.5: Another agent's prompt has what an earlier task left, within a budget, each line with its source."""
     meaning.work("Write the prices module", "Decision: prices are whole cents, never floats. I wrote the module.")
@@ -113,6 +121,7 @@ def test_auto_recall(meaning: World) -> None:
     assert recalled(meaning) == "", "what is not about the question stays away"
 
 
+@pytest.mark.long
 def test_task_graph(world: World) -> None:
     """4.6: Tasks and how they hang together are kept for good: what failed blocks what needs it, until it is done."""
     shop = str(world.repository.path)
@@ -156,6 +165,7 @@ def test_canonical_facts(world: World) -> None:
     assert old.id in json.dumps(items), "as JSON beside the Markdown"
 
 
+@pytest.mark.long
 def test_nightly_extraction(world: World) -> None:
     """4.8: At night the day is summed up in memory.md, and its facts wait for your word; once a day, also late."""
     world.job("nightly")

@@ -35,6 +35,7 @@ def says(world: World, word: str) -> None:
     world.server.answer = lambda request: Reply(text="Done." if request.tools else word)
 
 
+@pytest.mark.long
 def test_scopes(world: World) -> None:
     """6.1: What a session taught is an entry in a Markdown file of its own scope, which you can edit."""
     (session,) = taught(world, 1)
@@ -49,6 +50,7 @@ def test_scopes(world: World) -> None:
     assert entries(world, "session", session=session)[0]["text"].endswith("by hand, ever")
 
 
+@pytest.mark.long
 def test_session_to_project(world: World) -> None:
     """6.2: What three sessions of a project say becomes the project's by itself, once; the next prompt has it."""
     taught(world, 2)
@@ -64,12 +66,14 @@ def test_session_to_project(world: World) -> None:
     assert again["reinforcementCount"] > one["reinforcementCount"], "said again it counts more, and stands once"
 
 
+@pytest.mark.long
 def test_proxy_exclusion(world: World) -> None:
     """6.3: What is about you stays where it was said, however often it is said."""
     taught(world, 4, "I prefer short answers in the morning")
     assert world.say("learnings", scope="project", workspace=str(world.repository.path))["learnings"] == []
 
 
+@pytest.mark.long
 def test_project_to_global(closed: World) -> None:
     """6.4: What holds in one project goes to all only by a judge's clear yes, when you ask; else by your own word."""
     with closed.home.config_file.open("a") as file:
@@ -86,6 +90,7 @@ def test_project_to_global(closed: World) -> None:
         assert entries(closed, "global")[0]["id"] == promoted["id"]
 
 
+@pytest.mark.long
 def test_provenance(world: World) -> None:
     """6.5: An entry says which sessions it came from; retract it, and all that came from it is named for review."""
     sessions = taught(world, 3)
@@ -102,6 +107,7 @@ def test_provenance(world: World) -> None:
         world.say("learnings", action="promote", id=one["id"])
 
 
+@pytest.mark.long
 def test_extraction_scopes(world: World) -> None:
     """6.6, 6.7: A session is read for what was assumed while it ran and what you corrected; each says how sure."""
     asked = "Write a greeting into hello.txt"

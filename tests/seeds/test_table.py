@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.seeds.table import PAGE, parts, renewed
 
 ROOT = PAGE.parent.parent
@@ -28,6 +30,7 @@ def test_every_part_has_a_name_of_its_own_and_numbers_of_the_page() -> None:
     assert {number for one in every for number in one.numbers} <= numbers()
 
 
+@pytest.mark.long
 def test_every_number_that_is_cited_is_there() -> None:
     places = [
         path for room in ("engine", "clawpy_console", "tests", "docs") for path in sorted((ROOT / room).rglob("*"))

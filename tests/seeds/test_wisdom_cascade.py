@@ -82,6 +82,7 @@ def test_reporting_chain(world: World) -> None:
     assert chain()[0] == whole[:2]
 
 
+@pytest.mark.long
 def test_guidance_in_prompts(world: World) -> None:
     """1.5: Each model call of a worker carries what its leaders say; no text of theirs can close the block."""
     soul = world.agent("backend_lead") / "soul.md"
@@ -142,6 +143,7 @@ def test_soul_enrichment(world: World) -> None:
     assert "Inherited Wisdom" not in (world.agent("cto") / "soul.md").read_text()
 
 
+@pytest.mark.long
 def test_bubble_gates(world: World) -> None:
     """1.7: What a worker found out goes up only through seven gates; each refusal names its gate and its reason."""
     world.cascade(bubble_min_confidence=1.0)
@@ -159,6 +161,7 @@ def test_bubble_gates(world: World) -> None:
         assert refused["reasons"], "both scores say what they come from"
 
 
+@pytest.mark.long
 def test_discoveries_rise(world: World) -> None:
     """1.7, 1.8: What you corrected in three tasks becomes a pattern of its leader; prompts below carry it."""
     world.cascade(bubble_max_per_cycle=1)
@@ -181,6 +184,7 @@ def test_discoveries_rise(world: World) -> None:
     assert any("full stop" in one["text"] for one in learnt)
 
 
+@pytest.mark.long
 def test_leader_profiles(world: World) -> None:
     """1.9: A leader's profile comes from its soul, you can edit it, and what was said before stays in its history."""
     engine = world.engine
@@ -197,6 +201,7 @@ def test_leader_profiles(world: World) -> None:
         engine.wisdom.profile("nobody")
 
 
+@pytest.mark.long
 def test_guidance_provenance(world: World) -> None:
     """1.10: Each model call keeps who guided it; every line of its prompt leads back to its source."""
     earlier = world.work("Write a greeting into hello.txt", "Done.")

@@ -28,10 +28,12 @@ def two_days() -> dict[str, Any]:
     return simulate(2, 3)
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_document(two_days: dict[str, Any]) -> None:
     assert json.dumps(simulate(2, 3)) == json.dumps(two_days)
 
 
+@pytest.mark.long
 def test_it_counts_what_it_lists(two_days: dict[str, Any]) -> None:
     cards, days = two_days["cards"], two_days["perDay"]
     assert cards["made"] == sum(day["made"] for day in days) > 0
@@ -55,6 +57,7 @@ def test_days_have_bounds(days: int) -> None:
         simulate(days)
 
 
+@pytest.mark.long
 def test_the_verb_prints_a_document_and_leaves_the_home_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +80,7 @@ def test_a_laptop_that_slept_runs_one_cycle_not_ten(tmp_path: Path) -> None:
         assert len(world.engine.ledger.latest(50, kinds=("AutonomousCycleFinished",))) == 2
 
 
+@pytest.mark.long
 def test_no_cap_is_ever_passed_by_what_is_settled_and_reserved(tmp_path: Path) -> None:
     import random
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from engine.values import DismissReason
 from tests.situations.conftest import Situation
 
 
+@pytest.mark.long
 def test_it_stays_away_over_new_commits_and_new_files_for_seven_days(monday: Situation) -> None:
     monday.shop()
     monday.remote()
@@ -27,6 +30,7 @@ def test_it_stays_away_over_new_commits_and_new_files_for_seven_days(monday: Sit
     assert "run_tests" in monday.kinds()
 
 
+@pytest.mark.long
 def test_three_dismissals_switch_the_kind_off_and_lifting_brings_it_back(monday: Situation) -> None:
     monday.shop()
     monday.ran()
@@ -43,6 +47,7 @@ def test_three_dismissals_switch_the_kind_off_and_lifting_brings_it_back(monday:
     assert "run_tests" in monday.kinds()
 
 
+@pytest.mark.long
 def test_already_done_counts_against_nothing(monday: Situation) -> None:
     monday.shop()
     monday.ran()

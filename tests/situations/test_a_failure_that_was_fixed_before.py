@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from engine.values import Card, Result, Tier
 from engine.values.adaptation import FixTemplate
 from tests.situations.conftest import Situation
@@ -33,6 +35,7 @@ def offered(monday: Situation) -> Card | None:
     return next((card for card in monday.cards() if card.kind == "apply_fix"), None)
 
 
+@pytest.mark.long
 def test_a_card_offers_the_fix_and_landing_it_bears_it_out(monday: Situation) -> None:
     broken_and_fixed(monday)
     monday.commit("A discount", {"cart.py": f"# With a discount.\n\n\n{BROKEN}"}, days_ago=0)
@@ -58,6 +61,7 @@ def test_a_card_offers_the_fix_and_landing_it_bears_it_out(monday: Situation) ->
     assert len(fix.corroborated_by) == 1, "another session turned the same test green"
 
 
+@pytest.mark.long
 def test_a_fix_that_does_not_help_says_so(monday: Situation) -> None:
     broken_and_fixed(monday)
     monday.commit("A typo", {"cart.py": "def total(prices):\n    return summ(prices)\n"}, days_ago=0)

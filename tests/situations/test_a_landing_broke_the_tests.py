@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from engine.values import ChangeState, Tier
 from tests.situations.conftest import Situation
 
@@ -34,6 +36,7 @@ def landed(monday: Situation) -> str:
     return done.change_set_id
 
 
+@pytest.mark.long
 def test_it_is_undone(monday: Situation) -> None:
     change = landed(monday)
     first = monday.first()
@@ -51,6 +54,7 @@ def test_it_is_undone(monday: Situation) -> None:
     assert not {"undo_landing", "bisect", "still_red"} & set(monday.kinds())
 
 
+@pytest.mark.long
 def test_it_was_edited_since(monday: Situation) -> None:
     landed(monday)
     monday.write("cart.py", "def total(prices):\n    return 3\n")

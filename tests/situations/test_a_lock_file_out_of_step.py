@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import Tier
 from tests.situations.conftest import Situation
 
@@ -16,6 +18,7 @@ def manifest(version: str) -> str:
     return f'{{"name": "web", "dependencies": {{"is-number": "{version}"}}}}\n'
 
 
+@pytest.mark.long
 def test_it_is_named_with_what_differs(monday: Situation) -> None:
     monday.commit("Web", {"package.json": manifest("^7.0.0"), "package-lock.json": LOCK.format("^7.0.0")}, days_ago=5)
     assert "update_lock" not in monday.kinds()

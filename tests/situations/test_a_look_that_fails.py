@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.situations.conftest import Situation
 
 
+@pytest.mark.long
 def test_only_the_cards_of_what_was_not_seen_stay(monday: Situation) -> None:
     monday.shop()
     monday.write("notes.txt", "x\n", days_ago=40)

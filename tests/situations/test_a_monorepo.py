@@ -36,6 +36,7 @@ def both(monday: Situation) -> Situation:
     return monday
 
 
+@pytest.mark.long
 def test_the_project_that_changed_is_tested_by_its_own_tool(both: Situation) -> None:
     both.write("packages/api/stock.py", "def left(have, sold):\n    return max(0, have - sold)\n")
     first = both.first()
@@ -48,6 +49,7 @@ def test_the_project_that_changed_is_tested_by_its_own_tool(both: Situation) -> 
     assert (done.check.tool, done.check.passed) == ("pytest", 1)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="node and npm are not installed")
 def test_the_other_one_too(both: Situation) -> None:
     both.write("packages/web/price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
@@ -62,6 +64,7 @@ def test_where_nothing_changed_one_upkeep_card_stands_for_both(both: Situation) 
     assert both.kinds() == ["first_run"]
 
 
+@pytest.mark.long
 def test_what_was_found_in_one_project_is_mended_in_that_one(both: Situation) -> None:
     both.commit("Tools", {"packages/tools/pyproject.toml": API["packages/api/pyproject.toml"]}, days_ago=0.5)
     for name in ("packages/api/stock.py", "packages/tools/tool.py"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import SessionState, Tier
 from tests.situations.conftest import Situation
 
 NEW = "def test_empty_cart():\n    from cart import total\n    assert total([]) == 0\n"
 
 
+@pytest.mark.long
 def test_the_new_test_is_run_first(monday: Situation) -> None:
     monday.shop()
     monday.ran()
@@ -33,6 +36,7 @@ def test_also_where_no_run_is_known_yet(monday: Situation) -> None:
     assert first.assignment.parameters == {"paths": ["tests/test_empty.py"]}
 
 
+@pytest.mark.long
 def test_a_new_test_that_fails_is_looked_into_next(monday: Situation) -> None:
     monday.shop()
     monday.ran()

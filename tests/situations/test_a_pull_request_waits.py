@@ -43,6 +43,7 @@ def settled(monday: Situation) -> None:
         thread.join(30)
 
 
+@pytest.mark.long
 def test_changes_are_asked_for(monday: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gh(tmp_path / "bin", monkeypatch, [CHANGES])
     monday.shop()

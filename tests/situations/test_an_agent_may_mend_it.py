@@ -28,6 +28,7 @@ def handed_over(monday: Situation) -> Card:
     return card
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hired", [True, False])
 def test_failing_tests(monday: Situation, hired: bool) -> None:
     if hired:
@@ -67,6 +68,7 @@ def parted(monday: Situation) -> None:
 FILES = f"`cart.py`, `{HOSTILE}.py`"
 
 
+@pytest.mark.long
 def test_a_merge_that_conflicts(monday: Situation) -> None:
     hire(monday)
     parted(monday)
@@ -81,6 +83,7 @@ def test_a_merge_that_conflicts(monday: Situation) -> None:
     )
 
 
+@pytest.mark.long
 def test_an_unfinished_merge(monday: Situation) -> None:
     hire(monday)
     parted(monday)
@@ -96,6 +99,7 @@ def test_an_unfinished_merge(monday: Situation) -> None:
     assert card.assignment.prompt == f"Resolve the conflicts in {FILES}; keep what both sides meant"
 
 
+@pytest.mark.long
 def test_a_finding_that_the_linter_cannot_fix(monday: Situation) -> None:
     hire(monday)
     monday.shop()
@@ -119,6 +123,7 @@ MEASURED = {
 }
 
 
+@pytest.mark.long
 def test_changed_lines_that_no_test_runs(monday: Situation) -> None:
     hire(monday)
     monday.shop()
@@ -131,6 +136,7 @@ def test_changed_lines_that_no_test_runs(monday: Situation) -> None:
     assert handed_over(monday).assignment.prompt == ("Write tests for the changed lines that none runs: `cart.py` 6")
 
 
+@pytest.mark.long
 def test_the_commit_that_broke_a_test(monday: Situation) -> None:
     hire(monday)
     monday.shop()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from tests.situations.conftest import Situation
 
 EVERY_THIRD = """\
@@ -20,6 +22,7 @@ def test_total():
 """
 
 
+@pytest.mark.long
 def test_it_is_put_into_quarantine_until_a_day(monday: Situation) -> None:
     monday.shop()
     monday.commit("Luck", {"tests/test_cart.py": EVERY_THIRD, ".gitignore": "counter\n.venv\n"}, days_ago=2)

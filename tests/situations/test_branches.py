@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from engine.values import Tier
 from tests.conftest import Repository
 from tests.situations.conftest import Situation
@@ -23,6 +25,7 @@ def colleague(monday: Situation, bare: Path, files: dict[str, str], branch: str 
     monday.git("fetch", "-q", "origin")
 
 
+@pytest.mark.long
 def test_a_branch_behind_main_that_would_conflict(monday: Situation) -> None:
     monday.shop()
     monday.git("checkout", "-q", "-b", "rounding")
@@ -45,6 +48,7 @@ def test_a_branch_behind_main_that_would_conflict(monday: Situation) -> None:
     assert "`git merge main`, or `git rebase main`" in said
 
 
+@pytest.mark.long
 def test_a_base_known_from_the_remote_alone(monday: Situation) -> None:
     monday.shop()
     bare = monday.remote()
@@ -61,6 +65,7 @@ def test_a_base_known_from_the_remote_alone(monday: Situation) -> None:
     assert done.check is not None
 
 
+@pytest.mark.long
 def test_a_branch_that_parted_from_its_own_upstream(monday: Situation) -> None:
     monday.shop()
     bare = monday.remote()
@@ -71,6 +76,7 @@ def test_a_branch_that_parted_from_its_own_upstream(monday: Situation) -> None:
     assert first.reasoning == "origin/main has 1 commit that main lacks; merging it conflicts in cart.py."
 
 
+@pytest.mark.long
 def test_nothing_of_your_own_is_no_card(monday: Situation) -> None:
     monday.shop()
     bare = monday.remote()
@@ -87,6 +93,7 @@ def test_an_upstream_that_was_rewritten_here_is_no_merge(monday: Situation) -> N
     assert "rehearse_merge" not in monday.kinds()
 
 
+@pytest.mark.long
 def test_branches_that_collide(monday: Situation) -> None:
     monday.shop()
     lines = [f"line_{number} = {number}\n" for number in range(20)]

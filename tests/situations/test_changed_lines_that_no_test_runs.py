@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import SessionState, Tier
 from tests.situations.conftest import SHOP, Situation
 
@@ -11,6 +13,7 @@ CART = (
 )
 
 
+@pytest.mark.long
 def test_two_new_lines_have_no_test(monday: Situation) -> None:
     monday.shop()
     monday.commit("Coverage", {"pyproject.toml": SHOP["pyproject.toml"] + "[tool.coverage.run]\nbranch = true\n"})
@@ -29,6 +32,7 @@ def test_two_new_lines_have_no_test(monday: Situation) -> None:
     assert not (monday.path / ".coverage").exists()
 
 
+@pytest.mark.long
 def test_without_coverage_nothing_is_offered(monday: Situation) -> None:
     monday.shop()
     monday.write("cart.py", CART, days_ago=0.01)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import SessionState, Tier
 from tests.situations.conftest import Situation
 
 CART = "def total(prices):\n    breakpoint()\n    return sum(prices)\n"
 
 
+@pytest.mark.long
 def test_a_breakpoint_that_is_not_committed(monday: Situation) -> None:
     monday.shop()
     monday.tested()
@@ -57,6 +60,7 @@ def test_conflict_markers_block_others(monday: Situation) -> None:
     assert "remove_leftovers" not in monday.kinds()
 
 
+@pytest.mark.long
 def test_a_todo_counts_on_its_day(monday: Situation) -> None:
     monday.shop()
     monday.remote()
@@ -68,6 +72,7 @@ def test_a_todo_counts_on_its_day(monday: Situation) -> None:
     assert card.reasoning == "You added a FIXME in tax.py:3, not pushed yet."
 
 
+@pytest.mark.long
 def test_what_is_no_leftover(monday: Situation) -> None:
     monday.shop()
     monday.tested()

@@ -12,6 +12,7 @@ from engine.values import ChangeState
 from tests.situations.conftest import Situation
 
 
+@pytest.mark.long
 def test_caches_go_and_undecided_work_stays(monday: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
     monday.shop()
     culprit = monday.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=1)

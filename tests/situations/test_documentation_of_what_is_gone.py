@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import SessionState, Tier
 from tests.situations.conftest import Situation
 
@@ -12,6 +14,7 @@ RENAMED = {
 }
 
 
+@pytest.mark.long
 def test_a_function_was_renamed(monday: Situation) -> None:
     monday.shop()
     monday.commit("Words", {"README.md": README}, days_ago=20)

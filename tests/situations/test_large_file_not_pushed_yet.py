@@ -8,6 +8,7 @@ from engine.values import Tier
 from tests.situations.conftest import Situation
 
 
+@pytest.mark.long
 def test_a_large_file_in_an_unpushed_commit(monday: Situation) -> None:
     monday.shop()
     monday.remote()
@@ -23,6 +24,7 @@ def test_a_large_file_in_an_unpushed_commit(monday: Situation) -> None:
     assert "git commit --amend" in said
 
 
+@pytest.mark.long
 def test_a_dump_that_was_removed_again_and_one_that_is_staged(monday: Situation) -> None:
     monday.shop()
     monday.remote()
@@ -46,6 +48,7 @@ def test_a_dump_that_was_removed_again_and_one_that_is_staged(monday: Situation)
     )
 
 
+@pytest.mark.long
 def test_packages_of_an_environment(monday: Situation) -> None:
     monday.shop()
     monday.remote()
@@ -54,6 +57,7 @@ def test_packages_of_an_environment(monday: Situation) -> None:
     assert first.assignment.prompt == "Do not push yet: web/node_modules holds files that a tool fills"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["tests/data/all.zip", "schema.sql"])
 def test_small_files_are_not_told(monday: Situation, path: str) -> None:
     monday.shop()
@@ -62,6 +66,7 @@ def test_small_files_are_not_told(monday: Situation, path: str) -> None:
     assert "large_file" not in monday.kinds()
 
 
+@pytest.mark.long
 def test_the_other_side_has_the_like(monday: Situation) -> None:
     monday.commit("Model", {"model.bin": "0" * 12_000_000}, days_ago=20)
     monday.remote()

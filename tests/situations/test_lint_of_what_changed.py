@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import SessionState, Tier
 from tests.situations.conftest import Situation
 
 OLD = "import os\n\n\ndef total(prices):\n    return sum(prices)\n"
 
 
+@pytest.mark.long
 def test_only_new_findings_are_told_and_their_fix_is_offered(monday: Situation) -> None:
     monday.shop()
     monday.commit("Totals", {"cart.py": OLD}, days_ago=8)

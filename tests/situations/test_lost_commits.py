@@ -10,6 +10,7 @@ from tests.situations.conftest import Situation
 ROUND = {"cart.py": "def total(prices):\n    return round(sum(prices), 2)\n"}
 
 
+@pytest.mark.long
 def test_commits_on_a_detached_head(monday: Situation) -> None:
     monday.shop()
     monday.git("checkout", "-q", "--detach", days_ago=1)
@@ -29,6 +30,7 @@ def test_commits_on_a_detached_head(monday: Situation) -> None:
     assert "lost_commits" not in monday.kinds()
 
 
+@pytest.mark.long
 def test_commits_that_a_reset_left_behind(monday: Situation) -> None:
     monday.shop()
     tip = monday.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=2)
@@ -95,6 +97,7 @@ def checked_out_from_others(monday: Situation) -> None:
     monday.git("checkout", "-q", "--detach", theirs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rewrite",
     [

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from tests.situations.conftest import Situation
 
 
+@pytest.mark.long
 def test_nothing_is_offered_at_any_hour(monday: Situation) -> None:
     monday.shop()
     monday.remote()
@@ -16,6 +19,7 @@ def test_nothing_is_offered_at_any_hour(monday: Situation) -> None:
         monday.clock.advance(timedelta(hours=3))
 
 
+@pytest.mark.long
 def test_the_first_run_of_the_tests_is_upkeep_and_alone(monday: Situation) -> None:
     monday.shop()
     monday.remote()

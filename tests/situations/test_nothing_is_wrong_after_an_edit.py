@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.situations.conftest import Situation
 
 
@@ -21,6 +23,7 @@ def test_one_edited_module_leads_to_its_tests_and_its_lint(monday: Situation) ->
     assert monday.kinds() == ["run_tests", "lint"]
 
 
+@pytest.mark.long
 def test_a_check_of_head_alone_changes_nothing_about_your_own_files(monday: Situation) -> None:
     monday.shop()
     monday.commit("Prices have a module", {"cart.py": "from prices import total\n"}, days_ago=0.1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import SessionState, Tier
 from tests.situations.conftest import Situation
 
@@ -23,6 +25,7 @@ def shop(monday: Situation) -> None:
         )
 
 
+@pytest.mark.long
 def test_the_partner_is_named_and_shown(monday: Situation) -> None:
     shop(monday)
     monday.write("price.py", "new\n", days_ago=0.01)
@@ -36,6 +39,7 @@ def test_the_partner_is_named_and_shown(monday: Situation) -> None:
     assert "2 lines of rules.toml" in done.summary
 
 
+@pytest.mark.long
 def test_nothing_is_said_when_both_changed(monday: Situation) -> None:
     shop(monday)
     monday.write("price.py", "new\n", days_ago=0.01)
@@ -44,6 +48,7 @@ def test_nothing_is_said_when_both_changed(monday: Situation) -> None:
     assert "changes_together" not in monday.kinds()
 
 
+@pytest.mark.long
 def test_a_partner_that_is_gone_is_not_named(monday: Situation) -> None:
     shop(monday)
     monday.git("rm", "-q", "rules.toml")

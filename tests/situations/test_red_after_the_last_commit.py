@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import Tier
 from tests.situations.conftest import Situation
 
 TEST = "tests/test_cart.py::test_total"
 
 
+@pytest.mark.long
 def test_the_last_commit_broke_a_test(monday: Situation) -> None:
     monday.shop()
     monday.ran()
@@ -25,6 +28,7 @@ def test_the_last_commit_broke_a_test(monday: Situation) -> None:
     assert "bisect" not in monday.kinds()
 
 
+@pytest.mark.long
 def test_the_commit_that_broke_it_is_taken_back(monday: Situation) -> None:
     monday.shop()
     monday.tested()
@@ -50,6 +54,7 @@ def test_the_commit_that_broke_it_is_taken_back(monday: Situation) -> None:
     assert not {"bisect", "rehearse_revert", "still_red"} & set(monday.kinds())
 
 
+@pytest.mark.long
 def test_what_was_built_on_the_commit_conflicts(monday: Situation) -> None:
     monday.shop()
     monday.tested()

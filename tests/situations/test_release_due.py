@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import SessionState, Tier
 from tests.situations.conftest import Situation
 
@@ -19,6 +21,7 @@ def weekly(monday: Situation, *, files: dict[str, str] | None = None) -> None:
         monday.git("tag", f"v1.{week}.0")
 
 
+@pytest.mark.long
 def test_a_release_that_is_late(monday: Situation) -> None:
     weekly(monday)
     for number in range(6):
@@ -34,12 +37,14 @@ def test_a_release_that_is_late(monday: Situation) -> None:
     assert done.summary == "6 commits since v1.5.0, 6 that users notice: 6 fixed"
 
 
+@pytest.mark.long
 def test_not_before_its_time(monday: Situation) -> None:
     weekly(monday)
     monday.commit("Fix the total", {"cart.py": "new\n"}, days_ago=6)
     assert "release_due" not in monday.kinds()
 
 
+@pytest.mark.long
 def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(monday: Situation) -> None:
     monday.commit("The shop", {"cart.py": "0\n", "CHANGELOG.md": LOG}, days_ago=20)
     monday.git("tag", "v1.0.0")

@@ -11,6 +11,7 @@ KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner t
 SETTINGS = f'REGION = "eu"\nKEY = "{KEY}"\n'
 
 
+@pytest.mark.long
 def test_a_key_in_an_unpushed_commit(monday: Situation) -> None:
     monday.shop()
     monday.remote()
@@ -30,6 +31,7 @@ def test_a_key_in_an_unpushed_commit(monday: Situation) -> None:
     assert KEY not in said + done.summary + repr(first)
 
 
+@pytest.mark.long
 def test_a_key_that_a_later_commit_removed_is_still_in_the_history(monday: Situation) -> None:
     monday.shop()
     monday.remote()
@@ -44,6 +46,7 @@ def test_a_key_that_a_later_commit_removed_is_still_in_the_history(monday: Situa
     assert "secret" not in monday.kinds()  # too late: nothing is about to be pushed
 
 
+@pytest.mark.long
 def test_a_staged_key_becomes_more_urgent_when_it_is_committed(monday: Situation) -> None:
     monday.shop()
     monday.remote()
@@ -61,6 +64,7 @@ def test_a_staged_key_becomes_more_urgent_when_it_is_committed(monday: Situation
     assert (first.kind, first.tier) == ("secret", Tier.BROKEN)  # the dismissal does not cover what got worse
 
 
+@pytest.mark.long
 def test_a_file_of_keys_in_a_repository_without_a_remote(monday: Situation) -> None:
     monday.shop()
     monday.git("switch", "-q", "-c", "deploy")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import Tier
 from tests.situations.conftest import Situation
 
@@ -9,6 +11,7 @@ BROKEN = "def total(prices):\n    return max(prices)\n"
 MENDED = "def total(prices):\n    return sum(prices)\n"
 
 
+@pytest.mark.long
 def test_the_failed_tests_again(monday: Situation) -> None:
     monday.shop()
     monday.write("cart.py", BROKEN)

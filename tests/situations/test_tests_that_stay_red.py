@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import Tier
 from tests.situations.conftest import Situation
 
@@ -16,6 +18,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.long
 def test_failures_are_grouped_by_cause(monday: Situation) -> None:
     monday.shop()
     monday.commit("Rates", BROKEN, days_ago=2)
@@ -35,6 +38,7 @@ def test_failures_are_grouped_by_cause(monday: Situation) -> None:
     assert "still_red" not in monday.kinds()
 
 
+@pytest.mark.long
 def test_what_passes_alone_depends_on_what_runs_before(monday: Situation) -> None:
     monday.shop()
     order = "seen = []\n\ndef test_a():\n    seen.append(1)\n    assert 0\n\ndef test_b():\n    assert not seen\n"
@@ -44,6 +48,7 @@ def test_what_passes_alone_depends_on_what_runs_before(monday: Situation) -> Non
     assert done.summary.endswith("tests/test_cart.py::test_b passes alone"), done.summary
 
 
+@pytest.mark.long
 def test_green_tests_need_no_narrowing(monday: Situation) -> None:
     monday.shop()
     monday.tested()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from engine.values import Tier
 from tests.situations.conftest import Situation
 
 
+@pytest.mark.long
 def test_in_the_evening_after_own_work(monday: Situation) -> None:
     monday.shop()
     monday.remote()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import Tier
 from tests.situations.conftest import Situation
 
 
+@pytest.mark.long
 def test_head_does_not_pass_without_the_uncommitted_file(monday: Situation) -> None:
     monday.shop()
     monday.ran()

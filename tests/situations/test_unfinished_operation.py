@@ -29,6 +29,7 @@ def attempt(monday: Situation, *arguments: str) -> None:
     assert done.returncode, done.stdout
 
 
+@pytest.mark.long
 def test_a_merge_with_conflicts(monday: Situation) -> None:
     apart(monday)
     attempt(monday, "merge", "tax")
@@ -55,6 +56,7 @@ def test_a_merge_with_conflicts(monday: Situation) -> None:
     assert (monday.git("status", "--porcelain"), monday.git("rev-parse", "HEAD", "MERGE_HEAD")) == before
 
 
+@pytest.mark.long
 def test_a_merge_that_is_resolved_and_not_committed(monday: Situation) -> None:
     apart(monday)
     attempt(monday, "merge", "tax")
@@ -75,6 +77,7 @@ def test_a_merge_that_is_resolved_and_not_committed(monday: Situation) -> None:
     assert "unfinished_operation" not in monday.kinds()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
 def test_a_rebase_stopped_half_way(monday: Situation, backend: str) -> None:
     apart(monday)
@@ -91,6 +94,7 @@ def test_a_rebase_stopped_half_way(monday: Situation, backend: str) -> None:
     assert "`git rebase --abort`" in monday.transcript(done)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["cherry-pick", "revert"])
 def test_one_commit_that_does_not_apply(monday: Situation, verb: str) -> None:
     apart(monday)
@@ -105,6 +109,7 @@ def test_one_commit_that_does_not_apply(monday: Situation, verb: str) -> None:
     assert "with ours (main): the one test passed" in done.summary
 
 
+@pytest.mark.long
 def test_a_stash_that_was_popped_into_a_conflict(monday: Situation) -> None:
     monday.shop()
     monday.write("cart.py", MINE)
@@ -118,6 +123,7 @@ def test_a_stash_that_was_popped_into_a_conflict(monday: Situation) -> None:
     assert "git reset --merge" in monday.transcript(done)
 
 
+@pytest.mark.long
 def test_one_side_removed_the_file(monday: Situation) -> None:
     monday.shop()
     monday.git("checkout", "-q", "-b", "tidy")
@@ -131,6 +137,7 @@ def test_one_side_removed_the_file(monday: Situation) -> None:
     assert done.summary.startswith("The merge conflicts in cart.py")
 
 
+@pytest.mark.long
 def test_a_bisect_under_way(monday: Situation) -> None:
     monday.shop()
     commits = [monday.commit(f"Step {number}", {"notes.txt": str(number)}, days_ago=9 - number) for number in range(8)]
@@ -155,6 +162,7 @@ def test_a_finished_merge_is_no_card(monday: Situation) -> None:
     assert "unfinished_operation" not in monday.kinds()
 
 
+@pytest.mark.long
 def test_a_binary_file_on_a_detached_head_without_tests(monday: Situation) -> None:
     monday.commit("Begin", {"src/ä b.bin": "\0\1"}, days_ago=3)
     monday.git("checkout", "-q", "-b", "x/ü")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
+
 from engine.values import Tier
 from tests.situations.conftest import Situation
 
 ROUND = {"cart.py": "def total(prices):\n    return round(sum(prices), 2)\n"}
 
 
+@pytest.mark.long
 def test_fixup_commits_are_squashed_in_rehearsal(monday: Situation) -> None:
     monday.shop()
     monday.remote()
@@ -32,6 +35,7 @@ def test_fixup_commits_are_squashed_in_rehearsal(monday: Situation) -> None:
     assert not {"autosquash", "lost_commits"} & {*monday.kinds()}
 
 
+@pytest.mark.long
 def test_a_fixup_that_conflicts_on_the_way(monday: Situation) -> None:
     monday.shop()
     monday.commit("Table", {"table.txt": "one\n"}, days_ago=3)
@@ -51,6 +55,7 @@ def test_fixups_that_are_pushed_are_left_alone(monday: Situation) -> None:
     assert "autosquash" not in monday.kinds()
 
 
+@pytest.mark.long
 def test_stashes_of_three_weeks_ago(monday: Situation) -> None:
     monday.shop()
     monday.write("cart.py", ROUND["cart.py"])
@@ -82,6 +87,7 @@ def test_a_stash_of_last_week_is_no_card(monday: Situation) -> None:
     assert "old_stash" not in monday.kinds()
 
 
+@pytest.mark.long
 def test_merged_and_stale_branches_but_not_the_checked_out(monday: Situation) -> None:
     monday.shop(days_ago=90)
     for name in ("done", "elsewhere"):

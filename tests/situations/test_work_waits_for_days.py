@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.values import Tier
 from tests.situations.conftest import Situation
 
 
+@pytest.mark.long
 def test_changes_of_last_week_are_in_no_commit(monday: Situation) -> None:
     monday.shop()
     monday.remote()

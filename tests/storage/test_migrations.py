@@ -34,6 +34,7 @@ def schema(path: Path) -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.long
 def test_the_migrated_schema_is_the_one_of_the_tables(tmp_path: Path) -> None:
     migrations._upgrade(tmp_path / "migrated.db")
     fresh = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'fresh.db'}")
@@ -57,6 +58,7 @@ def everything(path: Path) -> tuple[list[str], dict[str, list[tuple[object, ...]
     return [f"{kind} {name} {(sql or '').strip()}" for kind, name, sql in made], rows
 
 
+@pytest.mark.long
 def test_a_new_home_is_as_if_every_migration_had_run(tmp_path: Path) -> None:
     """The script that makes it may lag behind the migrations, but says nothing else than they do."""
     created, migrated = tmp_path / "created.db", tmp_path / "migrated.db"
@@ -125,6 +127,7 @@ def test_a_home_from_a_newer_version_is_refused_and_not_touched(tmp_path: Path) 
     assert path.read_bytes() == before
 
 
+@pytest.mark.long
 def test_a_migration_that_fails_leaves_the_former_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash in the middle rolls back: tables made so far are gone again."""
     from alembic import op
@@ -156,6 +159,7 @@ def test_a_copy_is_made_before_anything_changes(tmp_path: Path) -> None:
     assert schema(copy) == schema(path)
 
 
+@pytest.mark.long
 def test_events_of_an_older_home_are_in_the_sums_by_day(tmp_path: Path) -> None:
     path = tmp_path / "clawpy.db"
     migrations._upgrade(path, "0010")
@@ -172,6 +176,7 @@ def test_events_of_an_older_home_are_in_the_sums_by_day(tmp_path: Path) -> None:
     assert rows == [("TaskAdded", "2026-01-05", "/a", 2)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("events", [0, 3])
 def test_what_happened_before_there_were_notifications_is_not_told(tmp_path: Path, events: int) -> None:
     path = tmp_path / "clawpy.db"

@@ -74,6 +74,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[sqlalchemy.Engine, D
     return slow, Database(folder / "quick.db", clock=FakeClock(NOON), bus=EventBus(), recorder=append)
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values, values)
 def test_what_is_written_is_what_the_orm_would_write(

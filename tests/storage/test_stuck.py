@@ -82,6 +82,7 @@ def test_who_came_on_meanwhile_is_not_told_of(database: Database, clock: FakeClo
     assert faults(database) == []
 
 
+@pytest.mark.long
 def test_doctor_says_so_until_it_comes_on(database: Database, clock: FakeClock, reader: Reader, tmp_path: Path) -> None:
     home = Home.locate(tmp_path)
     home.database.parent.mkdir(parents=True)

@@ -164,6 +164,7 @@ def test_what_make_lacks(case: Case, repository: Repository, run_flow: RunFlow, 
     assert case.fix in said.fix
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", PYTEST, ids=lambda case: case.name)
 def test_what_pytest_lacks(case: Case, project: Repository, run_flow: RunFlow, without: Callable[..., None]) -> None:
     said = run(case, project, run_flow, without)
@@ -171,6 +172,7 @@ def test_what_pytest_lacks(case: Case, project: Repository, run_flow: RunFlow, w
     assert case.fix in said.fix
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.name)
 def test_what_other_tools_lack(
     case: Case, repository: Repository, run_flow: RunFlow, without: Callable[..., None]
@@ -180,6 +182,7 @@ def test_what_other_tools_lack(
     assert case.fix in said.fix
 
 
+@pytest.mark.long
 def test_a_database_that_is_down(project: Repository, run_flow: RunFlow) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -194,6 +197,7 @@ def test_a_database_that_is_down(project: Repository, run_flow: RunFlow) -> None
 class TestWhatIsStillAFailure:
     """What has all that it needs and is not right stays red, whatever else is missing."""
 
+    @pytest.mark.long
     def test_a_red_test_beside_one_without_network(self, project: Repository, run_flow: RunFlow) -> None:
         body = "import socket\ndef test_a(): socket.create_connection(('host.invalid', 80))\ndef test_b(): assert 0\n"
         project.commit("tests", {"test_a.py": body})
@@ -202,12 +206,14 @@ class TestWhatIsStillAFailure:
         assert ran.result.check.failed == 2
         assert "1 test of 2 could not run" in ran.bench.text
 
+    @pytest.mark.long
     def test_a_green_test_that_logs_a_refused_connection(self, project: Repository, run_flow: RunFlow) -> None:
         project.commit("tests", {"test_a.py": "def test_a(): print('sh: 1: x: not found, Connection refused')\n"})
         check = run_flow("run_tests").result.check
         assert check is not None
         assert check.green
 
+    @pytest.mark.long
     def test_a_module_that_was_renamed(self, project: Repository, run_flow: RunFlow) -> None:
         project.commit("begin", {"shop/__init__.py": "", "test_a.py": "import shop\ndef test_a(): pass\n"})
         project.git("mv", "shop", "store")
@@ -216,12 +222,14 @@ class TestWhatIsStillAFailure:
         assert check is not None
         assert check.errors == 1
 
+    @pytest.mark.long
     def test_a_file_that_a_test_does_not_find(self, project: Repository, run_flow: RunFlow) -> None:
         project.commit("tests", {"test_a.py": "def test_a(): open('data.json')\n"})
         check = run_flow("run_tests").result.check
         assert check is not None
         assert check.failed == 1
 
+    @pytest.mark.long
     @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
     def test_a_package_that_nobody_named(self, repository: Repository, run_flow: RunFlow) -> None:
         """Where the others are installed, one that package.json does not name is a slip in the code."""

@@ -184,6 +184,7 @@ def test_no_secret_gets_into_a_card(served: Served) -> None:
     assert key not in json.dumps(found)
 
 
+@pytest.mark.long
 def test_programs_fill_no_stack(serve: Serve) -> None:
     other = serve()
     for number in range(SUGGESTED_MOST):
@@ -260,6 +261,7 @@ def test_config_out_of_bounds_changes_nothing(served: Served, engine: Engine, as
     assert engine.settings.current == before
 
 
+@pytest.mark.long
 def test_switched_off_for_this_run_nothing_runs(serve: Serve) -> None:
     other = serve()
     card = other.card()
@@ -320,6 +322,7 @@ def call(served: Served, method: str, params: Any = None, **more: Any) -> dict[s
     return told(served, "POST", "/rpc", json=asked)
 
 
+@pytest.mark.long
 def test_rpc(served: Served, engine: Engine) -> None:
     card = served.card()
     latest = call(served, "pulse.predictions.latest", {"count": 5})
@@ -403,6 +406,7 @@ def test_the_document_has_every_path_an_example_and_every_reply(served: Served) 
         assert served.ask("GET", page).status_code == 404
 
 
+@pytest.mark.long
 def test_the_document_has_the_bounds(served: Served) -> None:
     schemas = told(served, "GET", "/openapi.json")["components"]["schemas"]
     seconds = schemas["SnoozeBody"]["properties"]["seconds"]

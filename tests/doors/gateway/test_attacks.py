@@ -197,6 +197,7 @@ def test_a_pass_opens_one_door_alone_and_for_a_time(served: Served) -> None:
     assert ask("POST", path, f"{PASS}{int(until) + 1000}.{signed}") == 401
 
 
+@pytest.mark.long
 def test_nothing_comes_in_with_a_pass(serve: Serve) -> None:
     """A pass goes through other people's servers: they may press the button, and say nothing by it."""
     other = serve()
@@ -216,6 +217,7 @@ def test_nothing_comes_in_with_a_pass(serve: Serve) -> None:
     assert by_pass().status_code == 409
 
 
+@pytest.mark.long
 def test_the_same_decision_sent_again_is_refused(serve: Serve) -> None:
     other = serve()
     card = other.card()
@@ -235,6 +237,7 @@ def closes_within(line: socket.socket, seconds: float) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "begun",
     [
@@ -252,6 +255,7 @@ def test_who_never_ends_is_cut_off(served: Served, begun: bytes) -> None:
         assert closes_within(line, 10 * QUICK.head_seconds)
 
 
+@pytest.mark.long
 def test_dripping_does_not_help(served: Served) -> None:
     with socket.create_connection(("127.0.0.1", served.port)) as line:
         end = time.monotonic() + 20 * QUICK.head_seconds
@@ -276,6 +280,7 @@ def test_a_flood_is_told_to_wait_and_the_right_token_is_not(serve: Serve) -> Non
     assert other.ask("GET", "/api/v1/health").status_code == 200
 
 
+@pytest.mark.long
 def test_other_machines_only_on_purpose(serve: Serve, served: Served) -> None:
     from engine.values import Refusal
 
@@ -292,6 +297,7 @@ def test_other_machines_only_on_purpose(serve: Serve, served: Served) -> None:
         served.gateway.open(port=0)
 
 
+@pytest.mark.long
 def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked, and even when something inside breaks with the token in its words."""
     other = serve()

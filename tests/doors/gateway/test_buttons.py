@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 
 from engine.config_notify import Surface
 from engine.values import DecidedBy, Status
@@ -29,6 +30,7 @@ def predict(served: Served, *flows: str) -> None:
     served.engine.predictions.run_cycle(requested=True)
 
 
+@pytest.mark.long
 def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
     served = serve()
     engine = served.engine

@@ -5,9 +5,12 @@ Ten thousand requests: `pytest -m faults -s tests/faults/test_gateway_requests.p
 
 from __future__ import annotations
 
+import pytest
+
 from tests.doors.gateway.conftest import Serve
 
 
+@pytest.mark.long
 def test_every_reply_is_as_documented(serve: Serve) -> None:
     from tests.doors.gateway.fuzz import UNHURRIED, fuzz  # Schemathesis takes a second to import
 

@@ -112,6 +112,7 @@ def test_urls() -> None:
 # -- open and close
 
 
+@pytest.mark.long
 def test_the_note_and_the_ledger_say_where_it_listens(serve: Serve) -> None:
     other = serve()
     home = other.engine.home
@@ -128,6 +129,7 @@ def test_the_note_and_the_ledger_say_where_it_listens(serve: Serve) -> None:
         httpx.get(was, trust_env=False)
 
 
+@pytest.mark.long
 def test_one_that_ended_by_itself_is_not_said_to_listen(serve: Serve) -> None:
     other = serve()
     server = other.gateway._server
@@ -142,6 +144,7 @@ def test_one_that_ended_by_itself_is_not_said_to_listen(serve: Serve) -> None:
     assert other.ask("GET", "/api/v1/health").status_code == 200
 
 
+@pytest.mark.long
 def test_it_follows_the_settings(serve: Serve) -> None:
     other = serve()
     gateway, settings = other.gateway, other.engine.settings
@@ -163,6 +166,7 @@ def test_it_follows_the_settings(serve: Serve) -> None:
     assert not gateway.state().listening
 
 
+@pytest.mark.long
 def test_a_token_that_nobody_read_waits_for_a_reader(serve: Serve) -> None:
     """The settings opened it, with nobody there; who then wishes it elsewhere has it there, and is shown the token."""
     other = serve()
@@ -187,6 +191,7 @@ def test_a_token_that_nobody_read_waits_for_a_reader(serve: Serve) -> None:
         gateway.end()
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_is_told_once(serve: Serve) -> None:
     other = serve()
     other.gateway.close()
@@ -207,6 +212,7 @@ def test_a_port_that_is_taken_is_told_once(serve: Serve) -> None:
     assert other.gateway.state().listening
 
 
+@pytest.mark.long
 def test_the_switch_is_kept(serve: Serve) -> None:
     other = serve()
     other.gateway.close()
@@ -219,6 +225,7 @@ def test_the_switch_is_kept(serve: Serve) -> None:
     assert other.engine.settings.get("gateway.enabled") is False
 
 
+@pytest.mark.long
 def test_after_the_end_it_does_not_open_again(serve: Serve) -> None:
     other = serve()
     other.gateway.end()
@@ -270,6 +277,7 @@ def certificate(folder: Path) -> Path:
     return file
 
 
+@pytest.mark.long
 def test_with_a_certificate_it_speaks_tls(serve: Serve) -> None:
     other = serve()
     other.gateway.close()
@@ -331,6 +339,7 @@ def test_a_locked_key_is_refused_and_nobody_is_asked(tmp_path: Path, capfd: pyte
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.long
 def test_only_so_many_connections(serve: Serve) -> None:
     from dataclasses import replace
 
@@ -345,6 +354,7 @@ def test_only_so_many_connections(serve: Serve) -> None:
             line.close()
 
 
+@pytest.mark.long
 def test_who_reads_no_answer_is_cut_off(served: Served) -> None:
     with socket.socket() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -357,6 +367,7 @@ def test_who_reads_no_answer_is_cut_off(served: Served) -> None:
                 line.sendall(asked)
 
 
+@pytest.mark.long
 def test_nothing_heavy_before_it_opens() -> None:
     """Whoever opens no gateway never pays for one (ARCHITECTURE rule 10)."""
     code = (

@@ -55,6 +55,7 @@ def doors(served: Served, card_id: str, client: httpx.Client) -> list[Try]:
     return [by_path, by_rpc, by_port, by_socket]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(4), ids=["path", "rpc", "console", "socket"])
 def test_a_hundred_at_once_run_it_once(serve: Serve, served: Served, first: int) -> None:
     card = served.card()

@@ -72,6 +72,7 @@ def expire(served: Served, number: int = 1, card: str = "pred_gone") -> int:
     return served.engine.ledger.latest(1, kinds=("PredictionExpired",))[0].id
 
 
+@pytest.mark.long
 def test_a_new_card_and_what_becomes_of_it(served: Served) -> None:
     with listening(served) as one:
         answer = one.subscribe()
@@ -79,7 +80,7 @@ def test_a_new_card_and_what_becomes_of_it(served: Served) -> None:
         assert one.until("crosspoll.status")["status"]["enabled"] is True
         card = served.card()
         new = one.until("prediction.new")
-        assert (new["prediction"]["id"], new["prediction"]["targetChannel"]) == (card.id, "koji-core")
+        assert (new["prediction"]["id"], new["prediction"]["targetChannel"]) == (card.id, "research")
         served.ask("POST", f"/api/v1/predictions/{card.id}/confirm")
         done = one.until("prediction.executed", 30)
         assert done["predictionId"] == card.id
@@ -147,6 +148,7 @@ def test_it_resumes_where_it_was_and_misses_nothing(served: Served) -> None:
         assert seen == list(range(first, newest + 6))
 
 
+@pytest.mark.long
 def test_it_resumes_from_far_back_in_the_ledger(serve: Serve) -> None:
     """From before the gateway began, over many reads of the ledger."""
     other = serve()
@@ -261,6 +263,7 @@ def code_of(one: Listener, seconds: float = 10.0) -> tuple[int, str]:
     return closed.value.rcvd.code, closed.value.rcvd.reason
 
 
+@pytest.mark.long
 def test_who_does_not_subscribe_is_sent_away(served: Served) -> None:
     with listening(served) as one:
         assert code_of(one) == (1008, "subscribe first")
@@ -290,6 +293,7 @@ def test_the_token_as_a_subprotocol(served: Served) -> None:
         pass
 
 
+@pytest.mark.long
 def test_a_page_that_is_allowed_may_listen(serve: Serve) -> None:
     other = serve()
     other.gateway.close()
@@ -310,6 +314,7 @@ def test_a_page_that_is_allowed_may_listen(serve: Serve) -> None:
         other.engine.settings.unset("gateway.origins")
 
 
+@pytest.mark.long
 def test_a_client_that_stalls_is_dropped_and_told_and_nobody_waits(serve: Serve) -> None:
     """It reads nothing. What it is owed stays a number, and the others go on at once."""
     other = serve()
@@ -360,6 +365,7 @@ def test_another_token_shows_everybody_out(serve: Serve, monkeypatch: pytest.Mon
     assert other.ask("GET", "/api/v1/health").status_code == 200
 
 
+@pytest.mark.long
 def test_closing_tells_who_listens(serve: Serve) -> None:
     other = serve()
     with listening(other) as one:
@@ -369,6 +375,7 @@ def test_closing_tells_who_listens(serve: Serve) -> None:
     assert not other.gateway.state().listening
 
 
+@pytest.mark.long
 async def test_no_frame_waits_for_what_others_ask(served: Served) -> None:
     """A trigger over the same gateway may take a minute; so may twenty, and the program's threads are not many more."""
     feed = Feed(served.engine, Access(served.engine.keys), QUICK)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,6 +54,7 @@ STEP = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(steps=st.lists(STEP, max_size=25))
 def test_whatever_fails_and_when(steps: list[str]) -> None:

@@ -31,6 +31,7 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Any]:
     opened.close()
 
 
+@pytest.mark.long
 def test_from_a_card_to_a_landing(engine: Any, repository: Repository) -> None:
     steps = [
         {"write": {"path": "b.txt", "content": "by the agent\n"}},
@@ -62,6 +63,7 @@ def test_from_a_card_to_a_landing(engine: Any, repository: Repository) -> None:
     assert not (repository.path / "b.txt").exists()
 
 
+@pytest.mark.long
 def test_the_card_says_who_does_it_and_what_it_reaches(engine: Any, repository: Repository) -> None:
     card = engine.cards.propose("mend the cart", workspace=str(repository.path), channel="koji-core")
     assert card.served == "small; network: api.example.com for it alone"

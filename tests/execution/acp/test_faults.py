@@ -36,6 +36,7 @@ def said(world: AcpWorld, view: SessionView, text: str) -> bool:
 # At the beginning
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "words"),
     [
@@ -54,6 +55,7 @@ def test_an_agent_that_does_not_begin_says_why(make: Make, database: Database, m
     assert (erred.subject, erred.payload["tool"]) == (view.id, "acp:small")
 
 
+@pytest.mark.long
 def test_how_to_log_in_is_told_with_the_folder_of_the_agent(make: Make) -> None:
     world = make(modes=["--login"])
     view = world.run({"say": "never"})
@@ -62,6 +64,7 @@ def test_how_to_log_in_is_told_with_the_folder_of_the_agent(make: Make) -> None:
     assert "env` of [acp.small]" in view.error
 
 
+@pytest.mark.long
 def test_rubbish_between_messages_is_shown_and_left_out(make: Make) -> None:
     world = make(modes=["--garbage", "--chatter"])
     view = world.run({"say": "hello"})
@@ -89,6 +92,7 @@ def test_an_agent_that_is_not_installed_or_not_configured_is_no_runner(make: Mak
 # In the middle
 
 
+@pytest.mark.long
 def test_an_agent_that_dies_leaves_its_last_words_and_what_it_had_changed(world: AcpWorld) -> None:
     view = world.run({"write": {"path": "b.txt", "content": "half\n"}}, {"die": 9})
     assert view.state is SessionState.FAILED
@@ -98,11 +102,13 @@ def test_an_agent_that_dies_leaves_its_last_words_and_what_it_had_changed(world:
     assert world.changes.for_session(view.id) is not None
 
 
+@pytest.mark.long
 def test_an_agent_that_closes_its_output_is_ended(world: AcpWorld) -> None:
     view = world.run({"close": True})
     assert "closed its output in the middle" in view.error
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "step",
     [
@@ -118,12 +124,14 @@ def test_a_bad_answer_fails_with_words(world: AcpWorld, step: dict[str, Any]) ->
     assert "small" in view.error
 
 
+@pytest.mark.long
 def test_an_error_about_a_key_says_how_to_log_in(world: AcpWorld) -> None:
     view = world.run({"error": {"code": -32603, "message": "Internal error", "data": {"details": "Invalid API key"}}})
     assert "not logged in" in view.error
     assert "Invalid API key" in view.error
 
 
+@pytest.mark.long
 def test_a_flood_of_updates_is_taken(world: AcpWorld) -> None:
     view = world.run({"flood": 5_000}, {"say": "end"})
     assert view.state is SessionState.SUCCEEDED
@@ -131,6 +139,7 @@ def test_a_flood_of_updates_is_taken(world: AcpWorld) -> None:
     assert len(world.texts(view)) == 5_001
 
 
+@pytest.mark.long
 def test_a_flood_of_requests_is_refused_beyond_a_number(world: AcpWorld) -> None:
     gate = threading.Event()
     world.answer = lambda title: True if gate.is_set() else None
@@ -141,12 +150,14 @@ def test_a_flood_of_requests_is_refused_beyond_a_number(world: AcpWorld) -> None
     assert world.texts(view) == ["sent", f"refused {500 - 64}"]
 
 
+@pytest.mark.long
 def test_a_line_without_end_ends_the_session(world: AcpWorld) -> None:
     view = world.run({"bytes": 33 * 2**20})
     assert view.state is SessionState.FAILED
     assert "a line of more than 32 MiB" in view.error
 
 
+@pytest.mark.long
 def test_an_agent_that_does_not_read_is_ended(world: AcpWorld) -> None:
     world.repository.commit("big", {"big.txt": "0123456789abcdef\n" * 130_000})
     view = world.run({"deaf": {"path": "big.txt", "times": 60}})
@@ -154,12 +165,14 @@ def test_an_agent_that_does_not_read_is_ended(world: AcpWorld) -> None:
     assert "does not read" in view.error
 
 
+@pytest.mark.long
 def test_a_long_paragraph_is_shown_as_it_comes(world: AcpWorld) -> None:
     view = world.run({"long": 100_000})
     assert view.state is SessionState.SUCCEEDED
     assert len("".join(world.texts(view))) == 100_000
 
 
+@pytest.mark.long
 def test_text_that_is_no_text_is_made_harmless(world: AcpWorld) -> None:
     chunk = '{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "%s"}}'
     head = '{"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "agent-1", "update": '
@@ -171,6 +184,7 @@ def test_text_that_is_no_text_is_made_harmless(world: AcpWorld) -> None:
     assert world.texts(view) == ["broken \ufffd byte", "half \ufffd character", "red"]
 
 
+@pytest.mark.long
 def test_updates_that_are_not_ours_are_left_out_and_told_once(world: AcpWorld) -> None:
     view = world.run(
         {"foreign": "psst"},
@@ -183,6 +197,7 @@ def test_updates_that_are_not_ours_are_left_out_and_told_once(world: AcpWorld) -
     assert len([line for line in world.texts(view, ["error"]) if "another session" in line]) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "request_",
     [
@@ -202,6 +217,7 @@ def test_a_request_that_cannot_be_is_answered_with_an_error(world: AcpWorld, req
 # Stopping
 
 
+@pytest.mark.long
 def test_an_agent_that_hangs_is_gone_within_a_second(world: AcpWorld) -> None:
     view = world.start({"say": "now\n"}, {"child": True}, {"hang": True})
     until(lambda: world.texts(view))
@@ -213,6 +229,7 @@ def test_an_agent_that_hangs_is_gone_within_a_second(world: AcpWorld) -> None:
     assert world.calls.ended[-1]["state"] == "cancelled"
 
 
+@pytest.mark.long
 def test_cancel_is_told_pending_permissions_are_answered_and_later_requests_refused(make: Make) -> None:
     world = make(modes=["--stubborn"])
     world.answer = lambda title: None
@@ -232,12 +249,14 @@ def test_cancel_is_told_pending_permissions_are_answered_and_later_requests_refu
     assert "the session is ending" in (world.root / "late").read_text()
 
 
+@pytest.mark.long
 def test_terminals_do_not_outlive_the_session(world: AcpWorld) -> None:
     view = world.run({"request": {"method": "terminal/create", "params": {"command": "sleep", "args": ["3600"]}}})
     assert view.state is SessionState.SUCCEEDED
     assert marked(view.id) == []
 
 
+@pytest.mark.long
 def test_limits_hold_while_it_runs(make: Make, clock: FakeClock) -> None:
     world = make(channel={"session_minutes": 1})
     view = world.start({"say": "on it\n"}, {"hang": True})
@@ -256,6 +275,7 @@ def usage(used: int, amount: float | None = None, currency: str = "USD") -> dict
     return {"update": {"sessionUpdate": "usage_update", "used": used, "size": 200_000, **cost}}
 
 
+@pytest.mark.long
 def test_what_it_says_it_cost_is_charged_once(world: AcpWorld) -> None:
     total = {"totalTokens": 1_500, "inputTokens": 1_000, "outputTokens": 500}
     view = world.run(usage(900, 0.01), usage(1_200, 0.03), usage(1_100, 0.02), {"usage": total})
@@ -264,6 +284,7 @@ def test_what_it_says_it_cost_is_charged_once(world: AcpWorld) -> None:
     assert (ended["cost"], ended["price_known"], ended["input_tokens"]) == (30_000, True, 1_000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("report", [usage(100), usage(100, 5.0, "EUR"), usage(100, float("nan")), usage(100, -1.0)])
 def test_an_unknown_price_keeps_the_estimate_and_is_marked(world: AcpWorld, report: dict[str, Any]) -> None:
     view = world.run(report)
@@ -271,6 +292,7 @@ def test_an_unknown_price_keeps_the_estimate_and_is_marked(world: AcpWorld, repo
     assert world.calls.ended[0]["price_known"] is False
 
 
+@pytest.mark.long
 def test_past_its_cost_cap_it_is_ended_in_the_middle(make: Make) -> None:
     world = make(channel={"session_cost_cap": 0.10})
     view = world.run(usage(10, 0.11), {"hang": True})
@@ -278,6 +300,7 @@ def test_past_its_cost_cap_it_is_ended_in_the_middle(make: Make) -> None:
     assert "it spent $0.11 of $0.10" in view.error
 
 
+@pytest.mark.long
 def test_a_cap_of_the_ledger_ends_it_in_the_middle_too(make: Make) -> None:
     world = make(purse=lambda session_id, total: "the hour's $2.00 are spent" if total > 60_000 else "")
     view = world.run(usage(10, 0.07), {"hang": True})
@@ -285,6 +308,7 @@ def test_a_cap_of_the_ledger_ends_it_in_the_middle_too(make: Make) -> None:
     assert "the hour's $2.00" in view.error
 
 
+@pytest.mark.long
 def test_no_turn_begins_that_the_caps_do_not_let(make: Make) -> None:
     world = make(purse=lambda session_id, total: "the day's $20.00 are spent")
     view = world.run({"say": "never"})
@@ -293,6 +317,7 @@ def test_no_turn_begins_that_the_caps_do_not_let(make: Make) -> None:
     assert world.calls.begun == []
 
 
+@pytest.mark.long
 def test_an_agent_that_runs_by_itself_has_its_tokens_counted_while_it_runs(make: Make) -> None:
     class Holding:
         """A sandbox as far as sessions ask."""

@@ -21,6 +21,7 @@ from tests.execution.session_world import until
 EXECUTE = {"title": "Run the tests", "kind": "execute", "rawInput": {"command": "make test"}}
 
 
+@pytest.mark.long
 def test_what_the_agent_says_and_writes_becomes_a_change_set(world: AcpWorld) -> None:
     view = world.run(
         {"say": "I look "},
@@ -41,6 +42,7 @@ def test_what_the_agent_says_and_writes_becomes_a_change_set(world: AcpWorld) ->
     assert view.summary.endswith("All done.")
 
 
+@pytest.mark.long
 def test_what_was_sent_is_on_record_for_the_x_ray(world: AcpWorld) -> None:
     view = world.run(prompt="mend it")
     (began,), (ended,) = world.calls.begun, world.calls.ended
@@ -51,6 +53,7 @@ def test_what_was_sent_is_on_record_for_the_x_ray(world: AcpWorld) -> None:
     assert view.summary == "You said: mend it"
 
 
+@pytest.mark.long
 def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> None:
     def tool(**about: Any) -> dict[str, Any]:
         return {"update": {"sessionUpdate": "tool_call_update", "toolCallId": "c1", **about}}
@@ -73,6 +76,7 @@ def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> No
     assert plan == ["plan 1/2 ✓ look", "plan 2/2 → write", "plan 2/2 ✓ write"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("allowed", "kind"), [(True, "allow_once"), (False, "reject_once")])
 def test_a_permission_is_answered_by_the_kind_of_its_option(world: AcpWorld, allowed: bool, kind: str) -> None:
     world.answer = lambda title: allowed
@@ -82,6 +86,7 @@ def test_a_permission_is_answered_by_the_kind_of_its_option(world: AcpWorld, all
     assert asked == ("execute", "Run the tests", "make test", {"paths": [], "command": "make test"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kinds", "allowed", "answer"),
     [
@@ -99,6 +104,7 @@ def test_an_option_that_is_missing_is_never_replaced_by_a_wider_one(
     assert world.texts(world.run({"permission": {**EXECUTE, "options": options}}))[0] == f"answer {answer}"
 
 
+@pytest.mark.long
 def test_requests_at_once_get_each_their_own_answer(world: AcpWorld) -> None:
     gate = threading.Event()
 
@@ -114,6 +120,7 @@ def test_requests_at_once_get_each_their_own_answer(world: AcpWorld) -> None:
     assert world.texts(view)[0] == f"answers {expected}"
 
 
+@pytest.mark.long
 def test_a_file_outside_is_refused_and_the_agent_goes_on(world: AcpWorld) -> None:
     view = world.run(
         {"read": {"path": "/etc/hostname"}},
@@ -127,6 +134,7 @@ def test_a_file_outside_is_refused_and_the_agent_goes_on(world: AcpWorld) -> Non
     assert view.state is SessionState.SUCCEEDED
 
 
+@pytest.mark.long
 def test_a_write_of_megabytes_goes_through_one_line(world: AcpWorld) -> None:
     view = world.run({"write": {"path": "big.txt", "content": "0123456789\n", "repeat": 500_000}})
     assert world.texts(view)[0] == "wrote ok"
@@ -148,6 +156,7 @@ def told(world: AcpWorld, view: SessionView) -> list[Any]:
     return found
 
 
+@pytest.mark.long
 def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorld) -> None:
     view = world.run(terminal("sh", "-c", "pwd; echo $WORD; exit 3", env=[{"name": "WORD", "value": "hi"}]))
     ended, output, released = told(world, view)
@@ -159,6 +168,7 @@ def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorl
     assert "exit 3" in "".join(world.texts(view, ["exit"]))
 
 
+@pytest.mark.long
 def test_a_terminal_is_killed_alone(world: AcpWorld) -> None:
     script = "echo ready; sleep 3600"
     view = world.run(terminal("sh", "-c", script, kill=True), {"say": "still here"})
@@ -166,12 +176,14 @@ def test_a_terminal_is_killed_alone(world: AcpWorld) -> None:
     assert world.texts(view)[-1] == "still here"
 
 
+@pytest.mark.long
 def test_a_terminal_keeps_as_much_output_as_was_asked_for(world: AcpWorld) -> None:
     view = world.run(terminal("sh", "-c", "seq 1000", outputByteLimit=9))
     assert told(world, view)[1]["output"] == "999\n1000\n"
     assert told(world, view)[1]["truncated"] is True
 
 
+@pytest.mark.long
 def test_a_command_that_was_allowed_is_not_asked_for_again(world: AcpWorld) -> None:
     ask = {"permission": {"title": "hello", "kind": "execute", "rawInput": {"command": "echo hello"}}}
     view = world.run(ask, terminal("bash", "-c", "echo hello"), terminal("bash", "-c", "echo hello"))
@@ -179,6 +191,7 @@ def test_a_command_that_was_allowed_is_not_asked_for_again(world: AcpWorld) -> N
     assert view.state is SessionState.SUCCEEDED
 
 
+@pytest.mark.long
 def test_a_terminal_that_is_not_allowed_or_elsewhere_does_not_run(world: AcpWorld) -> None:
     world.answer = lambda title: "rm" not in title
     view = world.run(terminal("rm", "-rf", "a.txt"), terminal("ls", cwd="/etc"), terminal("no-such-program"))
@@ -189,6 +202,7 @@ def test_a_terminal_that_is_not_allowed_or_elsewhere_does_not_run(world: AcpWorl
     assert "`no-such-program` is not installed" in told(world, view)[1]["output"]
 
 
+@pytest.mark.long
 def test_the_content_filter_stands_behind_a_permission(make: Make) -> None:
     from engine.values import Verdict
 
@@ -201,6 +215,7 @@ def test_the_content_filter_stands_behind_a_permission(make: Make) -> None:
 # Talking with it
 
 
+@pytest.mark.long
 def test_replies_are_further_turns(world: AcpWorld) -> None:
     gate = threading.Event()
     world.answer = lambda title: True if gate.is_set() else None
@@ -223,6 +238,7 @@ class Judged:
     full: bool = False
 
 
+@pytest.mark.long
 def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
     class Validation:
         def around(self, live: LiveSession, view: SessionView, ground: Ground, heal: Callable[[str], None]) -> Judged:
@@ -239,6 +255,7 @@ def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
     assert [one["run_kind"] for one in world.calls.begun] == ["task", "heal"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("reason", "words"), [("max_tokens", "limit of tokens"), ("max_turn_requests", "requests")])
 def test_work_that_was_cut_short_is_kept_and_says_so(world: AcpWorld, reason: str, words: str) -> None:
     view = world.run({"write": {"path": "b.txt", "content": "half\n"}}, {"stop": reason})
@@ -247,6 +264,7 @@ def test_work_that_was_cut_short_is_kept_and_says_so(world: AcpWorld, reason: st
     assert view.change_set_id
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("reason", "words"), [("refusal", "refused"), ("cancelled", "broke the turn off")])
 def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason: str, words: str) -> None:
     view = world.run({"stop": reason})
@@ -257,6 +275,7 @@ def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason:
 # In the sandbox
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not best_sandbox().confines, reason="no sandbox works here")
 def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make: Make) -> None:
     world = make(sandbox=best_sandbox())
@@ -280,6 +299,7 @@ def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make: Make) -> Non
     assert [one.path for one in change.files] == ["mine.txt", "term.txt"]
 
 
+@pytest.mark.long
 def test_it_gets_its_own_home_and_only_variables_that_were_named(make: Make) -> None:
     import os
 

@@ -31,12 +31,14 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_any_line_is_a_message_or_none(line: bytes) -> None:
     message = parsed(line)
     assert message is None or isinstance(message, dict)
 
 
+@pytest.mark.long
 @given(st.dictionaries(st.sampled_from(["id", "method", "result", "error", "params"]), VALUES))
 def test_a_message_has_what_the_library_expects(given_: dict[str, Any]) -> None:
     message = parsed(json.dumps(given_).encode())
@@ -65,6 +67,7 @@ REPORT = st.tuples(
 )
 
 
+@pytest.mark.long
 @given(st.lists(REPORT), st.integers(0, 10**6))
 def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float | None, str]], estimate: int) -> None:
     meter = Meter()
@@ -115,6 +118,7 @@ def test_what_is_chosen_never_says_more_than_was_decided(kinds: list[str], allow
         assert (chosen is None) == (not any(kind.startswith("reject") for kind in kinds))
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text())))
 def test_what_is_said_in_pieces_is_told_whole(pieces: list[tuple[str, str]]) -> None:
     written: dict[str, str] = {"say": "", "thought": ""}

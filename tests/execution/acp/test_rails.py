@@ -63,6 +63,7 @@ def run(command: str, title: str = "run it") -> dict[str, Any]:
     return {"permission": {"title": title, "kind": "execute", "rawInput": {"command": command}}}
 
 
+@pytest.mark.long
 def test_what_the_policy_allows_needs_nobody_and_what_it_denies_is_refused(rails: Rails) -> None:
     railed = rails(deny=["exec:curl*"])
     view = railed.world.run(
@@ -79,6 +80,7 @@ def test_what_the_policy_allows_needs_nobody_and_what_it_denies_is_refused(rails
     assert view.state is SessionState.SUCCEEDED
 
 
+@pytest.mark.long
 def test_what_looks_like_a_secret_blinds_no_rail_and_is_shown_to_nobody(rails: Rails) -> None:
     railed = rails(deny=["exec:*forbidden*"])
     token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
@@ -92,6 +94,7 @@ def test_what_looks_like_a_secret_blinds_no_rail_and_is_shown_to_nobody(rails: R
     assert "answer reject_once" in railed.said(railed.world.finish(view)), "the first is denied by its words"
 
 
+@pytest.mark.long
 def test_a_person_is_asked_once_or_for_the_session(rails: Rails) -> None:
     railed = rails(ask=["exec:make *"])
     view = railed.world.start(run("make test"), run("make test"), run("make all"))
@@ -105,6 +108,7 @@ def test_a_person_is_asked_once_or_for_the_session(rails: Rails) -> None:
     assert railed.said(view) == ["answer allow_once", "answer allow_once", "answer reject_once"]
 
 
+@pytest.mark.long
 def test_each_of_many_requests_gets_its_own_answer(rails: Rails) -> None:
     railed = rails(ask=["exec"])
     wants = [run(f"make part{n}")["permission"] for n in range(5)]
@@ -117,6 +121,7 @@ def test_each_of_many_requests_gets_its_own_answer(rails: Rails) -> None:
     assert railed.said(view) == [f"answers {expected}"]
 
 
+@pytest.mark.long
 def test_a_stop_withdraws_what_was_asked(rails: Rails) -> None:
     railed = rails(ask=["exec"])
     view = railed.world.start(run("make test"))
@@ -126,12 +131,14 @@ def test_a_stop_withdraws_what_was_asked(rails: Rails) -> None:
     assert railed.permissions.get(request.id).withdrawn
 
 
+@pytest.mark.long
 def test_by_itself_it_is_refused_what_a_person_would_be_asked(rails: Rails) -> None:
     railed = rails(ask=["exec:make *"])
     view = railed.world.run(run("make test"), run("ls"), mode="autonomous")
     assert railed.said(view) == ["answer reject_once", "answer allow_once"]
 
 
+@pytest.mark.long
 def test_files_go_through_the_jail(rails: Rails) -> None:
     railed = rails()
     (railed.world.repository.path / "link").symlink_to("/etc")
@@ -154,6 +161,7 @@ def test_files_go_through_the_jail(rails: Rails) -> None:
     assert [one.path for one in change.files] == ["fine.txt"]
 
 
+@pytest.mark.long
 def test_it_reaches_its_provider_and_nothing_else(make: Make) -> None:
     """The way out of the sandbox is the agent's alone; commands that are run for it have none."""
     world = make(sandbox=best_sandbox(), settings={"hosts": ("api.example.com",)})

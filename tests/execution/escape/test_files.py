@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from tests.execution.escape.jail import Jail
 
 
@@ -121,6 +123,7 @@ def test_changing_modes_owners_and_times_outside(jail: Jail) -> None:
     assert (before.st_mode, before.st_uid, before.st_mtime) == (after.st_mode, after.st_uid, after.st_mtime)
 
 
+@pytest.mark.long
 def test_exchanging_what_the_next_command_mounts(jail: Jail) -> None:
     """A command cannot put a link in the place of a folder that is mounted writable for the next one."""
     for name in ("files", "tmp", "home", "layers", "caches"):

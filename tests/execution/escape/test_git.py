@@ -40,6 +40,7 @@ def test_writing_info_and_the_worktrees_own_administration(jail: Jail) -> None:
     )
 
 
+@pytest.mark.long
 def test_exchanging_the_worktrees_git_file(jail: Jail) -> None:
     """Where one file cannot be held in a folder that is written, it is put back after the command."""
     before = (jail.folder / ".git").read_bytes()

@@ -51,6 +51,7 @@ def test_the_clouds_metadata_service(jail: Jail) -> None:
     jail.holds(CONNECT + "attempt(connect, socket.AF_INET, ['169.254.169.254', 80])")
 
 
+@pytest.mark.long
 def test_udp(jail: Jail) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))

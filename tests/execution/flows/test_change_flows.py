@@ -120,6 +120,7 @@ def test_a_linter_is_installed_by_what_keeps_the_project(
     assert caught.value.fix == command
 
 
+@pytest.mark.long
 @needs_ruff
 def test_lint_counts_by_rule_and_fix_lint_mends(project: Repository, run_flow: RunFlow) -> None:
     project.commit("begin", {"ruff.toml": "lint.select = ['F']\n", "a.py": "import os\n", "b.py": "import os\n"})
@@ -141,6 +142,7 @@ def test_lint_counts_by_rule_and_fix_lint_mends(project: Repository, run_flow: R
     assert run_flow("lint", paths=["c.py"]).result.summary == "ruff found nothing in 1 file"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("cargo-fmt") is None, reason="needs cargo fmt")
 def test_cargo_fmt(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit(

@@ -211,6 +211,7 @@ def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return make
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.tool)
 def test_green_and_red(case: Case, repository: Repository, run_flow: RunFlow, set_up: Callable[[Case], None]) -> None:
     set_up(case)

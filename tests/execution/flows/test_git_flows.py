@@ -49,6 +49,7 @@ def test_unknown_branch_is_named(repository: Repository, run_flow: RunFlow) -> N
 TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
 
 
+@pytest.mark.long
 def test_leftovers_are_found_with_their_present_line(repository: Repository, run_flow: RunFlow) -> None:
     base = repository.commit("begin", {"app.py": "x = 1\n"})
     repository.commit("debug", {"app.py": "x = 1\nprint(x)\nbreakpoint()\n", "web.js": "it.only('a', () => {})\n"})

@@ -29,6 +29,7 @@ def shop(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
     return repository
 
 
+@pytest.mark.long
 def test_its_tests_run_in_its_folder_and_environment(shop: Repository, run_flow: RunFlow) -> None:
     ran = run_flow("run_tests", project="packages/py", paths=["packages/py/cart.py", "README.md"])
     assert ran.result.check is not None
@@ -50,6 +51,7 @@ def test_a_folder_that_is_no_project_is_refused(shop: Repository, run_flow: RunF
         run_flow("run_tests", project="../x")
 
 
+@pytest.mark.long
 def test_bisect_and_flakes_and_head(shop: Repository, run_flow: RunFlow) -> None:
     good = shop.git("rev-parse", "HEAD")
     shop.commit("docs", {"README.md": "x"})
@@ -64,6 +66,7 @@ def test_bisect_and_flakes_and_head(shop: Repository, run_flow: RunFlow) -> None
     assert ran.result.facts["passes_with_files"] == [test]
 
 
+@pytest.mark.long
 def test_a_merge_is_rehearsed_with_its_tests(shop: Repository, run_flow: RunFlow) -> None:
     main = shop.git("branch", "--show-current")
     shop.git("checkout", "-q", "-b", "other")
@@ -90,6 +93,7 @@ def python_project(repository: Repository, **files: str) -> None:
     (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (tool("ruff") and tool("mypy")), reason="needs ruff and mypy")
 def test_only_what_is_new_is_told(repository: Repository, run_flow: RunFlow) -> None:
     python_project(repository, **{"a.py": "import os\n\nX: int = 'old'\n", "poetry.lock": "", "snap.ambr": ""})
@@ -107,6 +111,7 @@ def test_only_what_is_new_is_told(repository: Repository, run_flow: RunFlow) -> 
     assert ran.result.sound
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not tool("ruff"), reason="needs ruff")
 def test_a_file_that_was_renamed_has_its_old_findings(repository: Repository, run_flow: RunFlow) -> None:
     body = "".join(f"def f{number}():\n    return {number}\n" for number in range(20))
@@ -120,6 +125,7 @@ def test_a_file_that_was_renamed_has_its_old_findings(repository: Repository, ru
     ]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not tool("ruff"), reason="needs ruff")
 def test_the_same_line_once_more_is_new(repository: Repository, run_flow: RunFlow) -> None:
     python_project(repository, **{"a.py": "x = undefined\n"})
@@ -159,6 +165,7 @@ def test_typescript_tells_what_a_change_breaks_elsewhere(repository: Repository,
     ]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("go") is None, reason="needs go")
 def test_go_vet_against_the_base(repository: Repository, run_flow: RunFlow) -> None:
     head = 'package x\n\nimport "fmt"\n\nfunc A() { fmt.Printf("%d\\n", "old") }\n'

@@ -36,6 +36,7 @@ def shop(project: Repository) -> str:
 # -- run_tests ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunFlow) -> None:
     shop(project)
     ran = run_flow("run_tests", paths=["shop/cart.py", "README.md"])
@@ -48,6 +49,7 @@ def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunF
     assert not list(project.path.rglob("__pycache__"))
 
 
+@pytest.mark.long
 def test_failing_ids_can_be_handed_back(project: Repository, run_flow: RunFlow) -> None:
     shop(project)
     project.write("tests/test_tax.py", "class TestTax:\n    def test_a(self):\n        assert 0\n")
@@ -61,6 +63,7 @@ def test_failing_ids_can_be_handed_back(project: Repository, run_flow: RunFlow) 
     assert again.result.facts["tests"][0]["verdict"] == "broken"
 
 
+@pytest.mark.long
 def test_tests_that_are_named(project: Repository, run_flow: RunFlow) -> None:
     shop(project)
     ran = run_flow("run_tests", tests=["tests/test_tax.py::test_tax"])
@@ -69,6 +72,7 @@ def test_tests_that_are_named(project: Repository, run_flow: RunFlow) -> None:
     assert not ran.result.full
 
 
+@pytest.mark.long
 def test_whole_suite_when_nothing_maps(project: Repository, run_flow: RunFlow) -> None:
     shop(project)
     ran = run_flow("run_tests", paths=["README.md"])
@@ -78,6 +82,7 @@ def test_whole_suite_when_nothing_maps(project: Repository, run_flow: RunFlow) -
     assert ran.result.check.passed == 2
 
 
+@pytest.mark.long
 def test_a_tool_that_did_not_run_is_no_red_test(project: Repository, run_flow: RunFlow) -> None:
     """Exit code 1 without a report is something else's: what never ran has found nothing."""
     shop(project)
@@ -89,6 +94,7 @@ def test_a_tool_that_did_not_run_is_no_red_test(project: Repository, run_flow: R
 UV = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["conftest.py", "shop/cart.py"])
 def test_what_is_not_installed_is_no_red_test(project: Repository, run_flow: RunFlow, place: str) -> None:
     shop(project)
@@ -104,6 +110,7 @@ def test_what_is_not_installed_is_no_red_test(project: Repository, run_flow: Run
     assert caught.value.fix == "uv sync"
 
 
+@pytest.mark.long
 def test_a_module_of_the_project_that_cannot_be_imported_is_red(project: Repository, run_flow: RunFlow) -> None:
     shop(project)
     project.git("rm", "-q", "tests/test_tax.py")
@@ -113,6 +120,7 @@ def test_a_module_of_the_project_that_cannot_be_imported_is_red(project: Reposit
     assert (check.errors, check.failing) == (1, ("tests/test_cart.py",))
 
 
+@pytest.mark.long
 def test_a_package_of_the_project_that_was_renamed_is_red(project: Repository, run_flow: RunFlow) -> None:
     shop(project)
     project.git("rm", "-q", "tests/test_tax.py")
@@ -167,6 +175,7 @@ def test_make_is_the_last_resort(repository: Repository, run_flow: RunFlow) -> N
     assert (check.passed, check.failed, check.failing) == (0, 1, ("make test",))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 def test_npm_without_its_packages(repository: Repository, run_flow: RunFlow) -> None:
     scripts = '{"test": "jest-not-here", "lint": "eslint-not-here ."}'
@@ -181,6 +190,7 @@ def test_npm_without_its_packages(repository: Repository, run_flow: RunFlow) -> 
         run_flow("lint")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("node") is None or shutil.which("npm") is None, reason="needs node and npm")
 def test_npm_with_node_test(repository: Repository, run_flow: RunFlow) -> None:
     body = "const test = require('node:test'); const assert = require('assert');\n"
@@ -196,6 +206,7 @@ def test_npm_with_node_test(repository: Repository, run_flow: RunFlow) -> None:
     assert [(one["test"], one["verdict"]) for one in flaky.result.facts["tests"]][:1] == [("goes (wrong)", "broken")]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 def test_a_tool_that_cannot_run_does_not_hide_another(project: Repository, run_flow: RunFlow) -> None:
     script = "console.log('Tests:       3 passed, 3 total')"
@@ -208,6 +219,7 @@ def test_a_tool_that_cannot_run_does_not_hide_another(project: Repository, run_f
     assert "pytest found no tests" in ran.bench.text
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
 def test_cargo(repository: Repository, run_flow: RunFlow) -> None:
     library = '#[cfg(test)]\nmod tests {\n#[test] fn good() {}\n#[test] fn bad() { println!("x"); assert!(false) }\n}\n'
@@ -239,6 +251,7 @@ def history(project: Repository) -> list[str]:
     return shas
 
 
+@pytest.mark.long
 def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Repository, run_flow: RunFlow) -> None:
     shas = history(project)
     ran = run_flow("bisect", test="tests/test_cart.py::test_total", good=shas[0], bad="HEAD")
@@ -247,6 +260,7 @@ def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Reposito
     assert project.path.joinpath("tests/untracked.txt").read_text() == "mine"
 
 
+@pytest.mark.long
 def test_bisect_names_the_culprit(project: Repository, run_flow: RunFlow) -> None:
     first = shop(project)
     culprit = project.commit("round the total", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
@@ -259,6 +273,7 @@ def test_bisect_names_the_culprit(project: Repository, run_flow: RunFlow) -> Non
     assert not list((project.path / ".git").rglob("BISECT_LOG"))
 
 
+@pytest.mark.long
 def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow) -> None:
     first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
     last = repository.commit("docs", {"README.md": "a shop"})
@@ -272,6 +287,7 @@ def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow) -> N
         run_flow("bisect", test="make test", good=broken, bad="HEAD")
 
 
+@pytest.mark.long
 def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow: RunFlow) -> None:
     first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
     repository.git("checkout", "-q", "-b", "side")
@@ -288,6 +304,7 @@ def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow
 # -- rehearse_merge -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_merge_rehearsed_clean_and_tested(project: Repository, run_flow: RunFlow) -> None:
     shop(project)
     project.git("checkout", "-q", "-b", "feature")
@@ -323,6 +340,7 @@ def test_merge_conflicts_are_named(project: Repository, run_flow: RunFlow) -> No
 # -- hunt_flakes ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_flaky_steady_and_broken_are_told_apart(project: Repository, run_flow: RunFlow) -> None:
     counter = project.path / ".git" / "counter"
     body = f"""from pathlib import Path
@@ -356,6 +374,7 @@ def test_tally_of_runs() -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_test_that_is_not_there_is_said(project: Repository, run_flow: RunFlow) -> None:
     shop(project)
     with pytest.raises(FlowUnable, match="exit code 4"):
@@ -365,6 +384,7 @@ def test_a_test_that_is_not_there_is_said(project: Repository, run_flow: RunFlow
 # -- check_clean_head -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_head_without_the_uncommitted_files(project: Repository, run_flow: RunFlow) -> None:
     shop(project)
     project.commit("uses a helper", {"tests/test_tax.py": "def test_tax():\n    import shop.tax\n"})

@@ -43,6 +43,7 @@ def test_a_test_that_is_not_there() -> None:
         skipped_until("def test_a():\n    pass\n", ["test_b"], DAY, "")
 
 
+@pytest.mark.long
 def test_a_test_is_really_skipped(project: Repository, run_flow: RunFlow) -> None:
     project.commit("one", {"tests/test_a.py": "def test_a():\n    assert 0\n\ndef test_b():\n    pass\n"})
     ran = run_flow("quarantine", tests=["tests/test_a.py::test_a"], until="2999-12-07")
@@ -53,6 +54,7 @@ def test_a_test_is_really_skipped(project: Repository, run_flow: RunFlow) -> Non
         run_flow("quarantine", tests=["../x.py::test_a"], until="2999-12-07")
 
 
+@pytest.mark.long
 def test_slower_than_it_was(project: Repository, run_flow: RunFlow) -> None:
     test = "from work import work\n\ndef test_a():\n    assert work()\n"
     fast = project.commit("fast", {"work.py": "def work():\n    return 1\n", "tests/test_a.py": test})

@@ -275,6 +275,7 @@ def test_the_files_own_style_is_kept(before: str, after: str) -> None:
     assert extended(before, {"Added": ["New"], "Fixed": ["Mended"]}) == after
 
 
+@pytest.mark.long
 @given(
     st.sampled_from(
         [KEEP, "# Log\n\n## 1.1\n\n* Things\n", "History\n=======\n\n1.1\n---\n\n- x\n", "", "free text\n"]

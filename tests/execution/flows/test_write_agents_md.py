@@ -37,6 +37,7 @@ FOREIGN = st.lists(
 ).map(b"".join)
 
 
+@pytest.mark.long
 @given(FOREIGN, LESSONS, LESSONS)
 @example(b"", HOSTILE, [])
 def test_what_is_written_is_read_back_and_the_rest_stays(data: bytes, lessons: list[str], others: list[str]) -> None:

@@ -84,6 +84,7 @@ class TestAQuestion:
         assert booked(engine) == [("summary", "settled", call.cost)]
         assert len(server.requests) == 1, "nothing is tried again: the rules are there at once"
 
+    @pytest.mark.long
     def test_a_slow_one_is_given_up_and_its_request_broken_off(
         self, engine: Engine, world: ModelWorld, server: ModelServer
     ) -> None:
@@ -130,6 +131,7 @@ def summary(engine: Engine, session: str) -> str:
 
 
 class TestSummaries:
+    @pytest.mark.long
     def test_the_model_sums_a_session_up(self, engine: Engine, world: ModelWorld, server: ModelServer) -> None:
         session = ended(engine, world, server)
         server.script(Reply(text="The parser stays as it is, for its users know it."))
@@ -142,6 +144,7 @@ class TestSummaries:
         engine.knowledge.catch_up()
         assert len(server.requests) == 2
 
+    @pytest.mark.long
     def test_a_session_goes_on_after_its_own_last_answer(
         self, engine: Engine, world: ModelWorld, server: ModelServer
     ) -> None:
@@ -154,6 +157,7 @@ class TestSummaries:
         task = engine.calls.for_session(session)[0]
         assert engine.calls.for_session(follow.id)[0].follows == task.id
 
+    @pytest.mark.long
     def test_rules_do_it_when_the_model_fails_and_the_ledger_says_so_once(
         self, engine: Engine, world: ModelWorld, server: ModelServer
     ) -> None:
@@ -173,6 +177,7 @@ class TestSummaries:
         engine.knowledge.catch_up()
         assert summary(engine, third) == "It answers again."
 
+    @pytest.mark.long
     def test_none_is_asked_where_none_is_named(self, engine: Engine, world: ModelWorld, server: ModelServer) -> None:
         engine.settings.set("memory.model", "")
         session = ended(engine, world, server)

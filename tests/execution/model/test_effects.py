@@ -64,6 +64,7 @@ def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld) -> 
         assert replace(card.assignment, agent="frontend_builder").digest != card.assignment.digest
 
 
+@pytest.mark.long
 def test_a_fragment_and_a_hint_reach_the_model_and_no_longer_after_a_roll_back(world: ModelWorld) -> None:
     world.configure(**{"adaptation.withheld": 0.0})
     fragment = PromptFragment(("Name every test after what it proves.",))
@@ -97,6 +98,7 @@ def test_a_fragment_and_a_hint_reach_the_model_and_no_longer_after_a_roll_back(w
         assert world.server.requests[1].model == model.model
 
 
+@pytest.mark.long
 def test_repairs_and_bounds_reach_the_validation_loop(world: ModelWorld) -> None:
     world.configure(validation=True, **{"adaptation.withheld": 0.0})
     world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"})
@@ -128,6 +130,7 @@ def test_repairs_and_bounds_reach_the_validation_loop(world: ModelWorld) -> None
         assert session() == before
 
 
+@pytest.mark.long
 def test_a_flow_is_proposed_run_and_reviewed_like_any_and_gone_after_a_roll_back(world: ModelWorld) -> None:
     repository = world.repository
     repository.commit("A script", {"stamp.sh": "echo checked > stamp.txt\n"})
@@ -165,6 +168,7 @@ def test_a_flow_is_proposed_run_and_reviewed_like_any_and_gone_after_a_roll_back
         assert world.propose("check release").assignment.flow is None
 
 
+@pytest.mark.long
 def test_an_approval_is_for_the_commands_that_the_card_told(world: ModelWorld) -> None:
     """What is promoted later has another name: a card and a permit of before are never for that one."""
     with world.opened() as engine:
@@ -189,6 +193,7 @@ RAILED = {
 }
 
 
+@pytest.mark.long
 def test_a_flow_has_the_rails_of_any_other(world: ModelWorld) -> None:
     with world.opened() as engine:
         for name, (commands, state, told) in RAILED.items():

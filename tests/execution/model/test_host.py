@@ -28,6 +28,7 @@ ROOT = Path(engine.__file__).parents[1]
 HELD = Reply(text="It begins, and then there is nothing.", hold=Event(), hold_after=2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("held", "seconds"), [(0, FIRST_BYTE_SECONDS), (3, IDLE_SECONDS)])
 def test_a_provider_that_hangs_is_left(world: ModelWorld, held: int, seconds: float) -> None:
     hangs = Reply(text="a word more " * 9, hold=Event(), hold_after=held)
@@ -54,6 +55,7 @@ def test_a_provider_that_hangs_is_left(world: ModelWorld, held: int, seconds: fl
         world.close_well(view)
 
 
+@pytest.mark.long
 def test_a_provider_that_is_not_there(world: ModelWorld) -> None:
     world.server.close()
     with world.opened():
@@ -65,6 +67,7 @@ def test_a_provider_that_is_not_there(world: ModelWorld) -> None:
         world.close_well(view)
 
 
+@pytest.mark.long
 def test_a_card_that_was_given_back_can_be_approved_again(world: ModelWorld) -> None:
     world.server.script(Reply(status=401), "Done.")
     with world.opened() as engine:
@@ -76,6 +79,7 @@ def test_a_card_that_was_given_back_can_be_approved_again(world: ModelWorld) -> 
         assert world.card_of(done).status is Status.EXECUTED
 
 
+@pytest.mark.long
 def test_a_host_that_dies_is_replaced_and_the_talk_goes_on(alone: ModelWorld) -> None:
     before = hosts()
     alone.server.script(calls("read", path="readme.md"), HELD, "Done.")
@@ -92,6 +96,7 @@ def test_a_host_that_dies_is_replaced_and_the_talk_goes_on(alone: ModelWorld) ->
         alone.close_well(view)
 
 
+@pytest.mark.long
 def test_a_host_that_does_not_obey_is_killed_and_others_go_on(alone: ModelWorld) -> None:
     before = hosts()
     alone.server.script(HELD, HELD, "Done.")
@@ -110,6 +115,7 @@ def test_a_host_that_does_not_obey_is_killed_and_others_go_on(alone: ModelWorld)
         alone.close_well(other)
 
 
+@pytest.mark.long
 def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
     world.server.script(Reply(status=503))
     with world.opened() as engine:
@@ -122,6 +128,7 @@ def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
         world.close_well(view)
 
 
+@pytest.mark.long
 def test_closing_the_engine_in_the_middle_of_a_call(alone: ModelWorld) -> None:
     alone.server.script(HELD)
     with alone.opened():
@@ -133,6 +140,7 @@ def test_closing_the_engine_in_the_middle_of_a_call(alone: ModelWorld) -> None:
         alone.close_well(view)
 
 
+@pytest.mark.long
 def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
     program = (
         "import sys, os, signal\n"
@@ -146,6 +154,7 @@ def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
     until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command", [("/nowhere/python",), ("sh", "-c", "echo nonsense; sleep 60"), ("sh", "-c", "exit 3"), ("sleep", "60")]
 )
@@ -165,6 +174,7 @@ def test_a_host_that_cannot_work(command: tuple[str, ...], monkeypatch: pytest.M
     assert host.pid is None
 
 
+@pytest.mark.long
 def test_a_session_is_cut_to_its_tokens_while_it_runs(world: ModelWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     few = Limits(120.0, None, 1_000_000, 12_000)
     monkeypatch.setattr(Channels, "limits", lambda self, name, mode: few)
@@ -180,6 +190,7 @@ def test_a_session_is_cut_to_its_tokens_while_it_runs(world: ModelWorld, monkeyp
         world.close_well(view)
 
 
+@pytest.mark.long
 def test_a_cap_of_the_hour_stops_it_before_it_pays(world: ModelWorld) -> None:
     world.configure(crossPollCostCapPerHour=0.06)
     world.server.script(*[Reply(calls=calls("read", path="readme.md").calls, usage=(2_000, 9_000)) for _ in range(9)])
@@ -190,6 +201,7 @@ def test_a_cap_of_the_hour_stops_it_before_it_pays(world: ModelWorld) -> None:
         world.close_well(view)
 
 
+@pytest.mark.long
 def test_the_key_is_nowhere_to_be_seen(alone: ModelWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Not in transcripts, calls, database, logs, process listings; though the provider says it wherever it can."""
     before = hosts()
@@ -235,6 +247,7 @@ def test_hosts_are_asked_only_over_their_pipe(server: ModelServer, warm: ModelHo
     assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
 
 
+@pytest.mark.long
 def test_twenty_sessions_share_one_host(alone: ModelWorld) -> None:
     before = hosts()
     alone.configure(maxRunningSessions=20)

@@ -12,6 +12,7 @@ from tests.execution.model.world import ModelWorld, hosts, until
 from tests.support.model_server import Call, Reply, calls
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
     write = Call("write", {"path": "hello.txt", "content": "Hello\n"})
@@ -52,6 +53,7 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         assert "worktree" in request.system
 
 
+@pytest.mark.long
 def test_one_host_serves_all_sessions_and_ends_with_the_engine(alone: ModelWorld) -> None:
     before = hosts()
     with alone.opened():
@@ -64,6 +66,7 @@ def test_one_host_serves_all_sessions_and_ends_with_the_engine(alone: ModelWorld
     assert not host.is_running()
 
 
+@pytest.mark.long
 def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> None:
     hold = threading.Event()
     world.server.script(Reply(text="Half of it.", hold=hold), "All of it.")
@@ -79,6 +82,7 @@ def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> N
         world.close_well(view)
 
 
+@pytest.mark.long
 def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld) -> None:
     world.server.script(calls("write", path="hello.txt", content="Hello\n"), "Written.", "It is in English.")
     with world.opened() as engine:
@@ -98,6 +102,7 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
         world.close_well(second)
 
 
+@pytest.mark.long
 def test_after_a_red_test_the_summary_is_what_it_said_last(world: ModelWorld) -> None:
     (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     quick = "[pytest]\naddopts = --disable-plugin-autoload\n"
@@ -119,6 +124,7 @@ def test_after_a_red_test_the_summary_is_what_it_said_last(world: ModelWorld) ->
     assert "The total is 4 now." not in view.summary
 
 
+@pytest.mark.long
 def test_stop_ends_the_call_at_once_and_the_host_stays(world: ModelWorld) -> None:
     world.server.script(Reply(hold=threading.Event()))
     with world.opened() as engine:
@@ -134,6 +140,7 @@ def test_stop_ends_the_call_at_once_and_the_host_stays(world: ModelWorld) -> Non
         assert world.run("Another").state is SessionState.SUCCEEDED
 
 
+@pytest.mark.long
 def test_the_kill_switch_leaves_no_process_behind(alone: ModelWorld) -> None:
     before = hosts()
     alone.server.script(Reply(hold=threading.Event()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from engine.execution.validation import REPAIRS
 from engine.values import CheckResult, NewMemory, Trust
 from engine.values.adaptation import CandidateStatus, FixTemplate
@@ -22,6 +24,7 @@ def broken_and_mended(number: int) -> list[Reply]:
     return [Reply(text="I tidy it.", calls=(write,)), Reply(text="Tidied."), Reply(calls=(mend,)), Reply(text=SAID)]
 
 
+@pytest.mark.long
 def test_from_two_heals_to_a_playbook(world: ModelWorld) -> None:
     world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"})
     world.configure(validation=True, **{"adaptation.withheld": 0.0})
@@ -49,6 +52,7 @@ def test_from_two_heals_to_a_playbook(world: ModelWorld) -> None:
         assert f"{REPAIRS}:\n<repairs>\n- {SAID}" in tidied(3)
 
 
+@pytest.mark.long
 def test_a_landed_mend_of_a_red_test_is_kept_with_its_diff(world: ModelWorld) -> None:
     broken = SHOP | {"cart.py": "def total(prices):\n    return sum(prices) / len([])\n"}
     world.repository.commit("Mean price", broken)
@@ -69,6 +73,7 @@ def test_a_landed_mend_of_a_red_test_is_kept_with_its_diff(world: ModelWorld) ->
         assert "\n-    return sum(prices) / len([])\n+    return sum(prices)\n" in fix.template.patch
 
 
+@pytest.mark.long
 def test_what_the_operator_keeps_adding_is_told_without_being_said(world: ModelWorld) -> None:
     world.configure(**{"adaptation.withheld": 0.0})
 

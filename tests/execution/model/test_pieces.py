@@ -53,6 +53,7 @@ def test_who_is_at_fault(kind: Kind, is_so: bool) -> None:
     assert failures.unavailable(Failure(kind)) is is_so
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30)), max_size=20))
 def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
     lines: list[tuple[str, str]] = []
@@ -104,6 +105,7 @@ def test_a_key_that_an_earlier_version_kept_is_not_told_to_the_model_again(tmp_p
     assert [json.loads(line) for line in copy.read_text().splitlines()] == [{"content": f"use {CUT}"}, {"b": "ü"}]
 
 
+@pytest.mark.long
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.none()))
 def test_messages_survive_the_pipe(message: dict[str, object]) -> None:
     line = wire.encode(message)

@@ -36,6 +36,7 @@ def test_prices_compare(router: ModelRouter) -> None:
     assert price(router, "anthropic:claude-sonnet-4-5") is None  # no key: it cannot be had
 
 
+@pytest.mark.long
 def test_the_list_loads_without_the_clients() -> None:
     told = "import sys, engine.execution.runners.model.hosting_prices; print('pydantic_ai' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -21,6 +21,7 @@ def texts(parts: tuple[PromptPart, ...], role: str) -> list[str]:
     return [part.text for part in parts if part.role == role]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_the_xray_is_what_was_sent(world: ModelWorld) -> None:
     (world.repository.path / "AGENTS.md").write_text("Use <tabs> & no spaces.\n")
@@ -46,6 +47,7 @@ def test_the_xray_is_what_was_sent(world: ModelWorld) -> None:
         assert KEY not in repr(engine.calls.prompt(second.id))
 
 
+@pytest.mark.long
 def test_a_secret_in_the_repository_reaches_neither_the_provider_nor_the_store(world: ModelWorld) -> None:
     (world.repository.path / "AGENTS.md").write_text(f"Deploy with {KEY}.\n")
     with world.opened() as engine:

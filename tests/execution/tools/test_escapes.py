@@ -305,6 +305,7 @@ def test_a_change_of_a_file_whose_folder_went_meanwhile_makes_no_folder(world: B
     assert (world.folder / "elsewhere/a.txt").read_text() == "inside"
 
 
+@pytest.mark.long
 def test_link_turned_to_outside_while_it_is_written_through(world: BeltWorld) -> None:
     """`d` leads to a folder inside, then outside, then inside, each time in one step."""
     world.file("real/a.txt", "inside")

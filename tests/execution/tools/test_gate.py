@@ -107,6 +107,7 @@ def test_exec_tells_the_end_of_much_output(world: BeltWorld) -> None:
     assert "\n39999\n40000\n" in told
 
 
+@pytest.mark.long
 def test_exec_ends_after_its_time_and_with_what_it_left_behind(world: BeltWorld) -> None:
     told = world.no("exec", command="sleep 300 & setsid sleep 300 & sleep 300", timeout_seconds=1)
     assert "it was ended after 1 s" in told

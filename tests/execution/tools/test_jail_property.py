@@ -174,6 +174,7 @@ def test_what_the_jail_reads_is_what_stands_there_and_never_outside(entries: Ent
     reads(entries, paths)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(trees, wanted)
 def test_what_the_jail_writes_is_never_outside(entries: Entries, paths: list[str]) -> None:

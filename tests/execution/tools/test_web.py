@@ -148,6 +148,7 @@ def test_size_is_bounded_also_when_it_is_packed(web: BeltWorld, server: Server) 
     assert f"only the first {LARGEST_PAGE:,} bytes were read" in told
 
 
+@pytest.mark.long
 def test_time_is_bounded_whatever_the_server_does(web: BeltWorld, server: Server) -> None:
     def drip(request: BaseHTTPRequestHandler) -> None:
         request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
@@ -359,6 +360,7 @@ def test_rubbish_of_a_search_is_words_not_a_crash(server: Server, make: MakeWorl
 # Rubbish
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rubbish",
     [

@@ -37,6 +37,7 @@ def opened() -> Iterator[Callable[..., Provider]]:
 Opens = Callable[..., Provider]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("api", ["together", "openai"])
 def test_from_a_file_to_a_model(server: TrainingServer, tmp_path: Path, opened: Opens, api: str) -> None:
     provider = opened(api, f"{server.url}/v1")
@@ -58,6 +59,7 @@ def test_from_a_file_to_a_model(server: TrainingServer, tmp_path: Path, opened: 
     assert server.keys == {KEY}
 
 
+@pytest.mark.long
 def test_a_job_continues_another_one_and_faults_pass_or_stay(server: TrainingServer, opened: Opens) -> None:
     provider = opened("together", server.url)
     provider.start("file-1", model="base", checkpoint="ft-old", method="sft", suffix="x")

@@ -468,6 +468,7 @@ def test_without_a_base_model_nothing_is_prepared(world: World) -> None:
     assert not list(world.folder.glob("train_*"))
 
 
+@pytest.mark.long
 def test_over_http(world: World) -> None:
     world.pairs(60)
     with TrainingServer() as server:
