@@ -310,7 +310,7 @@ class TestContext:
     def test_a_summary_has_at_most_120_words(self) -> None:
         words = " ".join(["word"] * 500)
         record = SessionRecord(
-            view(prompt=words, summary=words), (f"keep {words}", words), tuple(f"a/{number}.py" for number in range(200))
+            view(prompt=words, summary=words), (f"keep {words}", words), tuple(f"a/{one}.py" for one in range(200))
         )
         told = from_record(record)
         assert len(told.split()) <= MOST_WORDS
