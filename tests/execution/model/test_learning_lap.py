@@ -73,32 +73,6 @@ def test_a_landed_mend_of_a_red_test_is_kept_with_its_diff(world: ModelWorld) ->
         assert "\n-    return sum(prices) / len([])\n+    return sum(prices)\n" in fix.template.patch
 
 
-@pytest.mark.long
-def test_what_the_operator_keeps_adding_is_told_without_being_said(world: ModelWorld) -> None:
-    world.configure(**{"adaptation.withheld": 0.0})
-
-    def asked(what: str, more: str = "") -> str:
-        """A card, approved with some words more; the system part of its prompt."""
-        world.server.requests.clear()
-        world.server.script("Done.")
-        card = world.propose(f"Write {what}")
-        card = engine.cards.approve(card.id, edit=f"Write {what}{more}" if more else None, without_sandbox=True)
-        world.finish(engine.sessions.get(card.session_id or ""))
-        return world.server.requests[0].system
-
-    with world.opened() as engine:
-        for what in ("a greeting", "a farewell"):
-            assert "the operator adds" not in asked(what, " and sign it with your initials")
-        engine.adaptation.digest()
-        (one,) = engine.adaptation.candidates(CandidateStatus.REVIEW)
-        assert one.source_label == "human_approval/edited:koji-core:sign-your-initials"
-        engine.adaptation.approve(one.id)
-        told = asked("an apology")
-        assert "the operator adds “and sign it with your initials” to what he approves" in told
-        engine.adaptation.roll_back(one.id)
-        assert "the operator adds" not in asked("a thank you")
-
-
 def test_what_adaptation_is_told_of_everything_else(world: ModelWorld) -> None:
     """Sayings of leaders, memories, facts, days: asked of those who keep them."""
     with world.opened() as engine:
