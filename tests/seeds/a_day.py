@@ -11,7 +11,7 @@ import os
 import tempfile
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from tests.support.model_server import ModelServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "A_DAY.md"
 MONDAY = datetime(2026, 3, 2, 10, tzinfo=UTC)
-RULE = RULES[0]
+RULE = replace(RULES[0], said="Amounts are rounded half up, with ROUND_HALF_UP")
 TASKS = [Task(number, RULE, 5) for number in range(16)]
 LATER = 10
 """Tasks of Thursday and Friday, to which nobody adds anything."""
@@ -90,7 +90,7 @@ def live(shop: Shop) -> list[str]:
     )
     week.show(*week.changed(before, week.prompt()))
     shop.evening()
-    week.tell("An order about one thing is no rule yet.")
+    week.tell("Nothing is told by noon: what was learnt is sent up and weighed in the evening.")
     week.tell("## Tuesday and Wednesday", "You add the same line to two other tasks.")
     for number in (2, 3):
         week.work(TASKS[number], RULE.said)
