@@ -193,7 +193,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("candidates.left", "left,h", "", "the pane to the left", "previous_pane", False, "←"),
     Action("candidates.right", "right,l", "", "the pane to the right", "next_pane", False, "→"),
     Action("learnings.retract", "x", "retract", "retract it; shows first what was promoted from it", "retract"),
-    Action("learnings.keep", "a", "still holds", "what it was promoted from is gone; It stays valid.", "keep"),
+    Action("learnings.keep", "a", "still holds", "keep it although what it was promoted from is gone", "keep"),
     Action("learnings.promote", "p", "everywhere", "apply it in all projects", "promote"),
     Action("learnings.candidates", "tab,shift+tab", "candidates", "candidates", "app.go('candidates')", False, "⇥"),
     Action("learnings.words", "slash", "words", "filter learnings", "words", False, "/"),

@@ -317,6 +317,14 @@ class Settings(Section):
     acp: dict[Name, AcpSettings] = Field(default_factory=dict)
     workspaces: dict[str, WorkspaceSettings] = Field(default_factory=dict)
 
+    @field_validator("channels", mode="after")
+    @classmethod
+    def _not_an_origin(cls, value: dict[str, ChannelSettings]) -> dict[str, ChannelSettings]:
+        """A channel of that name would count as a person, or as any program, where loops are looked for (SPEC 3.3)."""
+        if taken := sorted({"owner", "gateway"} & value.keys()):
+            raise ValueError(f"a channel may not be called {taken[0]!r}: links of the loop detector begin there")
+        return value
+
     @field_validator("workspaces", mode="after")
     @classmethod
     def _absolute(cls, value: dict[str, WorkspaceSettings]) -> dict[str, WorkspaceSettings]:

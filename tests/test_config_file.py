@@ -233,3 +233,9 @@ def test_what_python_itself_cannot_read_is_a_problem_of_the_file(text: str, tmp_
 
 def test_a_number_that_is_too_long_is_no_number() -> None:
     assert typed(("maxPendingCards",), "9" * 5_000) == "9" * 5_000
+
+
+@pytest.mark.parametrize("name", ["owner", "gateway"])
+def test_a_channel_may_not_be_called_like_an_origin_of_triggers(name: str) -> None:
+    with pytest.raises(ValueError, match="may not be called"):
+        Settings.model_validate({"channels": {name: {"agent": "ceo"}}})

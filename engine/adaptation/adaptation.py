@@ -156,11 +156,7 @@ class Adaptation:
 
     def fixes(self, workspace: str) -> list[KnownFix]:
         """Landed diffs that turned red tests of a workspace green, those borne out most first, then the newest. Not
-        those that were turned down or rolled back: as long as nobody did, a card may ask. What happened until now is
-        digested first."""
-        self.reflect()
-        if self.wanted():
-            self.digest()
+        those that were turned down or rolled back: as long as nobody did, a card may ask."""
         found = []
         for row in self._candidates.sound(*PROPOSED):
             one = row.value
@@ -249,6 +245,12 @@ class Adaptation:
         """Whether `digest` has anything to do. Cheap."""
         harm = self._by_itself() and bool(self._trials.harmful())
         return self._pending or harm or (self._in_review and not self.autonomous())
+
+    def catch_up(self) -> None:
+        """Reflect and, where there is anything to do, digest: before cards are made of what was learnt."""
+        self.reflect()
+        if self.wanted():
+            self.digest()
 
     def digest(self) -> list[Candidate]:
         """One round now: reflect, draft, weigh, and in autonomous mode promote (SPEC 5.6). The candidates that were

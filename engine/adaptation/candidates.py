@@ -191,7 +191,7 @@ class CandidateRow(SQLModel, table=True):
 
 _IDS = ("drafted_from", "corroborated_by", "against")
 _ENDS = {
-    CandidateStatus.PROMOTED: "its effect is in force",
+    CandidateStatus.PROMOTED: "it is active",
     CandidateStatus.REJECTED: "turned down",
     CandidateStatus.ROLLED_BACK: "rolled back",
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from engine.doors import wire
 from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
+from engine.hierarchy import profile_text
 from engine.values import Bubble, BubbleState, FlushReport, Guidance, GuidanceItem, Refusal, TeachingState
 from engine.values.trust import label
 
@@ -29,10 +30,11 @@ def profile(engine: Engine, arguments: Arguments) -> Document:
     well it is saved."""
     leader, wisdom = arguments.needed("id"), engine.wisdom
     before = wisdom.profile(leader)
-    said = {"leader": leader, "text": wisdom.profile_text(before)}
+    said = {"leader": leader, "text": profile_text.printed(before)}
     text = arguments.maybe("text")
     if text is None:
         return said
+    profile_text.refuse_stale(before, text)
     edits = wisdom.profile_edits(before, text)
     preview = wisdom.preview_profile(leader, edits)
     if arguments.flag("yes") and edits:

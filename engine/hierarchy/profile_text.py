@@ -6,10 +6,14 @@ rewords that one, a line without a key is a new one, and a line that is gone tak
 
 from __future__ import annotations
 
+import hashlib
+import re
+
 from engine.hierarchy.seeds import items, seed_profile
-from engine.values import LeaderProfile, ProfileEdit
+from engine.values import LeaderProfile, ProfileEdit, Refusal
 
 KEYED = ("patterns", "decisions")
+_VERSION = re.compile(r"<!-- version ([0-9a-f]{12}) -->")
 
 
 def written(profile: LeaderProfile) -> str:
@@ -24,6 +28,27 @@ def written(profile: LeaderProfile) -> str:
     for title, lines in listed.items():
         parts.append("\n".join([f"## {title}", "", *(f"- {line}" for line in lines)]).rstrip())
     return "\n\n".join(parts) + "\n"
+
+
+def printed(profile: LeaderProfile) -> str:
+    """The profile as a text that names its version, for a file that is edited elsewhere."""
+    return f"{written(profile)}\n<!-- version {_version(profile)} -->\n"
+
+
+def refuse_stale(profile: LeaderProfile, text: str) -> None:
+    """Raises `Refusal` (`stale_profile`) where a text was printed of another version of the profile: what came up from
+    below since then would be taken out unseen. A text that names no version is taken as it is."""
+    made_of = _VERSION.search(text)
+    if made_of and made_of[1] != _version(profile):
+        raise Refusal(
+            "stale_profile",
+            f"what {profile.leader} says has changed since this text was printed",
+            f"`clawpy profile {profile.leader}` prints it again; or delete its version line and save it as it is",
+        )
+
+
+def _version(profile: LeaderProfile) -> str:
+    return hashlib.sha256(written(profile).encode()).hexdigest()[:12]
 
 
 def edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:

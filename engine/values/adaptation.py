@@ -294,7 +294,7 @@ def candidate_after(candidate_id: str, status: CandidateStatus, move: CandidateM
 
 
 _IN_WORDS = {
-    CandidateStatus.DRAFTED: "is not borne out by other records yet",
+    CandidateStatus.DRAFTED: "has too little evidence from other records yet",
     CandidateStatus.REVIEW: "waits for review",
     CandidateStatus.PROMOTED: "was promoted already",
     CandidateStatus.REJECTED: "was rejected already",

@@ -140,6 +140,10 @@ def _read_contexts(core: Engine, brakes: Brakes, workspaces: Sequence[str]) -> l
     if not brakes.stopped():
         core.heartbeat.pulse()  # what is due is a card of this very cycle, also of one that a verb asks for
     _follow_tasks(core)
+    try:
+        core.adaptation.catch_up()
+    except Exception as error:  # cards that do not come of what was learnt come all the same
+        core.report("adaptation", f"what happened was not weighed: {error}")
     last_input, _ = core.autonomy.presence.last()
     contexts = core.contexts.read_all(
         workspaces, last_input=last_input, ours={path: _ours(core, path) for path in workspaces}

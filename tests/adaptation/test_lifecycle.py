@@ -213,13 +213,14 @@ def test_a_damaged_effect_in_force_can_be_rolled_back_and_holds_up_no_forgetting
 def test_fixes_that_may_be_offered_are_landed_and_stand(world: World) -> None:
     world.heal("sess_1")
     world.told.patches["sess_1"] = "diff --git a/cart.py b/cart.py"
-    world.adaptation.digest()
+    world.adaptation.catch_up()
     assert world.adaptation.fixes(SHOP) == [], "what an agent mended of its own was never in the operator's files"
     for session in ("sess_2", "sess_3"):
         world.told.turned_green[session] = Mended({f"t.py::{session}": ""}, "", AGENT, 0)
         world.told.patches[session] = "diff --git a/price.py b/price.py"
         world.told.summaries[session] = "Rounded once."
         world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
+    world.adaptation.catch_up()
     assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_3", "the task of sess_2"]
     assert world.adaptation.fixes("/other") == []
     newest = world.adaptation.fixes(SHOP)[0]

@@ -82,6 +82,9 @@ def test_a_leaders_guidance_is_edited_as_a_text_and_shows_whose_prompts_change_f
     assert "1 change, saved" in done(engine, "profile", "cto", str(file), "--yes")[1]
     assert "Plain beats clever." in str(done(engine, "guidance", "junior_backend")[0]["guidance"])
     file.write_text(str(before["text"]))
+    with pytest.raises(Refusal, match="delete its version line"):
+        done(engine, "profile", "cto", str(file), "--yes")
+    file.write_text(str(before["text"]).partition("<!-- version")[0])
     done(engine, "profile", "cto", str(file), "--yes")
     assert done(engine, "profile", "cto")[0] == before
     with pytest.raises(WrongUse):

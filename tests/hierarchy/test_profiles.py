@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.profile_text import edits, written
+from engine.hierarchy.profile_text import edits, printed, refuse_stale, written
 from engine.hierarchy.profiles import WisdomEntry, WisdomUse, newest, profile_of, wording
 from engine.hierarchy.seeds import seed_profile, slug
 from engine.storage.database import Database
@@ -217,3 +217,14 @@ def test_a_pattern_that_rose_is_reworded_under_its_own_name(world: World) -> Non
     assert [one.key for one in after.patterns].count(key) == 1
     assert "Run all tests before it lands" in [one.text for one in after.patterns]
     assert len(after.patterns) == 2
+
+
+def test_a_text_that_was_printed_of_another_version_is_refused(world: World) -> None:
+    before = world.wisdom.profile("cto")
+    text = printed(before)
+    refuse_stale(before, text)
+    assert edits(before, text) == ()
+    after = world.wisdom.edit_profile("cto", "patterns", key="ask_first", value="Ask first.")
+    with pytest.raises(Refusal, match="changed since"):
+        refuse_stale(after, text)
+    refuse_stale(after, written(before))
