@@ -220,7 +220,9 @@ def checked(one: Waiting, check: Callable[[str], RailVerdict]) -> Waiting:
 def objection(text: str, check: Callable[[str], RailVerdict]) -> str:
     """What the content filter has against words that would guide agents, "" for nothing."""
     verdict = check(text) if text.strip() else None
-    return "" if verdict is None or verdict.verdict is Verdict.ALLOW else verdict.reason
+    if verdict is None or verdict.verdict is Verdict.ALLOW or verdict.rule == "unresolved":
+        return ""  # a `*` in quoted code is nothing that could not be resolved: words are read, not run
+    return verdict.reason
 
 
 def objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> list[str]:

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from engine.adaptation import candidates as table
@@ -36,6 +36,7 @@ from engine.values.adaptation import (
     CandidateStatus,
     CandidateType,
     CandidateView,
+    Effect,
     EffectPreview,
     FixTemplate,
     KnownFix,
@@ -186,9 +187,7 @@ class Adaptation:
     def waiting(self) -> list[Waiting]:
         """What waits for the operator (SPEC 9.3): candidates in review, and overlays that do harm."""
         queue = [
-            Waiting(
-                "candidate", row.id, f"promote? {row.title}", row.changed_at, text="\n".join(says(row.value.effect))
-            )
+            Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at, text=_told(row.value.effect))
             for row in self._candidates.sound(CandidateStatus.REVIEW)
         ]
         for overlay, lift in self._trials.harmful():
@@ -435,3 +434,8 @@ def shares(lift: Lift) -> str:
     return (
         f"{lift.with_good} of {lift.with_runs} went well with it, {lift.without_good} of {lift.without_runs} without it"
     )
+
+
+def _told(effect: Effect) -> str:
+    """What an effect would say to agents; a diff is looked at as a diff."""
+    return "\n".join(says(replace(effect, patch="") if isinstance(effect, FixTemplate) else effect))

@@ -71,7 +71,6 @@ def offer(
         evidence_at=evidence_at,
         usual_hours=is_a.usual_hours,
         signals=signals,
-        task_id=task.id if task else None,
     )
 
 
