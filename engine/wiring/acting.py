@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -80,6 +81,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher) -> None:
             core.wisdom.follow,
             core.adaptation.reflect,
             core.trials.catch_up,
+            _cards_of_new_tasks(core, brakes),
         ),
         jobs=(
             Job(PULSE, lambda: PULSE_EVERY, partial(_pulse, core), lambda: brakes.stopped() is None),
@@ -99,6 +101,23 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher) -> None:
         ),
         last_sign=partial(last_heard, core),
     )
+
+
+def _cards_of_new_tasks(core: Engine, brakes: Brakes) -> Callable[[], None]:
+    """Makes cards where a task was added since it was last called: within half a minute, not with the next cycle."""
+
+    def newest() -> int:
+        return next((one.id for one in core.ledger.latest(1, kinds=("TaskAdded",))), 0)
+
+    seen = newest()
+
+    def look() -> None:
+        nonlocal seen
+        if (added := newest()) > seen and brakes.stopped() is None:
+            seen = added
+            core.predictions.run_cycle()
+
+    return look
 
 
 def _pulse(core: Engine) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.autonomy.autonomy import ACT
+from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
 from engine.prediction.kinds import is_heartbeat
@@ -148,3 +148,12 @@ def test_an_order_to_run_waits_where_nothing_may_run_by_itself(world: World, set
         world.away(timedelta(minutes=40))
         engine.autonomy.schedule.run(ACT)
         assert engine.sessions.list() == []
+
+
+def test_a_task_that_is_added_is_a_card_with_the_next_housekeeping(world: World) -> None:
+    with world.opened() as engine:
+        engine.tasks.add("Paint the office", workspace=world.workspace)
+        engine.autonomy.schedule.run(STATE)
+        assert [card.assignment.prompt for card in engine.cards.pending() if card.kind == "open_task"] == [
+            "Paint the office"
+        ]
