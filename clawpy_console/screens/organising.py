@@ -10,7 +10,7 @@ from clawpy_console.actions import shown_key
 from clawpy_console.organisation import OWNER, below
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.hierarchy_lines import broken_file
-from engine.values import AgentFile, AgentView, LeaderProfile, Lesson
+from engine.values import AgentFile, AgentView, LeaderProfile, Taught
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -226,8 +226,8 @@ class Organising(ConsoleScreen):
             if yes and engine is not None:
                 self.app.ask(engine.wisdom.teach, taught)
 
-        def taught(lessons: list[Lesson]) -> None:
-            did = {word: sum(one.did == word for one in lessons) for word in ("taught", "unchanged", "skipped")}
+        def taught(agents: list[Taught]) -> None:
+            did = {word: sum(one.did == word for one in agents) for word in ("taught", "unchanged", "skipped")}
             self.app.say(
                 ", ".join(f"{count} {word}" for word, count in did.items() if count) or "There is no worker to teach."
             )

@@ -22,7 +22,7 @@ from engine.plain_files import read_plain
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
-from engine.values import Guidance, GuidanceItem, Lesson, Refusal, TeachingState, sanitise
+from engine.values import Guidance, GuidanceItem, Refusal, Taught, TeachingState, sanitise
 from engine.values.sections import INHERITED, write_section
 
 log = logging.getLogger(__name__)
@@ -60,19 +60,19 @@ class Teaching:
         self._cascade = cascade
         self._clock = clock
 
-    def round(self) -> list[Lesson]:
+    def round(self) -> list[Taught]:
         """Teach every worker. A soul that cannot be read or written is named and harms no other."""
-        lessons = []
+        done = []
         for agent_id in self._agents.ids():
             try:
                 standing = self._agents.lineage(agent_id).agent
                 if capabilities(standing.tier).receives:
-                    lessons.append(self._teach(agent_id))
+                    done.append(self._teach(agent_id))
             except (OSError, ValueError, Refusal) as error:
-                lessons.append(Lesson(agent_id, "skipped", sanitise(str(error))))
+                done.append(Taught(agent_id, "skipped", sanitise(str(error))))
                 log.warning("%s was not taught: %s", agent_id, error)
         now = self._clock.now().isoformat()
-        did = [one.did for one in lessons]
+        did = [one.did for one in done]
 
         def work(tx: Transaction) -> None:
             state.put(tx, LAST, now)
@@ -80,7 +80,7 @@ class Teaching:
                 tx.record(TeachingRefreshed(taught=did.count("taught"), unchanged=did.count("unchanged")))
 
         self._database.write(work)
-        return lessons
+        return done
 
     def state(self, agent_id: str) -> TeachingState:
         """When an agent was taught last and will be next, and what would change. Raises `Refusal` `unknown_agent`."""
@@ -105,20 +105,20 @@ class Teaching:
             stored = state.get(session, LAST)
         return datetime.fromisoformat(stored) if stored else None
 
-    def _teach(self, agent_id: str) -> Lesson:
+    def _teach(self, agent_id: str) -> Taught:
         file = self._agents.soul_file(agent_id)
         for _ in range(TRIES):
             before, after = self._change(file, agent_id)
             if after == before:
-                return Lesson(agent_id, "unchanged")
+                return Taught(agent_id, "unchanged")
             if read_plain(file, LARGEST_SOUL) != before:
                 continue
             write_atomic(file, after)
             leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
             told = WisdomTaught(subject=agent_id, leaders=leaders)
             self._database.write(lambda tx, told=told: tx.record(told))  # type: ignore[misc]
-            return Lesson(agent_id, "taught")
-        return Lesson(agent_id, "skipped", "its soul.md is being edited; the next round tries again")
+            return Taught(agent_id, "taught")
+        return Taught(agent_id, "skipped", "its soul.md is being edited; the next round tries again")
 
     def _guidance(self, agent_id: str) -> Guidance:
         return self._cascade.guidance(agent_id, in_prompts=False)

@@ -162,6 +162,11 @@ class Cards:
         with self._database.read() as session:
             return card_of(find(session, card_id))
 
+    def correction(self, card_id: str) -> tuple[str, str] | None:
+        """See `Prediction.correction`; whatever became of the work later. Raises `Refusal` `unknown_card`."""
+        with self._database.read() as session:
+            return find(session, card_id).correction
+
     def beginning(self, wanted: str) -> list[str]:
         """Ids of cards, of any age, that begin so; see `engine.storage.ids`."""
         with self._database.read() as session:

@@ -40,6 +40,9 @@ LOCAL_USER = "local"
 """The `user_id` of every row: one home, one operator."""
 
 
+WAS_FLOW = "was_flow"
+"""Among a card's facts: the flow that it was before the operator put a sentence in the place of its parameters."""
+
 ENDS = tuple(one for one in Outcome if one is not Outcome.DISCARDED)
 """How work ends. That it was thrown away later is an instant of its own (`discarded_at`)."""
 
@@ -174,11 +177,22 @@ class Prediction(Row, table=True):
         """True when the operator made something else of it."""
         return bool(self.original_prompt) and self.original_prompt != self.prompt
 
+    @property
+    def correction(self) -> tuple[str, str] | None:
+        """(original, approved) where a person changed the prompt of an agent and approved that; None otherwise, and
+        where one of the two is a flow's: that is made of parameters, not of a person's words."""
+        persons = self.confirmed_at is not None and self.decided_by != DecidedBy.AUTONOMY
+        if not (persons and self.edited) or self.flow is not None or WAS_FLOW in self.facts:
+            return None
+        return None if self.outcome == Outcome.CANNOT_RUN else (self.original_prompt, self.prompt)
+
     def take(self, assignment: Assignment) -> None:
         """Become what an edit made of it; the prompt it had at first is kept."""
         self.original_prompt = self.original_prompt or self.prompt
         if self.prompt != assignment.prompt:
             self.meaning = b""
+        if self.flow is not None and assignment.flow is None:
+            self.facts = {**self.facts, WAS_FLOW: self.flow}
         self.prompt = assignment.prompt
         self.flow = assignment.flow
         self.runner = assignment.runner

@@ -67,20 +67,31 @@ _LEAD = _any(
     r"^(?:we|I) (?:have |['’]ve )?(?:decided|agreed|chose) (?:to|that)\s+",
     rf"^(?:{_STANDING}),?\s+",
 )
+_SHOULD_NOT = _any(r"^you (?:(?:should|must|may) not|(?:should|must)n['’]t|(?:are not|aren['’]t) (?:supposed )?to)\s+")
+_THIS = "the|this|that|these|those|his|her|its|our|your|my"
 _ONE = _any(r"\b(?:this|these|those|today|tonight|tomorrow|yesterday|right now|for now|for once|once more)\b")
-_ALL = _any(rf"\b(?:always|never|every|each|all|any|anything|whenever|no longer|{_STANDING})\b", r"^no\s+\w+")
+_ALWAYS = _any(rf"\b(?:always|never|whenever|{_STANDING})\b")
+_EVERY = _any(
+    r"^(?:(?:before|after) )?(?:every|each|all|any|no) (?!(?:of|the|this|that|these|those|two|three|\d+)\b)\w+",
+    r"^(?:anything|everything|nothing)\b",
+)
+"""Of whom a statement is. Within an order "every" says no more than how much there is to do once."""
 _OURS = _any(
-    r"\bwe (?:always |never |only )?(?:use|keep|write|prefer|name|call|put|avoid|test|run|ship|want|do not|don['’]t)\b"
+    r"\bwe (?:always |never |only |no longer )?"
+    r"(?:use|keep|write|prefer|name|call|put|avoid|test|run|ship|want|do not|don['’]t)\b"
 )
 _WISH = _any(r"\b(?:I|the operator) (?:always |never )?(?:prefers?|wants?|likes?|dislikes?) (?!the\b|an?\b|it\b|you\b)")
 _KIND = re.compile(
-    r"^(?!(?:the|this|that|these|those|his|her|its|our|your|my)\b)(?:[a-z][\w-]* ){0,2}?(?P<kind>[a-z]\w*[^\Ws])s\s+"
-    r"(?:are|have|must|should|need|may|go|end|start|begin|use|live|stay|belong|come|carry|say|do|don['’]t|take|get|contain"
-    r"|stand|follow|name|tell|read)\b",
+    rf"^(?!(?:{_THIS})\b)(?:(?!the )[a-z][\w-]* ){{0,2}}?(?P<kind>[a-z]\w*[^\Ws])s\s+"
+    r"(?:are(?! (?:in|on|at|under|here|there|now|still|red|green|broken|missing|wrong)\b)|have|must|should|need|may|go"
+    r"|end|start|begin|use|live|stay|belong|come|carry|say|do|don['’]t|take|get|contain|stand|follow|name|tell|read)\b",
     re.IGNORECASE,
 )
 _GENERIC = re.compile(r"^an? (?P<kind>[\w-]+(?: [\w-]+)?) (?:must|should|needs?|has|gets?|is|ends?|begins?)\b", re.I)
-_CASE = _any(r"^(?:when|if|where) (?:an? |you |tests? |something |nothing )", r"^(?:before|after|when) \w+ing\b")
+_CASE = _any(
+    r"^(?:when|if|where) (?:an? |you |tests? |something |nothing )",
+    rf"^(?:before|after|when) \w+ing\b(?! (?:{_THIS})\b)",
+)
 _BARE = r"(?!(?:the|this|that|an?|it|them|my|your|our|his|her|one|both|another|more|him)\b)"
 _MANNER = re.compile(
     rf"^(?:(?:use|prefer|avoid|spell|cite) {_BARE}|(?:do not|don['’]t|stop) \w+(?:ing)? {_BARE}[\w-]+s\b"
@@ -102,7 +113,7 @@ def distil(sentence: str) -> Rule:
     said = " ".join(sentence.split())
     bare, before = said, ""
     while bare != before:
-        before, bare = bare, _LEAD.sub("", bare, count=1)
+        before, bare = bare, _LEAD.sub("", _SHOULD_NOT.sub("do not ", bare), count=1)
     bare = bare.rstrip(" .;!") or said
     first = bare.split(" ", 1)[0]
     if first[1:].islower() and bare != said.rstrip(" .;!"):
@@ -159,9 +170,13 @@ def without(text: str, lessons: frozenset[str]) -> str:
 
 
 def _unless(sentence: str, lessons: frozenset[str]) -> str:
+    """A sentence up to where it says a lesson, and its end sign; "" when it begins with it."""
     begins = [0, *(one.start() for one in _CLAUSE.finditer(sentence))]
     says = (at for at in begins if lesson_id(_CLAUSE.sub("", sentence[at:], count=at > 0)) in lessons)
-    return sentence[: next(says, len(sentence))]
+    if not (cut := next(says, len(sentence))):
+        return ""
+    end = sentence.rstrip(".!?;")
+    return sentence[: min(cut, len(end))] + sentence[len(end) :]
 
 
 _TOPICS = {
@@ -186,7 +201,7 @@ def category(text: str, work: str = "") -> str:
 def _generalises(said: str, bare: str) -> tuple[bool, str]:
     if one := _ONE.search(bare):
         return False, f"about one thing: “{one[0]}”"
-    if every := _ALL.search(said):
+    if every := _ALWAYS.search(said) or _EVERY.match(bare):
         return True, f"said of a kind of thing: “{every[0].strip()}”"
     for pattern in (_KIND, _GENERIC):
         if (found := pattern.match(bare)) is not None:

@@ -322,7 +322,7 @@ class Bubble:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class Taught:
     """What a round of teaching did to one agent: "taught", "unchanged" or "skipped", and why it was skipped."""
 
     agent: str

@@ -19,7 +19,7 @@ from engine.memory.markdown import Markdown
 from engine.memory.watching import Watching
 from engine.stand_ins import StandIns
 from engine.storage.shared import SHARED_URL
-from engine.values import Card, DecisionSignal, Doing, LeaderDecision, Refusal
+from engine.values import Card, Doing, LeaderDecision, Refusal
 from engine.values.lessons import Correction
 from engine.values.trust import may_guide
 
@@ -83,19 +83,15 @@ def _decided(core: Engine, leaders: Sequence[str]) -> Mapping[str, Sequence[Lead
 
 
 def correction(core: Engine, card_id: str) -> Correction | None:
-    """What the operator made of a card's prompt before he approved it; None when nothing, and for a flow: its
-    parameters are no words of his, and its prompt is made of them."""
-    about, latest = card(core, card_id), core.feedback.recent(FAR_BACK)
-    if about is not None and about.assignment.flow is not None:
+    """What the operator made of a card's prompt before approving it; None when nothing, and for work without a card."""
+    about = card(core, card_id)
+    said = None if about is None else core.cards.correction(card_id)
+    if about is None or said is None:
         return None
-    said = {one.signal: one for one in latest if one.prediction_id == card_id}
-    original, approved = said.get(DecisionSignal.ORIGINAL), said.get(DecisionSignal.APPROVED)
-    if about is None or original is None or approved is None:
-        return None
+    channel = about.assignment.channel
     return Correction(
-        original.prompt, approved.prompt, about.agent, approved.kind, approved.channel, about.session_id or "",
-        about.estimate, reach(core, approved.channel),
-    )  # fmt: skip
+        *said, about.agent, about.kind, channel, about.session_id or "", about.estimate, reach(core, channel)
+    )
 
 
 def reach(core: Engine, channel: str) -> int:

@@ -29,6 +29,11 @@ from engine.values.lessons import added, category, distil, lesson_id, rules, wit
         "I prefer tabs",
         "From now on put tests beside the code",
         "Commit messages end without a full stop",
+        "Every test names what it checks",
+        "All amounts are rounded half up",
+        "Before every commit, run lint",
+        "Rename files with git mv whenever they are tracked",
+        "We no longer use pip",
     ],
 )
 def test_what_is_said_of_a_kind_of_thing_generalises(sentence: str) -> None:
@@ -52,6 +57,14 @@ def test_what_is_said_of_a_kind_of_thing_generalises(sentence: str) -> None:
         "Do not rename the column",
         "Skip the slow tests today",
         "Draft the changelog with dates in ISO format",
+        "Rename all the files in foo/",
+        "Update every import of cart",
+        "Delete any file that nobody reads",
+        "Explain why each of the three tests fails",
+        "Each of the three tests fails",
+        "All the tests are slow",
+        "Before committing the cart, run lint",
+        "Bugs are in the cart module",
     ],
 )
 def test_an_order_about_one_thing_does_not(sentence: str) -> None:
@@ -66,6 +79,9 @@ def test_an_order_about_one_thing_does_not(sentence: str) -> None:
         ("From now on, put tests beside the code!", "put tests beside the code"),
         ("No, actually, amounts are whole cents", "amounts are whole cents"),
         ("Keep README.md short", "Keep README.md short"),
+        ("You should not use print", "do not use print"),
+        ("Please note: you mustn’t use print.", "do not use print"),
+        ("You must never use print", "never use print"),
     ],
 )
 def test_a_rule_is_what_is_left_without_what_leads_up_to_it(sentence: str, rule: str) -> None:
@@ -119,6 +135,9 @@ def test_a_pattern_that_is_named_by_its_lesson_says_its_text_alone() -> None:
         ("Describe the cart. Docs end with a full stop. Go on", "Describe the cart. Go on"),
         ("task_1: Describe the cart, and docs end with a full stop", "task_1: Describe the cart"),
         ("Docs end with a full stop", ""),
+        ("Docs end with a full stop!", ""),
+        ("Run lint, and docs end with a full stop. Then go on.", "Run lint. Then go on."),
+        ("Run lint. Then go on.", "Run lint. Then go on."),
         ("Docs end with a semicolon, and so on", "Docs end with a semicolon, and so on"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 
 from engine import Engine
 from engine.clock import FakeClock
-from engine.values import BubbleState, LearningScope
+from engine.values import BubbleState, LearningScope, Refusal
 from engine.values.adaptation import CandidateStatus, PromptFragment
 from engine.values.lessons import lesson_id
 from tests.execution.model.world import KEY, ModelWorld
@@ -129,6 +129,23 @@ def test_a_model_puts_the_rule_in_fewer_of_the_operators_words_and_in_no_others(
         (bubble,) = engine.wisdom.bubbles()
         assert bubble.learning.text == RULE, "words that the operator did not say are the model's own"
         assert bubble.learning.trust.value == "operator"
+
+
+@pytest.mark.long
+def test_a_sentence_in_place_of_a_flows_parameters_corrects_no_prompt(world: ModelWorld) -> None:
+    with world.opened() as engine:
+        card = world.propose("summarise the day")
+        assert card.assignment.flow is not None
+        world.server.script("Done.")
+        with pytest.raises(Refusal, match="would now be done by"):  # another does it: that is shown first
+            engine.cards.approve(card.id, edit=f"Describe the cart. {RULE}", without_sandbox=True)
+        engine.cards.approve(card.id, without_sandbox=True)
+        session = engine.sessions.of_prediction(card.id)
+        assert session is not None
+        assert world.finish(session).flow is None
+        assert engine.cards.correction(card.id) is None
+        engine.learnings.catch_up()
+        assert not [one for one in engine.learnings.entries() if RULE in one.text]
 
 
 @pytest.mark.long

@@ -245,6 +245,25 @@ def test_a_discarded_change_set_is_a_rejection_once(world: World, database: Data
     assert world.signals() == ["discarded"]
 
 
+def test_a_correction_of_a_prompt_outlasts_the_result(world: World, database: Database) -> None:
+    flow = world.one()
+    world.cards.approve(flow.id, edit="paths=src")
+    world.bench.serves = "ollama:qwen"
+    card = world.cards.propose("explain the cart", workspace=SHOP)
+    same = world.cards.propose("explain the till", workspace=SHOP)
+    assert world.cards.correction(card.id) is None, "nobody has approved it"
+    world.cards.approve(card.id, edit="explain the shop")
+    world.cards.approve(same.id)
+    assert world.cards.correction(card.id) == ("explain the cart", "explain the shop")
+    world.bench.end(card.id)
+    database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_2")))
+    world.cards.aftermath.catch_up()
+    assert "discarded" in world.signals()
+    assert world.cards.correction(card.id) == ("explain the cart", "explain the shop")
+    assert world.cards.correction(flow.id) is None, "parameters are no words"
+    assert world.cards.correction(same.id) is None, "nothing was changed"
+
+
 def ran_by_itself(world: World, name: str = "a") -> Card:
     world.cards.approve(world.one(name).id, by=DecidedBy.AUTONOMY)
     card = world.cards.recent()[0]
