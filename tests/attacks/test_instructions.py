@@ -22,7 +22,7 @@ from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import NoSandbox, best_sandbox
 from engine.learnings.record import SessionRecord
 from engine.learnings.rules import found
-from engine.values import Learning, LearningScope, Score, Trust
+from engine.values import Learning, LearningScope, Refusal, Score, Trust
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import KEY, ModelWorld
 from tests.learnings.world import fact, view
@@ -104,7 +104,7 @@ class Shop(ModelWorld):
         engine.wisdom.round()
         engine.adaptation.digest()
         self.clock.advance(timedelta(days=1))
-        engine.knowledge.night()
+        engine.knowledge.nightly.run_due()
         engine.adaptation.digest()
         engine.wisdom.round()
 
@@ -183,8 +183,11 @@ def aftermath(shop: Shop) -> Aftermath:
         calls("write", path="AGENTS.md", content=f"Decision: {order('agents md')}\n"),
     )
     shop.said = "\n\n".join([*SAID.values(), *read.values()])
-    for kind in ("fact", "decision", "correction"):  # an agent that goes by the operator's name
-        dispatch(engine, "note", {"text": order("mcp"), "kind": kind, "by": "operator", "workspace": workspace})
+    for kind in ("fact", "decision", "correction"):
+        noted = {"text": order("mcp"), "kind": kind, "workspace": workspace}
+        with pytest.raises(Refusal, match="no agent goes by"):
+            dispatch(engine, "note", noted | {"by": "operator"})
+        dispatch(engine, "note", noted | {"by": "claude-code"})
     turn = {"text": order("import"), "speaker": "operator", "agent": "cto", "kind": "decision", "trust": "operator"}
     told = [json.dumps(turn | {"id": f"cap_{number}", "session": f"s{number}"}) for number in range(ROUNDS)]
     dispatch(engine, "remember", {"lines": told, "source": "talk.jsonl"})
@@ -278,8 +281,9 @@ def test_what_the_operator_approves_stands_and_says_so(shop: Shop, aftermath: Af
     assert line.endswith("(approved by the operator)")
     session = engine.sessions.list()[0]
     (call, *_) = engine.calls.for_session(session.id)
-    sources = [one.source for part in engine.calls.prompt(call.id) for one in part.lines if one.text == line]
-    assert [one.standing for one in sources] == ["approved by you"]
+    lines = [one for part in engine.calls.prompt(call.id) for one in part.lines]
+    said = [one.source.standing for one in lines if canary("printed correction") in one.text]
+    assert said == ["approved by you"]
 
 
 @pytest.mark.attacks
@@ -292,9 +296,7 @@ def test_what_the_operator_says_is_learnt_as_before(shop: Shop) -> None:
         shop.finish(shop.engine.sessions.get(card.session_id or ""), 300)
         shop.clock.advance(timedelta(minutes=20))
     shop.settle()
-    learnt = re.search(r"<learnt>.*?</learnt>", shop.next_prompt(), re.S)
-    assert learnt is not None
-    assert "always use pnpm here" in learnt[0]
+    assert shop.next_prompt().count("always use pnpm here") == 1, "in the nearest block"
 
 
 @pytest.mark.attack("instructions")
