@@ -19,7 +19,7 @@ from engine.feedback.decisions import Decisions
 from engine.prediction.cards import Cards
 from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.cycle import Predictions
-from engine.prediction.kinds import SUGGESTED
+from engine.prediction.kinds import NEVER_ALONE
 from engine.storage.database import Database
 from engine.values import Card, DecidedBy, Refusal, Verdict
 from engine.values.shares import wilson_lower_bound
@@ -67,7 +67,7 @@ def why_not(standing: Standing) -> str:
         if standing.bound < LIKE_APPROVED_FROM:
             return f"like cards: lower bound of past approvals {standing.bound:.2f} is below {LIKE_APPROVED_FROM:.2f}"
     if standing.suggested:
-        return "an agent or a program suggested it: it waits for you"
+        return "a suggestion or a task, which others may have written: it waits for you"
     if standing.asks:
         return "the content filter asks for a person"
     return ""
@@ -157,7 +157,7 @@ class Acting:
             records=[
                 Record(kind, channel, approved, decided)
                 for kind, channel, workspace, approved, decided in approvals
-                if workspace in (act or autonomies)
+                if workspace in (act or autonomies) and kind not in NEVER_ALONE
             ],
             threshold=settings.cross_poll_auto_execute_threshold,
         )
@@ -190,7 +190,7 @@ class Acting:
             bound=1.0,
             snoozed=card.snoozed_until is not None and card.snoozed_until > self._now(),
             asks=card.asks,
-            suggested=card.kind == SUGGESTED,
+            suggested=card.kind in NEVER_ALONE,
             ordered=card.ordered,
         )
         if reason := why_not(at_best):

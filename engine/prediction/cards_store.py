@@ -11,7 +11,7 @@ from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
 from engine.prediction.confidence import TERMS, band_of, weighted
-from engine.prediction.kinds import RUN, SUGGESTED, is_heartbeat
+from engine.prediction.kinds import NEVER_ALONE, RUN, is_heartbeat
 from engine.prediction.limits import Seat
 from engine.storage.quick import ask, found, load, whole
 from engine.storage.rows import Row
@@ -347,7 +347,7 @@ def trigger_of(
         phase=phase,
         approval_bound=approval_bound,
         acknowledged_digest=row.assignment.digest if person and row.asks else "",
-        suggested=row.kind == SUGGESTED,
+        suggested=row.kind in NEVER_ALONE,
         ordered=runs_when_due(row),
     )
 

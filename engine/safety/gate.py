@@ -101,7 +101,7 @@ def rows(facts: GateFacts) -> list[Row]:
         "onboarding",
         f"first days: {facts.decisions} of {ONBOARDING} decisions made, everything is a card",
     )
-    ask(facts.suggested, "suggested", "an agent or a program suggested it: it waits for the operator")
+    ask(facts.suggested, "suggested", "a suggestion or a task, which others may have written: it waits for you")
     ask(facts.always_asked, "installs", "installs packages with network: it always waits for you")
     ask(not facts.autonomous, "autonomy-off", "autonomousModeEnabled is off")
     ask(not facts.workspace_acts, "workspace", "the workspace's autonomy is not `act`")

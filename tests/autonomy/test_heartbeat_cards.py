@@ -94,6 +94,33 @@ def test_it_runs_by_itself_only_when_this_very_item_has_earned_it(world: World) 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", ["open_task", "stale_task"])
+def test_a_task_never_runs_by_itself_however_many_were_approved(world: World, tmp_path: Path, kind: str) -> None:
+    """Whoever can write into `tasksDir` writes tasks: approving some of them says nothing of the next."""
+    folder = tmp_path / "todo"
+    folder.mkdir()
+    world.configure(tasksDir=f"'{folder}'")
+    with world.opened() as engine:
+        world.earn(kind=kind, channel="koji-core", approvals=40)
+        (folder / "shop.md").write_text(f"- [ ] {ITEM}\n")
+        engine.predictions.run_cycle()
+        if kind == "stale_task":
+            world.clock.advance(timedelta(days=7))
+            engine.predictions.run_cycle()
+        [card] = [one for one in engine.cards.pending() if one.kind == kind]
+        assert card.assignment.flow == "report_branches"
+        world.away()
+        cycle = world.cycle()
+        assert cycle.acted != card.id
+        assert "others may have written" in dict(one.split(": ", 1) for one in cycle.kept)[card.id]
+        with pytest.raises(Refusal, match="others may have written"):
+            engine.cards.trigger(card.id, by="a program")
+        earning = engine.autonomy.earning([world.workspace])
+        assert earning is not None
+        assert "task”" not in earning.words
+
+
+@pytest.mark.long
 def test_six_due_items_are_six_cards_within_one_cycle_whatever_their_confidence(world: World) -> None:
     with world.opened() as engine:
         world.earn(others=30)
