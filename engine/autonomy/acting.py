@@ -17,9 +17,10 @@ from engine.config import Autonomy, SettingsSource
 from engine.execution.launcher import Launcher
 from engine.feedback.decisions import Decisions
 from engine.prediction.cards import Cards
+from engine.prediction.cards_store import find, runs_when_due
 from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.cycle import Predictions
-from engine.prediction.kinds import NEVER_ALONE
+from engine.prediction.kinds import NEVER_ALONE, is_heartbeat
 from engine.storage.database import Database
 from engine.values import Card, DecidedBy, Refusal, Verdict
 from engine.values.shares import wilson_lower_bound
@@ -191,7 +192,7 @@ class Acting:
             snoozed=card.snoozed_until is not None and card.snoozed_until > self._now(),
             asks=card.asks,
             suggested=card.kind in NEVER_ALONE,
-            ordered=card.ordered,
+            ordered=is_heartbeat(card.kind) and runs_when_due(session, find(session, card.id)),
         )
         if reason := why_not(at_best):
             return reason  # the record costs a query, and most cards stop before it

@@ -6,7 +6,7 @@ It watches sessions: one that starts makes the card's task run, or adds one; one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -29,6 +29,9 @@ LONGEST_TITLE = 500
 
 FILE, HEARTBEAT, ORDER = "file", "heartbeat", "order"
 """Sources of tasks besides the operator and sessions."""
+
+WITHDRAWN = "its item is ticked or gone from heartbeat.md"
+"""The note of a heartbeat's task that is done for that reason: it opens again when the item is back."""
 
 
 class CardTasks(Protocol):
@@ -134,6 +137,22 @@ class TaskBoard:
         id."""
         words = sanitise(title).strip()[:LONGEST_TITLE]
         return self._add(transaction, words, channel, workspace, "open", ORDER if run else HEARTBEAT, None).id
+
+    def follow_pages(self, transaction: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
+        """Have the open tasks of heartbeats say what the pages say now. `items`: the last task of each item there, and
+        whether the item is to run by itself. A task whose item is not there is done, and opens again when it is back;
+        while not all pages could be read, it waits for the operator instead."""
+        due = select(TaskRow).where(col(TaskRow.source).in_((HEARTBEAT, ORDER)))
+        due = due.where((col(TaskRow.state) == "open") | (col(TaskRow.note) == WITHDRAWN))
+        for row in transaction.session.exec(due):
+            source = ORDER if items.get(row.id) else HEARTBEAT
+            if row.source != source:
+                row.source = source
+                transaction.session.add(row)
+            if row.id in items and row.state == "done":
+                self._change(transaction, row, "open", "")
+            elif row.id not in items and row.state == "open" and all_read:
+                self._change(transaction, row, "done", WITHDRAWN)
 
     def follow(self, folder: Path, workspaces: Sequence[str]) -> None:
         """Have the board say what the files of `tasksDir` say. `- [ ] words` in a `*.md` there is an open task; it is

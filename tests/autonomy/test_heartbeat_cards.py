@@ -160,6 +160,26 @@ def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: Wor
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("now", ["", f"- [x] every 20m run: {ITEM}\n", f"- [ ] every 20m: {ITEM}\n"])
+def test_an_order_that_was_withdrawn_does_not_run(world: World, now: str) -> None:
+    with world.opened() as engine:
+        world.earn()
+        page = engine.home.agents / "backend_builder" / "heartbeat.md"
+        page.write_text(f"- [ ] every 20m run: {ITEM}\n")
+        os.utime(page, (world.clock.now().timestamp(),) * 2)
+        engine.autonomy.schedule.run(PULSE)
+        world.clock.advance(timedelta(minutes=20))
+        engine.autonomy.schedule.run(PULSE)
+        engine.predictions.run_cycle()
+        [card] = heartbeats(world)
+        page.write_text(now)
+        world.away()
+        assert world.cycle().acted != card.id
+        assert engine.cards.get(card.id).session_id is None
+        assert [one.reasoning for one in heartbeats(world) if "is to run" in one.reasoning] == []
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("setting", ["mode", "workspace"])
 def test_an_order_to_run_waits_where_nothing_may_run_by_itself(world: World, setting: str) -> None:
     if setting == "mode":
