@@ -140,9 +140,12 @@ def test_six_due_items_are_six_cards_within_one_cycle_whatever_their_confidence(
 
 
 @pytest.mark.long
-def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: World) -> None:
-    """It needs no decisions of like cards, but everything else that lets things run by themselves."""
+@pytest.mark.parametrize("decisions", [9, 10])
+def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: World, decisions: int) -> None:
+    """It needs no decisions of like cards, but ten in all, and everything else that lets things run alone."""
     with world.opened() as engine:
+        world.earn(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more
+        assert engine.predictions.phase().number == 0
         page = engine.home.agents / "backend_builder" / "heartbeat.md"
         page.write_text(f"- [ ] every 20m run: {ITEM}\n")
         os.utime(page, (world.clock.now().timestamp(),) * 2)
@@ -153,7 +156,11 @@ def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: Wor
         [card] = heartbeats(world)
         assert "you wrote that it is to run" in card.reasoning
         world.away()
-        assert world.cycle().acted == card.id
+        cycle = world.cycle()
+        if decisions < 10:
+            assert (cycle.acted, "9 of 10 decisions" in " ".join(cycle.blocked)) == ("", True)
+            return
+        assert cycle.acted == card.id
         world.ended(card.id)
         entry = engine.safety.log(1)[0]
         assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)
