@@ -27,7 +27,7 @@ from engine.clock import Clock
 from engine.events import FaultReported
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.tasks.board import TaskBoard
+from engine.tasks.board import TaskBoard, boxes
 
 KEY = "heartbeat."
 PULSE, PULSE_EVERY = "pulse", timedelta(minutes=5)
@@ -38,7 +38,6 @@ SHORTEST, LONGEST = timedelta(minutes=5), timedelta(days=366)
 EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_ITEM = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<rest>.*)")
 _WORDS = "(?P<run> run)?: *(?P<text>.*)"
 _DAILY = re.compile(rf"every (?P<days>day|weekday|{'|'.join(_DAYS)}) (?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
 _SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORDS}")
@@ -90,15 +89,11 @@ def parse(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
     """
     items: list[Item] = []
     problems: list[tuple[int, str]] = []
-    fenced = False
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        found = None if fenced else _ITEM.fullmatch(line.rstrip())
-        if found is None or found["mark"] != " ":
+    for number, is_open, rest in boxes(text):
+        if not is_open:
             continue
         try:
-            when, words, run = _schedule(found["rest"].strip())
+            when, words, run = _schedule(rest)
         except ValueError as error:
             problems.append((number, str(error)))
             continue
