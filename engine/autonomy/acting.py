@@ -17,9 +17,10 @@ from engine.config import Autonomy, SettingsSource
 from engine.execution.launcher import Launcher
 from engine.feedback.decisions import Decisions
 from engine.prediction.cards import Cards
+from engine.prediction.cards_store import find, runs_when_due
 from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.cycle import Predictions
-from engine.prediction.kinds import SUGGESTED
+from engine.prediction.kinds import NEVER_ALONE, is_heartbeat
 from engine.storage.database import Database
 from engine.values import Card, DecidedBy, Refusal, Verdict
 from engine.values.shares import wilson_lower_bound
@@ -67,7 +68,7 @@ def why_not(standing: Standing) -> str:
         if standing.bound < LIKE_APPROVED_FROM:
             return f"like cards: lower bound of past approvals {standing.bound:.2f} is below {LIKE_APPROVED_FROM:.2f}"
     if standing.suggested:
-        return "an agent or a program suggested it: it waits for you"
+        return "a suggestion or a task, which others may have written: it waits for you"
     if standing.asks:
         return "the content filter asks for a person"
     return ""
@@ -157,7 +158,7 @@ class Acting:
             records=[
                 Record(kind, channel, approved, decided)
                 for kind, channel, workspace, approved, decided in approvals
-                if workspace in (act or autonomies)
+                if workspace in (act or autonomies) and kind not in NEVER_ALONE
             ],
             threshold=settings.cross_poll_auto_execute_threshold,
         )
@@ -190,8 +191,8 @@ class Acting:
             bound=1.0,
             snoozed=card.snoozed_until is not None and card.snoozed_until > self._now(),
             asks=card.asks,
-            suggested=card.kind == SUGGESTED,
-            ordered=card.ordered,
+            suggested=card.kind in NEVER_ALONE,
+            ordered=is_heartbeat(card.kind) and runs_when_due(session, find(session, card.id)),
         )
         if reason := why_not(at_best):
             return reason  # the record costs a query, and most cards stop before it

@@ -7,10 +7,11 @@
     - [ ] 2026-03-01 10:00: rotate the signing key
     - [ ] every day 18:00 run: lint
 
-Times are the operator's own. Each becomes a card; with `run` before the colon it also
-runs by itself, where things may (SPEC 7.1, 7.4), whatever the operator approved before. An item that is checked
-(`- [x]`) rests. The file is only read: what was done is kept in
-the database. However often an occurrence was missed, it makes one task, and none while the item's last one is open.
+Times are the operator's own. Each becomes a card; with `run` before the colon it also runs by itself, where things may
+(SPEC 7.1, 7.4), whatever the operator approved before. An item that is checked (`- [x]`) rests. An open task
+is done when its item is checked or gone, and waits for the operator when its item has no `run` any more. The file is
+only read: what was done is kept in the database. However often an occurrence was missed, it makes one task, and none
+while the item's last one is open.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from engine.clock import Clock
 from engine.events import FaultReported
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.tasks.board import TaskBoard
+from engine.tasks.board import TaskBoard, boxes
 
 KEY = "heartbeat."
 PULSE, PULSE_EVERY = "pulse", timedelta(minutes=5)
@@ -37,7 +38,6 @@ SHORTEST, LONGEST = timedelta(minutes=5), timedelta(days=366)
 EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_ITEM = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<rest>.*)")
 _WORDS = "(?P<run> run)?: *(?P<text>.*)"
 _DAILY = re.compile(rf"every (?P<days>day|weekday|{'|'.join(_DAYS)}) (?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
 _SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORDS}")
@@ -89,15 +89,11 @@ def parse(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
     """
     items: list[Item] = []
     problems: list[tuple[int, str]] = []
-    fenced = False
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        found = None if fenced else _ITEM.fullmatch(line.rstrip())
-        if found is None or found["mark"] != " ":
+    for number, is_open, rest in boxes(text):
+        if not is_open:
             continue
         try:
-            when, words, run = _schedule(found["rest"].strip())
+            when, words, run = _schedule(rest)
         except ValueError as error:
             problems.append((number, str(error)))
             continue
@@ -181,8 +177,8 @@ class Heartbeat:
         self._told: set[str] = set()
 
     def pulse(self) -> list[str]:
-        """Make tasks of all that is due; returns their ids. Run as often as you like: each occurrence is handled once,
-        in the transaction that remembers it."""
+        """Make tasks of all that is due, and take those back whose items are gone; returns the ids of the new ones. Run
+        as often as you like: each occurrence is handled once, in the transaction that remembers it."""
         pages, unread = self._pages()
         zone = self._clock.local().tzinfo
         assert zone is not None
@@ -193,8 +189,15 @@ class Heartbeat:
 
         def work(transaction: Transaction) -> list[str]:
             made: list[str] = []
-            for page, (items, _) in parsed:
-                made += self._page(transaction, page, items, zone)
+            tasks: dict[str, bool] = {}
+            pages = [(page, items, self._remembered(transaction, page)) for page, (items, _) in parsed]
+            for _, items, kept in pages:
+                for item in items:
+                    if task := kept.get(item.key, {}).get("task"):
+                        tasks[task] = tasks.get(task, True) and item.run
+            self._board.follow_pages(transaction, tasks, all_read=not unread)
+            for page, items, before in pages:
+                made += self._page(transaction, page, items, before, zone)
             for where, words in faults:
                 if where + words not in self._told:
                     self._told.add(where + words)
@@ -203,8 +206,19 @@ class Heartbeat:
 
         return self._database.write(work)
 
-    def _page(self, transaction: Transaction, page: Page, items: Sequence[Item], zone: tzinfo) -> list[str]:
-        before: Mapping[str, dict[str, Any]] = state.get(transaction.session, KEY + page.agent, {})
+    def _remembered(self, transaction: Transaction, page: Page) -> Mapping[str, dict[str, Any]]:
+        """Of each item: since when it is seen, when it last came due, the task of that."""
+        found: Mapping[str, dict[str, Any]] = state.get(transaction.session, KEY + page.agent, {})
+        return found
+
+    def _page(
+        self,
+        transaction: Transaction,
+        page: Page,
+        items: Sequence[Item],
+        before: Mapping[str, dict[str, Any]],
+        zone: tzinfo,
+    ) -> list[str]:
         kept = {key: dict(value) for key, value in before.items()}
         made = []
         for item in items:

@@ -17,7 +17,7 @@ from engine.clock import Clock
 from engine.events import PredictionReassigned
 from engine.execution.launcher import Launcher
 from engine.feedback.decisions import Decisions
-from engine.prediction.cards_store import Prediction, all_pending, card_of, find, trigger_of
+from engine.prediction.cards_store import Prediction, all_pending, card_of, find, runs_when_due, trigger_of
 from engine.prediction.lifecycle import Move
 from engine.prediction.own_prompts import checked
 from engine.prediction.phases import phase_of
@@ -259,7 +259,15 @@ class Approving:
             phase = phase_of(self._history.total(session), self._calibrator.check()).number
             like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
             bound = wilson_lower_bound(*like)
-        return trigger_of(row, assignment, by=by, estimate=info.estimate, phase=phase, approval_bound=bound)
+        return trigger_of(
+            row,
+            assignment,
+            by=by,
+            estimate=info.estimate,
+            phase=phase,
+            approval_bound=bound,
+            ordered=runs_when_due(session, row),
+        )
 
     def _rule(
         self,

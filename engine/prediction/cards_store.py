@@ -11,11 +11,12 @@ from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
 from engine.prediction.confidence import TERMS, band_of, weighted
-from engine.prediction.kinds import RUN, SUGGESTED, is_heartbeat
+from engine.prediction.kinds import NEVER_ALONE, RUN, is_heartbeat
 from engine.prediction.limits import Seat
 from engine.storage.quick import ask, found, load, whole
 from engine.storage.rows import Row
 from engine.storage.types import flat, utc
+from engine.tasks.board import ORDER, TaskRow
 from engine.values import (
     Assignment,
     Card,
@@ -300,7 +301,6 @@ def card_of(row: Prediction) -> Card:
         session_id=row.session_id,
         task_id=row.task_id,
         note=row.note,
-        ordered=runs_when_due(row),
     )
 
 
@@ -324,9 +324,13 @@ def decided(row: Prediction, by: DecidedBy) -> DecidedCard:
     )
 
 
-def runs_when_due(row: Prediction) -> bool:
-    """Whether the operator wrote, into a heartbeat, that this is to run by itself when it is due."""
-    return is_heartbeat(row.kind) and row.facts.get(RUN) is True and not row.edited
+def runs_when_due(session: Session | None, row: Prediction) -> bool:
+    """Whether the operator wrote, into a heartbeat, that this is to run by itself when it is due, and it still stands
+    there. Without a session (a card just made) it does."""
+    if not is_heartbeat(row.kind) or row.facts.get(RUN) is not True or row.edited:
+        return False
+    task = load(session, TaskRow, row.task_id or "") if session else None
+    return session is None or (task is not None and (task.source, task.state) == (ORDER, "open"))
 
 
 def trigger_of(
@@ -337,6 +341,7 @@ def trigger_of(
     estimate: int,
     phase: int,
     approval_bound: float,
+    ordered: bool,
 ) -> Trigger:
     """The request to execute this card as `assignment`, which may be an edit of what the row holds.
 
@@ -361,8 +366,8 @@ def trigger_of(
         phase=phase,
         approval_bound=approval_bound,
         acknowledged_digest=row.assignment.digest if person and row.asks else "",
-        suggested=row.kind == SUGGESTED,
-        ordered=runs_when_due(row),
+        suggested=row.kind in NEVER_ALONE,
+        ordered=ordered,
     )
 
 

@@ -31,6 +31,10 @@ STALE_TASK: Final = "stale_task"
 OPEN_TASK: Final = "open_task"
 """The kinds of tasks of the board."""
 
+NEVER_ALONE: Final = frozenset({SUGGESTED, BLOCKED_TASK, STALE_TASK, OPEN_TASK})
+"""Kinds whose cards always wait for the operator, however many of them were approved: each says something else, and
+others may have written it, into a file of `tasksDir` for example."""
+
 MEETING: Final = "prepare_meeting"
 
 OWN: Final = "own"

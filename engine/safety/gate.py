@@ -82,7 +82,9 @@ def rows(facts: GateFacts) -> list[Row]:
             found.append(Row(rule, Verdict.ASK, words))
 
     ask(not facts.confined, SANDBOX_WAIVED if facts.waived else NO_SANDBOX, UNCONFINED)
-    guess = not facts.ordered  # what the operator wrote to run by itself needs no record of like cards
+    guess = (
+        not facts.ordered
+    )  # what the operator wrote to run by itself was no guess, so it needs no confidence and no record
     ask(
         guess and facts.confidence < SUGGESTED_FROM,
         "low-confidence",
@@ -97,11 +99,11 @@ def rows(facts: GateFacts) -> list[Row]:
     ask(facts.content is Verdict.ASK, "content", "the content filter asks for a person")
     ask(near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent")
     ask(
-        guess and facts.decisions < ONBOARDING,
+        facts.decisions < ONBOARDING,
         "onboarding",
         f"first days: {facts.decisions} of {ONBOARDING} decisions made, everything is a card",
     )
-    ask(facts.suggested, "suggested", "an agent or a program suggested it: it waits for the operator")
+    ask(facts.suggested, "suggested", "a suggestion or a task, which others may have written: it waits for you")
     ask(facts.always_asked, "installs", "installs packages with network: it always waits for you")
     ask(not facts.autonomous, "autonomy-off", "autonomousModeEnabled is off")
     ask(not facts.workspace_acts, "workspace", "the workspace's autonomy is not `act`")

@@ -6,7 +6,7 @@ It watches sessions: one that starts makes the card's task run, or adds one; one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index, String, bindparam, 
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import TaskAdded, TaskChanged
+from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import found, load, whole
 from engine.storage.rows import Row
@@ -22,13 +23,31 @@ from engine.storage.types import utc
 from engine.values import Randomness, Refusal, Result, SessionView, Task, sanitise
 from engine.values.secrets import redact, refuse_secret
 
-_BOX = re.compile(r"^ {0,3}[-*+] \[(?P<mark>[ xX])\] +(?P<title>\S.*)$", re.MULTILINE)
+_BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")
+_FENCE = re.compile(r"\s*(```|~~~)")
+
+WRITTEN = "tasks.written"
+"""What the files of `tasksDir` said last: [workspace, title] of each task that is open there."""
 
 STATES = ("open", "running", "done", "failed")
 LONGEST_TITLE = 500
 
 FILE, HEARTBEAT, ORDER = "file", "heartbeat", "order"
 """Sources of tasks besides the operator and sessions."""
+
+WITHDRAWN = "its item is ticked or gone from heartbeat.md"
+"""The note of a heartbeat's task that is done for that reason: it opens again when the item is back."""
+
+
+def boxes(text: str) -> Iterator[tuple[int, bool, str]]:
+    """The list items of Markdown with a box, as (line from 1, whether it is empty, words). Indented and fenced code is
+    no list."""
+    fence = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if (mark := _FENCE.match(line)) and fence in ("", mark[1]):
+            fence = "" if fence else mark[1]
+        elif not fence and (found := _BOX.fullmatch(line.rstrip())):
+            yield number, found["mark"] == " ", found["words"].strip()
 
 
 class CardTasks(Protocol):
@@ -76,6 +95,7 @@ class TaskBoard:
         self._database = database
         self._randomness = randomness
         self._cards = cards
+        self._told: set[str] = set()
 
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
         """Tasks, the last changed first. A task without a workspace belongs to every one."""
@@ -135,36 +155,75 @@ class TaskBoard:
         words = sanitise(title).strip()[:LONGEST_TITLE]
         return self._add(transaction, words, channel, workspace, "open", ORDER if run else HEARTBEAT, None).id
 
-    def follow(self, folder: Path, workspaces: Sequence[str]) -> None:
+    def follow_pages(self, transaction: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
+        """Have the open tasks of heartbeats say what the pages say now. `items`: the last task of each item there, and
+        whether the item is to run by itself. A task whose item is not there is done, and opens again when it is back;
+        while not all pages could be read, it waits for the operator instead."""
+        due = select(TaskRow).where(col(TaskRow.source).in_((HEARTBEAT, ORDER)))
+        due = due.where((col(TaskRow.state) == "open") | (col(TaskRow.note) == WITHDRAWN))
+        for row in transaction.session.exec(due):
+            source = ORDER if items.get(row.id) else HEARTBEAT
+            if row.source != source:
+                row.source = source
+                transaction.session.add(row)
+            if row.id in items and row.state == "done":
+                self._change(transaction, row, "open", "")
+            elif row.id not in items and row.state == "open" and all_read:
+                self._change(transaction, row, "done", WITHDRAWN)
+
+    def follow(self, folder: Path, workspaces: Sequence[str]) -> Sequence[str]:
         """Have the board say what the files of `tasksDir` say. `- [ ] words` in a `*.md` there is an open task; it is
-        done when it is checked or gone, and the same words make no second one. A file is about the workspace of its
-        name (`shop.md`), any other about none.
+        done when it is checked or gone, and open again when it is unchecked or back. The same words make no second one.
+        A file is about the workspace of its name (`shop.md`), any other about none. Returns in words which files are
+        not read, because several workspaces have their name; each is told once.
 
         Raises OSError, UnicodeDecodeError for what cannot be read; then nothing changes.
         """
-        named = {Path(path).name: path for path in workspaces}
-        wanted = dict[tuple[str, str], bool]()
+        named: dict[str, list[str]] = {}
+        for path in workspaces:
+            named.setdefault(Path(path).name, []).append(path)
+        wanted: dict[tuple[str, str], None] = {}
+        unclear: dict[str, str] = {}
         for file in sorted(folder.iterdir()):
-            if file.suffix == ".md":
-                for found in _BOX.finditer(file.read_text(encoding="utf-8")):
-                    title = redact(sanitise(found["title"]).strip())[:LONGEST_TITLE]
-                    wanted[named.get(file.stem, ""), title] = found["mark"] == " "
+            if file.suffix != ".md" or not file.is_file():
+                continue
+            about = named.get(file.stem, [""])
+            if len(about) > 1:
+                unclear[file.stem] = f"{file.name} could be about {' or '.join(about)}: it is not read; rename it"
+                continue
+            for _, is_open, words in boxes(file.read_text(encoding="utf-8")):
+                if is_open and (title := redact(sanitise(words).strip())[:LONGEST_TITLE]):
+                    wanted[about[0], title] = None
         written = select(TaskRow).where(col(TaskRow.source) == FILE)
         with self._database.read() as session:
-            known = {(row.workspace, row.title): row.state for row in session.exec(written)}
-        new = [key for key, is_open in wanted.items() if is_open and key not in known]
-        over = {key for key, state in known.items() if state == "open" and not wanted.get(key)}
-        if not new and not over:
-            return
+            before = state.get(session, WRITTEN)
+            known = {
+                (row.workspace, row.title): row.state
+                for row in session.exec(written)
+                if Path(row.workspace).name not in unclear
+            }
+        new = [key for key in wanted if key not in known]
+        over = {key for key, standing in known.items() if standing == "open" and key not in wanted}
+        last = set(wanted) if before is None else {(workspace, title) for workspace, title in before}
+        back = {key for key in wanted if known.get(key) == "done" and key not in last}
+        now = [list(key) for key in sorted({*wanted, *(one for one in last if Path(one[0]).name in unclear)})]
+        told = [words for words in unclear.values() if words not in self._told]
+        self._told.update(told)
+        if not new and not over and now == before:
+            return told
 
         def work(tx: Transaction) -> None:
             for row in tx.session.exec(written):
                 if (row.workspace, row.title) in over:
                     self._change(tx, row, "done", "")
+                elif (row.workspace, row.title) in back:
+                    self._change(tx, row, "open", "")
             for workspace, title in new:
                 self._add(tx, title, "", workspace, "open", FILE, None)
+            state.put(tx, WRITTEN, now)
 
         self._database.write(work)
+        return told
 
     def is_open(self, transaction: Transaction, task_id: str) -> bool:
         """Whether this task still waits or is being worked on; False for one that never was."""

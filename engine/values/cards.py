@@ -233,8 +233,6 @@ class Card:
     session_id: str | None = None
     task_id: str | None = None
     note: str = ""
-    ordered: bool = False
-    """The operator wrote that it is to run by itself when it is due."""
 
     @property
     def stated(self) -> bool:

@@ -93,8 +93,9 @@ class Trigger:
     `acknowledged_digest`: the digest whose `ask` the operator saw before approving, or "".
     `approval_bound`: Wilson's lower bound of the operator's past approval of like cards (SPEC 2.5), 0 if unknown.
     `asked_by`: the program that asks for it, or the channel that it says it works for; "" for the engine and people.
-    `ordered`: the operator wrote that it is to run when it is due; no record of like cards is asked for.
-    `suggested`: an agent or a program asked for this very thing; only a person starts it.
+    `ordered`: the operator wrote that it is to run when it is due; of the human gate neither confidence, phase, record
+    of like cards nor a NEW pair of channels is asked for.
+    `suggested`: an agent or a program asked for this very thing, or it is a task of the board; only a person starts it.
     `without_sandbox`: the operator confirmed, for this one decision, that it may run without a sandbox.
     """
 

@@ -131,7 +131,8 @@ def _follow_tasks(core: Engine) -> None:
     if not (folder := core.settings.current.tasks_dir):
         return
     try:
-        core.tasks.follow(Path(folder).expanduser(), core.workspaces)
+        for words in core.tasks.follow(Path(folder).expanduser(), core.workspaces):
+            core.report("tasksDir", words)
     except (OSError, UnicodeDecodeError) as error:
         core.report("tasksDir", f"{folder} cannot be read: {error}; mend it, or: clawpy config set tasksDir ''")
 

@@ -151,6 +151,33 @@ def test_missed_occurrences_make_one_task_and_a_restart_none(
     assert len(heart.pulse()) == 1
 
 
+def test_a_task_follows_its_item(database: Database, clock: FakeClock, board: TaskBoard) -> None:
+    """Ticked or gone it is done, back it is open, and it is an order just as long as `run` stands there."""
+    run, plain = "- [ ] 2026-01-05 09:00 run: lint\n", "- [ ] 2026-01-05 09:00: lint\n"
+    pages = [Page("cto", run, clock.now())]
+    unread: list[str] = []
+    heart = Heartbeat(database, clock, board=board, pages=lambda: (pages, unread))
+
+    def after(text: str | None, *faults: str) -> tuple[str, str]:
+        pages[:] = [] if text is None else [Page("cto", text, clock.now())]
+        unread[:] = faults
+        heart.pulse()
+        [task] = board.list()
+        return task.source, task.state
+
+    assert after(run) == ("order", "open")
+    assert after(plain) == ("heartbeat", "open")
+    assert after(run) == ("order", "open")
+    assert after(run.replace("[ ]", "[x]")) == ("heartbeat", "done")
+    assert after(run) == ("order", "open")
+    assert after(None, "cto: heartbeat.md cannot be read") == ("heartbeat", "open"), "what was not read is not gone"
+    assert after(run) == ("order", "open")
+    assert after(None) == ("heartbeat", "done")
+    assert after(run + plain) == ("heartbeat", "open"), "one of the two does not say `run`"
+    board.done(board.list()[0].id)
+    assert after(run) == ("heartbeat", "done"), "what the operator did is not to be done again"
+
+
 def test_once_is_once_even_when_its_time_was_missed(make: Callable[[str], Heartbeat], clock: FakeClock) -> None:
     heart = make("- [ ] 2026-01-05 09:00: rotate the key\n- [ ] 2026-01-05 09:31: call\n")
     assert len(heart.pulse()) == 1

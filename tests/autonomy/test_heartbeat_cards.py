@@ -94,6 +94,33 @@ def test_it_runs_by_itself_only_when_this_very_item_has_earned_it(world: World) 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", ["open_task", "stale_task"])
+def test_a_task_never_runs_by_itself_however_many_were_approved(world: World, tmp_path: Path, kind: str) -> None:
+    """Whoever can write into `tasksDir` writes tasks: approving some of them says nothing of the next."""
+    folder = tmp_path / "todo"
+    folder.mkdir()
+    world.configure(tasksDir=f"'{folder}'")
+    with world.opened() as engine:
+        world.earn(kind=kind, channel="koji-core", approvals=40)
+        (folder / "shop.md").write_text(f"- [ ] {ITEM}\n")
+        engine.predictions.run_cycle()
+        if kind == "stale_task":
+            world.clock.advance(timedelta(days=7))
+            engine.predictions.run_cycle()
+        [card] = [one for one in engine.cards.pending() if one.kind == kind]
+        assert card.assignment.flow == "report_branches"
+        world.away()
+        cycle = world.cycle()
+        assert cycle.acted != card.id
+        assert "others may have written" in dict(one.split(": ", 1) for one in cycle.kept)[card.id]
+        with pytest.raises(Refusal, match="others may have written"):
+            engine.cards.trigger(card.id, by="a program")
+        earning = engine.autonomy.earning([world.workspace])
+        assert earning is not None
+        assert "task”" not in earning.words
+
+
+@pytest.mark.long
 def test_six_due_items_are_six_cards_within_one_cycle_whatever_their_confidence(world: World) -> None:
     with world.opened() as engine:
         world.earn(others=30)
@@ -113,9 +140,12 @@ def test_six_due_items_are_six_cards_within_one_cycle_whatever_their_confidence(
 
 
 @pytest.mark.long
-def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: World) -> None:
-    """It needs no decisions of like cards, but everything else that lets things run by themselves."""
+@pytest.mark.parametrize("decisions", [9, 10])
+def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: World, decisions: int) -> None:
+    """It needs no decisions of like cards, but ten in all, and everything else that lets things run alone."""
     with world.opened() as engine:
+        world.earn(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more
+        assert engine.predictions.phase().number == 0
         page = engine.home.agents / "backend_builder" / "heartbeat.md"
         page.write_text(f"- [ ] every 20m run: {ITEM}\n")
         os.utime(page, (world.clock.now().timestamp(),) * 2)
@@ -126,10 +156,34 @@ def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: Wor
         [card] = heartbeats(world)
         assert "you wrote that it is to run" in card.reasoning
         world.away()
-        assert world.cycle().acted == card.id
+        cycle = world.cycle()
+        if decisions < 10:
+            assert (cycle.acted, "9 of 10 decisions" in " ".join(cycle.blocked)) == ("", True)
+            return
+        assert cycle.acted == card.id
         world.ended(card.id)
         entry = engine.safety.log(1)[0]
         assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("now", ["", f"- [x] every 20m run: {ITEM}\n", f"- [ ] every 20m: {ITEM}\n"])
+def test_an_order_that_was_withdrawn_does_not_run(world: World, now: str) -> None:
+    with world.opened() as engine:
+        world.earn()
+        page = engine.home.agents / "backend_builder" / "heartbeat.md"
+        page.write_text(f"- [ ] every 20m run: {ITEM}\n")
+        os.utime(page, (world.clock.now().timestamp(),) * 2)
+        engine.autonomy.schedule.run(PULSE)
+        world.clock.advance(timedelta(minutes=20))
+        engine.autonomy.schedule.run(PULSE)
+        engine.predictions.run_cycle()
+        [card] = heartbeats(world)
+        page.write_text(now)
+        world.away()
+        assert world.cycle().acted != card.id
+        assert engine.cards.get(card.id).session_id is None
+        assert [one.reasoning for one in heartbeats(world) if "is to run" in one.reasoning] == []
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,9 +11,13 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.memory.ledger import Ledger
+from engine.prediction.kinds import RUN
 from engine.storage.database import Database
+from engine.tasks.board import TaskBoard
 from engine.values import (
+    Card,
     DecidedBy,
+    Randomness,
     Refusal,
     Status,
     TriggerType,
@@ -86,6 +91,33 @@ def test_editing_a_flow_edits_its_parameters(world: World) -> None:
     world.cards.approve(card.id, edit="paths=src")
     assert world.bench.started[0][1].parameters == {"paths": "src"}
     assert sorted(world.signals()) == ["approved", "original"]
+
+
+def ordered(world: World, board: TaskBoard) -> tuple[Card, str]:
+    """A card of an item that the operator wrote to run by itself, and its task."""
+    task = world.database.write(lambda tx: board.add_due(tx, "run the tests", "koji-core", SHOP, run=True))
+    return world.one(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN: True}, task_id=task), task
+
+
+def runs(world: World, card: Card) -> bool:
+    """Whether what asks the rails now, without the operator, goes by an order."""
+    before = len(world.rails.ruled)
+    with suppress(Refusal):
+        world.cards.approve(card.id, by=DecidedBy.AUTONOMY)
+    [trigger] = world.rails.ruled[before:]
+    return trigger.ordered
+
+
+@pytest.mark.parametrize("change", ["", "edited", "withdrawn", "demoted"])
+def test_an_order_is_one_while_it_stands_as_the_operator_wrote_it(world: World, change: str) -> None:
+    board = TaskBoard(world.database, randomness=Randomness(2))
+    card, task = ordered(world, board)
+    if change == "edited":
+        assert refusal(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
+    elif change:
+        items = {task: False} if change == "demoted" else {}
+        world.database.write(lambda tx: board.follow_pages(tx, items, all_read=True))
+    assert runs(world, card) is (change == "")
 
 
 def test_who_approves_decides_what_is_triggered(world: World) -> None:

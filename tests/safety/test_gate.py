@@ -58,6 +58,21 @@ def test_boundary(row: str, passes: dict[str, object], asks: dict[str, object]) 
     assert decide_gate(replace(CLEAR, **asks)).verdict == "ask"  # type: ignore[arg-type]
 
 
+def test_an_order_of_the_operator_skips_what_speaks_of_guesses_and_nothing_else() -> None:
+    guess = {"confidence": 0.1, "novel_pair": True, "phase": 0, "approval_bound": 0.0}
+    assert rules(**guess, ordered=True) == set()
+    assert rules(confidence=0.7, ordered=True) == set(), "nor does the threshold hold it"
+    stands = {
+        "decisions": 9, "confined": False, "estimate": MICRO + 1, "targets": ("branch main",), "rejections": 3,
+        "content": Verdict.ASK, "day_cost": 17 * MICRO, "autonomous": False, "workspace_acts": False, "quiet": True,
+        "suggested": True,
+    }  # fmt: skip
+    assert rules(**guess, **stands, ordered=True) == rules(**stands)
+    assert len(rules(**stands)) == len(stands)
+    waived = {"confined": False, "waived": True}
+    assert rules(**waived, ordered=True) == {"sandbox-waived"}
+
+
 def test_a_content_block_blocks_for_review() -> None:
     assert decide_gate(replace(CLEAR, content=Verdict.BLOCK)).verdict == "block"
 

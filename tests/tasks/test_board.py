@@ -170,3 +170,48 @@ def test_the_files_of_a_folder_are_tasks_and_done_when_checked_or_gone(board: Ta
     assert {one.title for one in board.list(state="open")} == {"pay the taxes"}
     with pytest.raises(FileNotFoundError):
         board.follow(tmp_path / "nowhere", [])
+
+
+def test_a_box_that_is_unchecked_or_written_again_is_open_again(board: TaskBoard, tmp_path: Path) -> None:
+    def after(text: str) -> str:
+        (tmp_path / "shop.md").write_text(text)
+        board.follow(tmp_path, ["/srv/shop"])
+        [task] = board.list()
+        return task.state
+
+    assert after("- [ ] cart\n") == "open"
+    assert after("- [x] cart\n") == "done"
+    assert after("- [ ] cart\n") == "open"
+    assert after("") == "done"
+    assert after("- [x] cart\n- [ ] cart\n") == "open"
+    board.done(board.list()[0].id)
+    assert after("- [ ] cart\n") == "done", "done on the board, and the file says nothing new"
+    assert after("- [x] cart\n") == "done"
+    assert after("- [ ] cart\n") == "open"
+
+
+def test_code_and_folders_are_no_tasks(board: TaskBoard, tmp_path: Path) -> None:
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "notes.md").write_text(
+        "- [ ] one\n```\n- [ ] fenced\n~~~\n- [ ] still\n```\n    - [ ] indented\n- [ ] two\n- [ ]\n- [ ]  \n"
+    )
+    assert board.follow(tmp_path, []) == []
+    assert {one.title for one in board.list()} == {"one", "two"}
+
+
+def test_a_file_that_could_be_about_two_workspaces_is_told_once_and_not_read(board: TaskBoard, tmp_path: Path) -> None:
+    (tmp_path / "shop.md").write_text("- [ ] cart\n- [ ] till\n")
+    (tmp_path / "home.md").write_text("- [ ] taxes\n")
+    board.follow(tmp_path, ["/srv/shop"])
+    board.done(next(one.id for one in board.list() if one.title == "cart"))
+    (tmp_path / "shop.md").write_text("- [ ] cart\n- [ ] search\n")
+    before = board.list()
+    both = ["/srv/shop", "/old/shop"]
+    [told] = board.follow(tmp_path, both)
+    assert "shop.md could be about /srv/shop or /old/shop" in told
+    assert board.follow(tmp_path, both) == []
+    assert board.list() == before
+    board.follow(tmp_path, ["/srv/shop"])
+    assert {one.title: one.state for one in board.list()} == {
+        "cart": "done", "till": "done", "search": "open", "taxes": "open",
+    }  # fmt: skip
