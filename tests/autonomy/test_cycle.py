@@ -203,6 +203,7 @@ def test_a_change_that_nobody_looked_for_yet_is_seen_before_anything_is_done(wor
 
 @pytest.mark.long
 def test_a_change_while_it_predicts_stops_it_from_acting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.engine.autonomy.schedule.run(STATE)  # tasks that are new have their cards
     cycle = world.engine.predictions.run_cycle
 
     def slow(**options: object) -> object:

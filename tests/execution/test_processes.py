@@ -110,9 +110,9 @@ def test_family_that_ignores_sigterm_is_gone_within_a_second(processes: Processe
 
 def test_polite_processes_may_tidy_up(processes: Processes, tmp_path: Path) -> None:
     script = (
-        "import signal,sys,time\n"
-        "def bye(*_): print('tidied', flush=True); sys.exit(0)\n"
-        "signal.signal(signal.SIGTERM, bye); print('1', flush=True); time.sleep(60)"
+        "import os,signal,sys,time\n"  # no print: the signal may come in the middle of one
+        "def bye(*_): os.write(1, b'tidied\\n'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, bye); os.write(1, b'1\\n'); time.sleep(60)"
     )
     run = Running(processes, script, tmp_path)
     until(lambda: b"1" in run.output)
