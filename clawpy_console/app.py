@@ -23,15 +23,15 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from clawpy_console import alerts, modes
-from clawpy_console.actions import bindings, shown_key
 from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
 from clawpy_console.deck import Deck
+from clawpy_console.keys import bindings, shown_key
 from clawpy_console.knowing import KnowingApp
-from clawpy_console.known import TOPICS
 from clawpy_console.looks import Looks
 from clawpy_console.pauses import Pauses
 from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.state import TOPICS
 from clawpy_console.widgets.status import Frame, gravest
 from engine.home import Home
 from engine.values import Card, Hold, Layer, Refusal
@@ -104,7 +104,7 @@ class ConsoleApp(KnowingApp):
             if self._opened is not None and not kept:
                 self._opened.close()
         if self._opened is not None and kept:
-            from clawpy_console.headless import hand_on
+            from clawpy_console.cli.headless import hand_on
 
             hand_on(self._opened, self.home)
         return result
@@ -162,7 +162,9 @@ class ConsoleApp(KnowingApp):
         self.renew(TOPICS)
         self._tick()
         self.in_background(self.looks.load_themes, "themes", exclusive=False)
-        self.run_worker(asyncio.to_thread(importlib.import_module, "clawpy_console.dialogs.details"), group="warm")
+        self.run_worker(
+            asyncio.to_thread(importlib.import_module, "clawpy_console.screens.mission.details"), group="warm"
+        )
 
     def _cannot_open(self, refusal: Refusal) -> None:
         from clawpy_console.dialogs.refused import Refused

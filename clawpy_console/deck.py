@@ -16,7 +16,7 @@ from engine.values import Card, DismissReason, Refusal, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
-    from clawpy_console.dialogs.details import Details
+    from clawpy_console.screens.mission.details import Details
 
 Trail = Callable[[str, str], object]
 """`trail(text, style)`: says in one line what was done."""
@@ -156,7 +156,7 @@ class Deck:
 
     def show_details(self, card: Card) -> None:
         """Open the details of `card`."""
-        from clawpy_console.dialogs.details import Details
+        from clawpy_console.screens.mission.details import Details
 
         if self._details is None:
             self._details = Details(card)

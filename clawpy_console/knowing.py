@@ -20,7 +20,7 @@ from textual.notifications import Notification, Notify, SeverityLevel
 from textual.worker import Worker
 
 from clawpy_console import last_screen, words
-from clawpy_console.known import FAR, NEWEST, TOPICS, Autonomy, read
+from clawpy_console.state import FAR, NEWEST, TOPICS, Autonomy, read
 from engine.home import Home
 from engine.values import Hold, Refusal, TranscriptLine
 

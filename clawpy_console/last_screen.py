@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from clawpy_console.known import Known
+from clawpy_console.state import Known
 
 log = logging.getLogger(__name__)
 

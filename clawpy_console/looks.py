@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual.theme import BUILTIN_THEMES
 
 from clawpy_console import themes
-from clawpy_console.actions import check_keymap
+from clawpy_console.keys import check_keymap
 from engine.values import Refusal
 
 if TYPE_CHECKING:

@@ -6,47 +6,47 @@ from collections.abc import Callable
 
 from textual.screen import Screen
 
-from clawpy_console.screens.mission import MissionScreen
+from clawpy_console.screens.mission.screen import MissionScreen
 
 
 def _work() -> Screen[None]:
-    from clawpy_console.screens.work import WorkScreen
+    from clawpy_console.screens.work.screen import WorkScreen
 
     return WorkScreen()
 
 
 def _hierarchy() -> Screen[None]:
-    from clawpy_console.screens.hierarchy import HierarchyScreen
+    from clawpy_console.screens.hierarchy.screen import HierarchyScreen
 
     return HierarchyScreen()
 
 
 def _memory() -> Screen[None]:
-    from clawpy_console.screens.memory import MemoryScreen
+    from clawpy_console.screens.memory.screen import MemoryScreen
 
     return MemoryScreen()
 
 
 def _candidates() -> Screen[None]:
-    from clawpy_console.screens.candidates import CandidatesScreen
+    from clawpy_console.screens.learning.candidates import CandidatesScreen
 
     return CandidatesScreen()
 
 
 def _learnings() -> Screen[None]:
-    from clawpy_console.screens.learnings import LearningsScreen
+    from clawpy_console.screens.learning.learnings import LearningsScreen
 
     return LearningsScreen()
 
 
 def _safety() -> Screen[None]:
-    from clawpy_console.screens.safety import SafetyScreen
+    from clawpy_console.screens.safety.screen import SafetyScreen
 
     return SafetyScreen()
 
 
 def _insights() -> Screen[None]:
-    from clawpy_console.screens.insights import InsightsScreen
+    from clawpy_console.screens.insights.screen import InsightsScreen
 
     return InsightsScreen()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from clawpy_console.screens.mission import MissionScreen
+from clawpy_console.screens.mission.screen import MissionScreen
 
 if TYPE_CHECKING:
     from textual.content import Content
@@ -32,7 +32,7 @@ class Presence:
         """Once after the first reading: what happened since the last time, or the first-run line."""
         app, saved = self._app, self._app.last_saved
         if not app.welcomed:
-            from clawpy_console.greeting import first_run
+            from clawpy_console.screens.mission.greeting import first_run
 
             engine, keymap = app.engine, app.keymap
             if engine is not None:
@@ -65,7 +65,7 @@ class Presence:
             self._tell_since(away)
 
     def _tell_since(self, since: datetime) -> None:
-        from clawpy_console.greeting import since_then
+        from clawpy_console.screens.mission.greeting import since_then
 
         app, engine = self._app, self._app.engine
         if engine is not None:

@@ -8,7 +8,7 @@ import sys
 def main() -> int:
     """Run `clawpy` with the process's arguments; its exit code."""
     if "status" in sys.argv:
-        from clawpy_console.bar import answer
+        from clawpy_console.cli.status_bar import answer
 
         said = answer(sys.argv[1:])
         if said is not None:
@@ -16,6 +16,6 @@ def main() -> int:
                 sys.stdout.reconfigure(errors="replace")
             print(said)
             return 0
-    from clawpy_console.cli import main as everything
+    from clawpy_console.cli.main import main as everything
 
     return everything()

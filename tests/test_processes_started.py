@@ -28,7 +28,7 @@ STARTERS = {
     "engine/doors/notify/delivery.py": "the operator's own notifier",
     "engine/feedback/training/provider.py": "names the type of a helper process",
     "clawpy_console/outside.py": "the operator's shell, pager and editor, at a key",
-    "clawpy_console/headless.py": "the engine itself, in the background",
+    "clawpy_console/cli/headless.py": "the engine itself, in the background",
 }
 """Modules that import subprocess, and why."""
 

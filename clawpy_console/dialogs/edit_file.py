@@ -10,8 +10,8 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
-from clawpy_console.actions import bindings
 from clawpy_console.dialogs.base import Dialog
+from clawpy_console.keys import bindings
 from clawpy_console.widgets.keyline import KeyLine
 from engine.values import AgentFile, Refusal, sanitise
 

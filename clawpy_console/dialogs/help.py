@@ -13,8 +13,8 @@ from textual.content import Content
 from textual.widgets import Input
 
 from clawpy_console import words
-from clawpy_console.actions import ACTIONS, BY_ID, GROUPS, shown_key
 from clawpy_console.dialogs.base import Dialog
+from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, shown_key
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from clawpy_console import words
 from clawpy_console.dialogs.confirm import Confirm
-from clawpy_console.widgets.safety_lines import QUESTIONS
+from clawpy_console.screens.safety.lines import QUESTIONS
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp

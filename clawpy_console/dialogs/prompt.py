@@ -10,8 +10,8 @@ from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from clawpy_console import words
-from clawpy_console.actions import bindings
 from clawpy_console.dialogs.base import Dialog
+from clawpy_console.keys import bindings
 
 FLOWS = "text for an agent, or a flow: lint, bisect test=… good=…"
 

@@ -15,8 +15,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
-from clawpy_console.actions import bindings
-from clawpy_console.known import Known
+from clawpy_console.keys import bindings
+from clawpy_console.state import Known
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.status import Frame
 from clawpy_console.widgets.tab_line import Columns

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from clawpy_console.actions import BY_ID, shown_key
+from clawpy_console.keys import BY_ID, shown_key
 
 ORDER = (
     "stack", "details", "prompt", "reply", "asked", "xray", "edit", "profile", "recalled", "moving", "member", "work",

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.reactive import reactive
 
 from clawpy_console import words
-from clawpy_console.actions import bindings
+from clawpy_console.keys import bindings
 from clawpy_console.widgets.lines import LinesView
 from engine.values import PromptPart, PromptSource, SourceKind, Trust
 from engine.values.trust import APPROVED

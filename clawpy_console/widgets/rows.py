@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from clawpy_console import words
-from clawpy_console.actions import bindings
+from clawpy_console.keys import bindings
 from clawpy_console.widgets.toned import Toned
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import VerticalScroll
 
-from clawpy_console.actions import bindings
+from clawpy_console.keys import bindings
 
 if TYPE_CHECKING:
     from textual.widget import Widget as Scrolling

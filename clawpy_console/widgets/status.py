@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from clawpy_console import words
-from clawpy_console.known import Known
+from clawpy_console.state import Known
 from engine.values import MICRO, Hold
 
 SCREENS = (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.printing.cards import lap
-from clawpy_console.printing.style import Style
+from clawpy_console.cli.printing.cards import lap
+from clawpy_console.cli.printing.style import Style
 from engine.doors import wire
 from engine.execution.running_files import TABLE, runs_by_itself
 from engine.values import ChangeSet, FileChange, Refusal

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any
 
-from clawpy_console import cli
+from clawpy_console.cli import main as cli
 from engine.home import Home
 from tests.benchmarks.test_pulse import Writer
 

@@ -32,7 +32,7 @@ def test_a_month_takes_less_than_ten_seconds() -> None:
 
 def test_the_same_seed_gives_the_same_output_to_the_byte() -> None:
     def printed(hashing: str) -> bytes:
-        command = [sys.executable, "-m", "clawpy_console.cli", "simulate", "--days", "30", "--seed", "4"]
+        command = [sys.executable, "-m", "clawpy_console.cli.main", "simulate", "--days", "30", "--seed", "4"]
         environment = dict(os.environ, PYTHONHASHSEED=hashing)
         return subprocess.run(command, capture_output=True, check=True, env=environment).stdout
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from clawpy_console import cli
-from clawpy_console.cli import main
-from clawpy_console.demo import make_project
+from clawpy_console.cli import main as cli
+from clawpy_console.cli.demo import make_project
+from clawpy_console.cli.main import main
 from engine.clock import FakeClock
 from engine.git import Git
 from engine.home import Home

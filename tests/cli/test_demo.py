@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console import demo_work
-from clawpy_console.cli import main
-from clawpy_console.demo import make_project, throw_away
+from clawpy_console.cli import demo_work
+from clawpy_console.cli.demo import make_project, throw_away
+from clawpy_console.cli.main import main
 from engine import Home, open_engine
 from engine.doors.gateway.desk import Desk
 from engine.doors.verbs import dispatch

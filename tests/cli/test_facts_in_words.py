@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from clawpy_console.printing.facts import ELSEWHERE, WORDS, in_words
+from clawpy_console.cli.printing.event_lines import ELSEWHERE, WORDS, in_words
 from engine import events
 from engine.events import (
     AgentMoved,

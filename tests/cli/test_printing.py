@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.printing.figures import train
-from clawpy_console.printing.memory import remember
-from clawpy_console.printing.settings import config
-from clawpy_console.printing.style import Style, how_it_ended, indented, one_line
+from clawpy_console.cli.printing.memory import remember
+from clawpy_console.cli.printing.metrics import train
+from clawpy_console.cli.printing.settings import config
+from clawpy_console.cli.printing.style import Style, how_it_ended, indented, one_line
 
 PLAIN = Style(False)
 

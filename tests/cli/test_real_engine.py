@@ -42,8 +42,8 @@ engine.close()
 
 LIGHT = """
 import sys
-import clawpy_console.cli
-from clawpy_console.where import split_options
+import clawpy_console.cli.main
+from clawpy_console.cli.options import split_options
 where, _ = split_options(["--home", sys.argv[1]])
 where.locate()
 assert where.all()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.headless import leave_running
+from clawpy_console.cli.headless import leave_running
 from engine import Refusal, open_engine, read_holder, take_over
 from engine.doors.control import ask
 from engine.home import Home

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from clawpy_console.headless import show_once
+from clawpy_console.cli.headless import show_once
 
 TOKEN = "clawpy_secret"
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console import cli
-from clawpy_console.cli import main
-from clawpy_console.command_line import span
-from clawpy_console.printing.render import render
-from clawpy_console.printing.style import Style
-from clawpy_console.where import WrongUse, split_options
+from clawpy_console.cli import main as cli
+from clawpy_console.cli.command_line import span
+from clawpy_console.cli.main import main
+from clawpy_console.cli.options import WrongUse, split_options
+from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.style import Style
 from engine.clock import FakeClock
 from engine.doors import wire
 from engine.home import Home
@@ -339,7 +339,7 @@ def test_a_batch_answers_line_by_line(clawpy: Clawpy, tmp_path: Path, monkeypatc
 
 
 def test_a_large_batch_keeps_its_order(clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clawpy_console.checking.BATCH_BYTES", 100)
+    monkeypatch.setattr("clawpy_console.cli.check_batch.BATCH_BYTES", 100)
     (tmp_path / "many").write_text("".join(f'{{"id": {n}, "command": "ls"}}\n' for n in range(50)))
     said = clawpy("check", "--batch", str(tmp_path / "many"))
     assert [json.loads(line)["id"] for line in said.out.splitlines()] == list(range(50))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.geometry import Region
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.stack import CardStack
+from clawpy_console.screens.mission.stack import CardStack
 from tests.console.conftest import screen_text
 from tests.console.stand_in import StandIn
 

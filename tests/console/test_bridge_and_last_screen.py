@@ -13,7 +13,7 @@ from textual.message import Message
 from clawpy_console import alerts, last_screen
 from clawpy_console.app import ConsoleApp
 from clawpy_console.bridge import INTERVAL, MOVES, OF_SCREENS, Bridge, EngineMoved, Noticed, OutputGrew
-from clawpy_console.known import TOPICS, Known, read
+from clawpy_console.state import TOPICS, Known, read
 from engine import events
 from engine.events import EventBus, PredictionCreated, SessionEnded, SessionOutput
 from engine.home import Home

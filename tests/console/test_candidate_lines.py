@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.content import Content
 
-from clawpy_console.widgets import candidate_lines, learning_lines, station_lines
-from clawpy_console.widgets.lift_lines import AXES, interval, lift_lines, points
+from clawpy_console.screens.learning import candidate_lines, learning_lines, station_lines
+from clawpy_console.screens.learning.lift_lines import AXES, interval, lift_lines, points
 from engine.values.adaptation import CandidateStatus, EffectPreview, Lift, Station
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_adaptation import (

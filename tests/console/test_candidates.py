@@ -8,11 +8,11 @@ import pytest
 from textual.widgets import Input
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.decide import Decide
-from clawpy_console.screens.candidates import CandidatesScreen
-from clawpy_console.screens.learnings import LearningsScreen
-from clawpy_console.screens.mission import MissionScreen
-from clawpy_console.screens.work import WorkScreen
+from clawpy_console.screens.learning.candidates import CandidatesScreen
+from clawpy_console.screens.learning.decide import Decide
+from clawpy_console.screens.learning.learnings import LearningsScreen
+from clawpy_console.screens.mission.screen import MissionScreen
+from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.sources import lead_to
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.tab_line import TabLine

@@ -12,14 +12,14 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.details import Details
-from clawpy_console.dialogs.xray import XRay
-from clawpy_console.screens.mission import MissionScreen
-from clawpy_console.widgets.asked import STEADY, Asked
+from clawpy_console.screens.mission.details import Details
+from clawpy_console.screens.mission.screen import MissionScreen
+from clawpy_console.screens.mission.stack import CardStack
+from clawpy_console.screens.work.permission import STEADY, Asked
+from clawpy_console.screens.work.reply import ReplyLine
+from clawpy_console.screens.work.xray import XRay
 from clawpy_console.widgets.prompt_lines import PromptLines
-from clawpy_console.widgets.reply import ReplyLine
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.stack import CardStack
 from engine.events import PermissionAsked
 from engine.values import ChangeState, Refusal, SessionState
 from tests.console.conftest import live, screen_text, until

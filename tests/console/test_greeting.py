@@ -108,7 +108,7 @@ async def test_the_first_run_line_goes_with_escape_for_good(console: ConsoleApp,
 async def test_after_an_absence_five_lines_until_a_key(home, engine: StandIn) -> None:
 
     from clawpy_console import last_screen
-    from clawpy_console.known import Known
+    from clawpy_console.state import Known
 
     since = stand_in.NOW - timedelta(hours=3)
     last_screen.save(home.last_screen, last_screen.LastScreen(Known(), welcomed=True, saved_at=since))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from clawpy_console.widgets.hierarchy_lines import bubble_lines, profile_lines
+from clawpy_console.screens.hierarchy.lines import bubble_lines, profile_lines
 from engine.values import Bubble, BubbleState, LeaderProfile, Learning, Pattern, Score
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens import insights
+from clawpy_console.screens.insights import screen as insights
 from engine.events import TrainingMoved
 from engine.home import Home
 from engine.values import CalibrationCheck, Phase, Refusal

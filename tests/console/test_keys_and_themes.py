@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawpy_console import themes
-from clawpy_console.actions import ACTIONS, BY_ID, GROUPS, check_keymap
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.help import Help
+from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, check_keymap
 from engine.home import Home
 from engine.values import Refusal
 from tests.console.conftest import live, screen_text, until

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console import demo_work
 from clawpy_console.app import ConsoleApp
-from clawpy_console.demo import DECIDED, make_project
-from clawpy_console.greeting import since_then
-from clawpy_console.screens.learnings import LearningsScreen
+from clawpy_console.cli import demo_work
+from clawpy_console.cli.demo import DECIDED, make_project
+from clawpy_console.screens.learning.learnings import LearningsScreen
+from clawpy_console.screens.mission.greeting import since_then
 from engine import open_engine
 from engine.clock import FakeClock
 from engine.engine import Engine

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.decide import Decide
-from clawpy_console.screens.learnings import LearningsScreen
-from clawpy_console.screens.work import WorkScreen
+from clawpy_console.screens.learning.decide import Decide
+from clawpy_console.screens.learning.learnings import LearningsScreen
+from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.sources import lead_to
 from clawpy_console.widgets.rows import Rows
 from engine.values import LearningScope, PromptSource, Refusal, SourceKind

@@ -6,7 +6,7 @@ import pytest
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.memory import MemoryScreen
+from clawpy_console.screens.memory.screen import MemoryScreen
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
 from engine.values import Layer, PromptSource, Refusal, SourceKind, Waiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console.organisation import LONG, Folds, Node, below, path, tree
+from clawpy_console.screens.hierarchy.organisation import LONG, Folds, Node, below, path, tree
 from engine.values import AgentView
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console.widgets import insight_lines, plots
+from clawpy_console.screens.insights import lines as insight_lines
+from clawpy_console.screens.insights import plots
 from engine.values import ConfidenceBucket, Drift, Group, Shift, Slice
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)

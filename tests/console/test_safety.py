@@ -12,8 +12,8 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.known import Autonomy, Known
-from clawpy_console.widgets import gauges, machine, pipeline
+from clawpy_console.screens.safety import gauges, machine, pipeline
+from clawpy_console.state import Autonomy, Known
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.status import state_line
 from clawpy_console.widgets.tab_line import Columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from clawpy_console.known import Autonomy, Known
+from clawpy_console.state import Autonomy, Known
 from clawpy_console.widgets.status import SCREENS, STOP, StatusBar, state_line
 from engine.values import MICRO, Phase
 from engine.values.rails import CostState

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import engine as face
-from clawpy_console import headless
 from clawpy_console.app import ConsoleApp
+from clawpy_console.cli import headless
 from clawpy_console.dialogs.leave import Leave
 from clawpy_console.dialogs.refused import Refused
 from clawpy_console.dialogs.take_over import TakeOver

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.command_line import parser
-from clawpy_console.printing.adapting import changes
-from clawpy_console.printing.render import RENDER
-from clawpy_console.printing.style import Style
-from clawpy_console.where import Where
+from clawpy_console.cli.command_line import parser
+from clawpy_console.cli.options import Where
+from clawpy_console.cli.printing.candidates import changes
+from clawpy_console.cli.printing.render import RENDER
+from clawpy_console.cli.printing.style import Style
 from engine import Engine, Home, open_engine
 from engine.doors.verbs import dispatch
 from engine.events import RetryRepeated

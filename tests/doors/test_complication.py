@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.bar import _asked, answer, line
+from clawpy_console.cli.status_bar import _asked, answer, line
 from engine.clock import FakeClock
 from engine.doors.complication import EVERY, Complication
 from engine.events import EventBus, PredictionCreated, SessionEnded

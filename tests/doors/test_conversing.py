@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.printing.render import render
-from clawpy_console.printing.style import Style
+from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.style import Style
 from engine.doors.verbs import dispatch
 from engine.values import ModelCall, PromptLine, PromptPart, PromptSource, Refusal, SessionState, SourceKind, Trust
 from tests.doors.stand_in import StandIn

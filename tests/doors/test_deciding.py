@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.printing.render import render
-from clawpy_console.printing.style import Style
+from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.style import Style
 from engine import Home
 from engine.clock import FakeClock
 from engine.doors.verbs import dispatch

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.command_line import parser
-from clawpy_console.printing.render import RENDER
-from clawpy_console.printing.style import Style
-from clawpy_console.where import Where, WrongUse
+from clawpy_console.cli.command_line import parser
+from clawpy_console.cli.options import Where, WrongUse
+from clawpy_console.cli.printing.render import RENDER
+from clawpy_console.cli.printing.style import Style
 from engine import Engine, Home, open_engine
 from engine.doors.verbs import dispatch
 from engine.execution.runners.flows.write_agents_md import lessons_in

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.printing import figures
-from clawpy_console.printing.style import Style
+from clawpy_console.cli.printing import metrics as figures
+from clawpy_console.cli.printing.style import Style
 from engine.clock import FakeClock
 from engine.doors.verbs import dispatch
 from engine.engine import Engine, open_engine

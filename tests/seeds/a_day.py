@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from clawpy_console.printing.render import render
-from clawpy_console.printing.style import Style
+from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.style import Style
 from engine.clock import FakeClock
 from engine.doors.verbs import dispatch
 from engine.execution.runners.model.client import ModelHost

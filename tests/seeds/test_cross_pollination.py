@@ -12,7 +12,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from clawpy_console.bar import line as status_bar
+from clawpy_console.cli.status_bar import line as status_bar
 from engine.autonomy.state import State
 from engine.config_notify import Surface
 from engine.doors.complication import Complication

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli import main
-from clawpy_console.printing.simulation import simulation
-from clawpy_console.printing.style import Style
+from clawpy_console.cli.main import main
+from clawpy_console.cli.printing.simulation import simulation
+from clawpy_console.cli.printing.style import Style
 from engine.autonomy.autonomy import ACT, STATE
 from engine.simulation.days import Deck, Does, Odd
 from engine.simulation.month import Month

@@ -178,7 +178,12 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    for name in ("clawpy_console.command_line", "clawpy_console.headless", "engine.doors.verbs", "engine.engine"):
+    for name in (
+        "clawpy_console.cli.command_line",
+        "clawpy_console.cli.headless",
+        "engine.doors.verbs",
+        "engine.engine",
+    ):
         import_module(name)
     # Whoever runs the tests may ignore these, `nohup` for instance.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,425 @@
+"""`clawpy`: the console, and the same things as verbs without a screen (SPEC 9.8).
+
+Light on purpose: before the console's first frame only what it needs is imported, so whatever is heavy is imported
+where it is used. What a verb does is the engine's; here arguments become a request and its document becomes text.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import os
+import shlex
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from clawpy_console.cli.options import Where, WrongUse, split_options
+from engine import Home, Refusal, __version__
+
+if TYPE_CHECKING:
+    import argparse
+
+    from engine import Engine
+
+DONE, REFUSED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+UNREAD = 128 + signal.SIGPIPE
+"""Nobody read the answer to its end; what a shell says of a program that a closed pipe ended."""
+
+ORDERLY_SECONDS = 5.0
+"""Seconds that an ending console may take to leave in order."""
+
+GARBAGE = (50_000, 20, 50)
+"""When garbage is looked for (`gc.set_threshold`). Python's own 700 is for small programs: of a screen, which is made
+of tens of thousands of objects, the looking took two fifths of the time."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `clawpy` with `argv` (the process's own by default) and return its exit code."""
+    gc.set_threshold(*GARBAGE)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another
+    try:
+        code = _main(list(sys.argv[1:] if argv is None else argv))
+    except SystemExit as leaving:  # a signal, or a verb that does not exist
+        code = leaving.code if isinstance(leaving.code, int) else DONE
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop(sys.stdout)
+        return UNREAD
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            _drop(stream)
+            code = code or UNREAD
+    return code
+
+
+def _drop(stream: TextIO) -> None:
+    """Whoever read this has seen enough, or the terminal is gone; Python would complain once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _main(argv: list[str]) -> int:
+    try:
+        where, rest = split_options(argv)
+        if rest[:1] == ["--version"]:
+            print(f"clawpy {__version__}")
+            return DONE
+        if rest and rest[0] == "check" and len(rest) > 1 and not rest[1].startswith("-"):
+            rest.insert(1, "--")  # the command's own options are part of the command
+        options = _parsed(rest)
+    except WrongUse as error:
+        print(f"clawpy: {error}", file=sys.stderr)
+        return WRONG_USE
+    except SystemExit as error:  # argparse printed help, or what was wrong
+        return error.code if isinstance(error.code, int) else WRONG_USE
+    try:
+        with _home_of(where):
+            if options is None:
+                return _console(where)
+            return SPECIAL.get(options.verb, _ask)(options, where)
+    except WrongUse as error:
+        print(f"clawpy{f' {options.verb}' if options else ''}: {error}", file=sys.stderr)
+        return WRONG_USE
+    except Refusal as error:
+        _tell(error, where)
+        return WRONG_USE if error.code == "bad_arguments" else REFUSED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if not where.as_json:
+            raise
+        # Whoever reads the document must hear of it too; the whole story is for the person behind.
+        traceback.print_exc()
+        said = f"{type(error).__name__}: {error}"
+        _tell(Refusal("internal", said, "this is a fault of the program; standard error has the story"), where)
+        return REFUSED
+
+
+def _parsed(rest: list[str]) -> argparse.Namespace | None:
+    """The verb and its options; None for the console, which does not wait for the parser of nineteen verbs."""
+    if not rest:
+        return None
+    from clawpy_console.cli.command_line import parser
+
+    options = parser().parse_args(rest)
+    if options.verb is None:
+        raise WrongUse("a verb is missing; see `clawpy --help`")
+    return options
+
+
+@contextmanager
+def _home_of(where: Where) -> Iterator[None]:
+    if not where.demo:
+        where.locate()
+        yield
+        return
+    from clawpy_console.cli.demo import throw_away
+
+    with _ending_in_order(), throw_away() as (home, workspace):
+        where.home_name, where.workspace_names = str(home), [str(workspace)]
+        where.locate()
+        print(f"demo: a made-up organisation and project in {home.parent}, removed at the end", file=sys.stderr)
+        yield
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """A closed terminal and SIGTERM, too, end what runs here as leaving does: the engine is closed."""
+    former = {ending: signal.signal(ending, _end) for ending in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for ending, handler in former.items():
+            signal.signal(ending, handler)
+
+
+def _end(number: int, _frame: object) -> None:
+    """Leave in order; where that does not come to an end, for instance because the terminal is gone, leave anyway."""
+    import threading
+
+    last = threading.Timer(ORDERLY_SECONDS, os._exit, (128 + number,))
+    last.daemon = True
+    last.start()
+    sys.exit(128 + number)
+
+
+def _console(where: Where) -> int:
+    if where.as_json:
+        raise WrongUse("--json needs a verb; `clawpy cards --json` for instance")
+    workspaces = where.all()
+    if not workspaces:
+        where.scope(needed=True)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
+    if not sys.stderr.isatty():
+        told = "the console draws on standard error, and that goes elsewhere"
+        raise Refusal("no_terminal", told, f"leave the `2>` out; what goes wrong is written to {where.home.logs}")
+    from clawpy_console.app import ConsoleApp
+
+    opener = _open_demo if where.demo else open_engine
+    app = ConsoleApp(lambda: opener(where.home, workspaces=workspaces), where.home, workspaces, demo=where.demo)
+    with _ending_in_order():
+        app.run()
+    return app.return_code or 0
+
+
+def open_engine(home: Home, **options: Any) -> Engine:
+    """`engine.open_engine`, imported when it is first needed."""
+    from engine import open_engine
+
+    return open_engine(home, **options)
+
+
+def _open_demo(home: Home, **options: Any) -> Engine:
+    """An engine over the demo's fresh home, whose organisation knows something and worked a little."""
+    from clawpy_console.cli.demo_people import tell
+    from clawpy_console.cli.demo_work import begin
+
+    engine = open_engine(home, **options)
+    tell(engine)
+    begin(engine, str(options["workspaces"][0]))
+    return engine
+
+
+def _tell(error: Refusal, where: Where) -> None:
+    if where.as_json:
+        print(
+            json.dumps({"error": {"code": error.code, "message": error.message, "fix": error.fix}}, ensure_ascii=False)
+        )
+        return
+    from clawpy_console.cli.printing.render import refusal
+    from clawpy_console.cli.printing.style import Style
+
+    print(refusal(error, Style.of(sys.stderr)), file=sys.stderr)
+
+
+# -- verbs
+
+
+def _ask(options: argparse.Namespace, where: Where) -> int:
+    """Ask the engine, print its document."""
+    from engine import call, exit_status
+
+    document = call(where.home, options.verb, options.build(options, where), workspaces=where.all(), opener=open_engine)
+    _print(document, options, where)
+    if options.verb == "approve":
+        return exit_status(document)
+    return REFUSED if document.get("forgotten") is False else DONE
+
+
+def _print(document: dict[str, Any], options: argparse.Namespace, where: Where) -> None:
+    if where.as_json:
+        print(json.dumps(document, ensure_ascii=False))
+        return
+    from clawpy_console.cli.printing.render import render
+    from clawpy_console.cli.printing.style import Style
+
+    text = render(options.verb, document, vars(options), Style.of(sys.stdout))
+    if text:
+        print(text)
+
+
+def _run(options: argparse.Namespace, where: Where) -> int:
+    """The engine without a screen."""
+    from clawpy_console.cli.headless import run
+
+    workspaces = where.all()
+    if not workspaces:
+        where.scope(needed=True)
+    run(where.home, workspaces, seconds=options.seconds, as_json=where.as_json)
+    return DONE
+
+
+def _serve(options: argparse.Namespace, where: Where) -> int:
+    """The engine without a screen, with the gateway."""
+    from clawpy_console.cli.headless import run
+    from engine import read_holder
+
+    workspaces = where.all()
+    if not workspaces:
+        where.scope(needed=True)
+    named = ("host", "port", "certificate", "certificate_key")
+    wish = {name: value for name in named if (value := getattr(options, name)) is not None}
+    wish |= {"tunnel": options.tunnel, "in_file": options.store == "file"}
+    try:
+        run(where.home, workspaces, seconds=options.seconds, as_json=where.as_json, gateway=wish)
+    except Refusal as error:
+        if error.code != "home_held":
+            raise
+        holder = read_holder(where.home)
+        if holder is not None and holder.gateway:
+            other = f"to have it listen otherwise end it first: kill {holder.pid}"
+            fix = f"it listens already, at {holder.gateway}; {other}"
+            raise Refusal(error.code, error.message, fix) from error
+        fix = "that engine can open it as well: clawpy config set gateway.enabled true, or Gateway on in its palette"
+        raise Refusal(error.code, error.message, fix) from error
+    return DONE
+
+
+def _token(options: argparse.Namespace, where: Where) -> int:
+    """The gateway's token, in this very process."""
+    from engine import gateway_token
+
+    new = options.action == "new"
+    _print(gateway_token(where.home, new=new, in_file=new and options.store == "file"), options, where)
+    return DONE
+
+
+def _stop(options: argparse.Namespace, where: Where) -> int:
+    from engine import stop
+
+    _print(stop(where.home, " ".join(options.reason)), options, where)
+    return DONE
+
+
+def _doctor(options: argparse.Namespace, where: Where) -> int:
+    from engine import call
+
+    try:
+        workspaces = where.all()
+    except Refusal:
+        workspaces = where.workspace_names  # what is wrong with them is one of its findings
+    document = call(where.home, "doctor", {"online": options.online}, workspaces=workspaces, opener=open_engine)
+    if document["settings"] is not None:
+        from clawpy_console.cli.screen_settings import problems
+
+        # Only here is known what the screen can use of them.
+        document["checks"] += [
+            {"name": "config", "state": "warn", "message": one.message, "fix": one.fix}
+            for one in problems(document["settings"], where.home.config / "themes")
+        ]
+    _print(document, options, where)
+    return DONE if document["ok"] else REFUSED
+
+
+def _key(options: argparse.Namespace, where: Where) -> int:
+    """Keys, in this very process: what is typed here goes to the keyring and nowhere else."""
+    if options.action != "set":
+        from engine import call
+
+        document = call(where.home, "key", options.build(options, where), opener=open_engine)
+        _print(document, options, where)
+        return DONE if document.get("reached", True) else REFUSED
+    from clawpy_console.cli.keys_entry import key
+
+    _print(key(options, where), options, where)
+    return DONE
+
+
+def _notify(options: argparse.Namespace, where: Where) -> int:
+    """An address that may hold a secret goes to the keyring from this very process, as a key does."""
+    if options.action != "set":
+        from engine import call
+
+        document = call(where.home, "notify", options.build(options, where), workspaces=where.all(), opener=open_engine)
+        _print(document, options, where)
+        return DONE if all(one["delivered"] for one in document.get("tested", [])) else REFUSED
+    from clawpy_console.cli.keys_entry import address
+
+    _print(address(options, where, opener=open_engine), options, where)
+    return DONE
+
+
+def _mcp(options: argparse.Namespace, where: Where) -> int:
+    """Standard output belongs to the protocol from here on."""
+    from engine import mcp_serve
+
+    workspace = next(iter(where.scope()), "")
+    mcp_serve(where.home, workspace=workspace, opener=open_engine, agent=options.agent or "", version=__version__)
+    return DONE
+
+
+def _config(options: argparse.Namespace, where: Where) -> int:
+    if options.action == "set":
+        from clawpy_console.cli.screen_settings import check_value
+
+        check_value(options.key, options.value, where.home.config)
+    return _ask(options, where)
+
+
+def _check(options: argparse.Namespace, where: Where) -> int:
+    from engine import call
+
+    given = [bool(options.command), options.prompt is not None, options.batch is not None]
+    if sum(given) != 1:
+        raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
+    if options.batch is not None:
+        from clawpy_console.cli.check_batch import check_batch
+
+        return DONE if check_batch(options.batch, where, opener=open_engine) else REFUSED
+    if options.prompt is not None:
+        arguments: dict[str, Any] = {"prompt": options.prompt}
+    else:
+        words = options.command
+        arguments = {"command": words[0] if len(words) == 1 else shlex.join(words), "cwd": str(Path.cwd())}
+    _print(call(where.home, "check", arguments, opener=open_engine), options, where)
+    return DONE
+
+
+def _simulate(options: argparse.Namespace, where: Where) -> int:
+    """In a home of its own that is thrown away: the one that is named is not touched."""
+    from engine import simulate
+
+    gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
+    _print(simulate(options.days, options.seed), options, where)
+    return DONE
+
+
+def _remember(options: argparse.Namespace, where: Where) -> int:
+    from clawpy_console.cli.remember_file import remember
+
+    document = remember(options.file, where, opener=open_engine, wait=not options.no_wait)
+    _print(document, options, where)
+    return REFUSED if document["badLines"] and not document["remembered"] + document["known"] else DONE
+
+
+def _recall(options: argparse.Namespace, where: Where) -> int:
+    if bool(options.query) == (options.batch is not None):
+        raise WrongUse("give a question, or --batch FILE.jsonl")
+    scope: dict[str, Any] = {"agent": options.agent} if options.agent else {}
+    if where.workspace_names:
+        scope["workspaces"] = where.scope()
+    if options.batch is not None:
+        from clawpy_console.cli.recall_batch import recall_batch
+
+        return DONE if recall_batch(options.batch, where, scope, opener=open_engine) else REFUSED
+    from engine import call
+
+    asked = {"query": " ".join(options.query), "k": options.k, **scope}
+    _print(call(where.home, "recall", asked, workspaces=where.all(), opener=open_engine), options, where)
+    return DONE
+
+
+SPECIAL = {
+    "run": _run,
+    "serve": _serve,
+    "stop": _stop,
+    "doctor": _doctor,
+    "check": _check,
+    "config": _config,
+    "key": _key,
+    "notify": _notify,
+    "mcp": _mcp,
+    "simulate": _simulate,
+    "token": _token,
+    "remember": _remember,
+    "recall": _recall,
+}
+"""Verbs that need more than one question, or none to an engine."""
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""What the verbs of cards, sessions and change sets print."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from clawpy_console.cli.printing.style import (
+    Document,
+    Style,
+    clean,
+    count,
+    how_it_ended,
+    indented,
+    one_line,
+    place,
+    time,
+)
+from clawpy_console.words import touches
+
+
+def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """The stack, or the latest cards of any status."""
+    found = document["predictions"]
+    lines = [_card(one, style) for one in found]
+    lines += [style.dim(f"! {clean(error)}") for error in document.get("errors", ())]
+    if not found and (elsewhere := document.get("elsewhere")):
+        places = ", ".join(f"{number} in {clean(PurePath(place).name)}" for place, number in elsewhere.items())
+        return "\n".join([f"no cards for this workspace; {places}", *lines])
+    if not found:
+        looked = "created" in document  # by `clawpy predict`
+        said = "No cards." if options.get("all") else "No cards. `clawpy predict` checks for new ones."
+        return "\n".join(["Nothing needs you." if looked else said, *lines])
+    return "\n".join(lines)
+
+
+def _card(one: Document, style: Style) -> str:
+    badges = [
+        word
+        for word, on in (("SUGGESTED", one["stated"] and one["band"] in ("suggested", "act")), ("NEW", one["novel"]))
+        if on
+    ]
+    if one["status"] != "pending":
+        badges.append(" ".join(word.replace("_", " ") for word in (one["status"], one["outcome"]) if word))
+    if one["snoozedUntil"] and one["status"] == "pending":
+        badges.append(f"snoozed until {time(one['snoozedUntil'])}")
+    sure = how_sure(one)
+    head = f"{style.bold(clean(one['id']))}  {style.bad(sure) if one['tier'] == 1 else sure}  {place(one)}"
+    lines = [head + ("  " + style.wants(" ".join(badges)) if badges else "")]
+    if one["status"] == "pending" and one["withoutSandbox"]:
+        how = "approve it with --without-sandbox" if one["needsConfirmation"] else "the settings allow that here"
+        lines.append("    " + style.wants(f"no sandbox on this machine; {how}"))
+    lines += indented(one["prompt"])
+    if one["reasoning"]:
+        lines.append("    " + style.dim(clean(one["reasoning"])))
+    if one["status"] == "pending" and not one["undoNote"]:
+        lines.append(
+            "    " + style.wants("No model or agent can run this yet.")
+        )  # so nothing is known of cost and undo either
+    elif one["status"] == "pending":
+        changes = touches(one.get("flow") or "", one["checkOnly"], one["withoutSandbox"])
+        how = "runs" if one.get("flow") else "by"
+        served = f", {how} {clean(one['servedBy'])}" if one.get("servedBy") else ""
+        lines.append("    " + style.dim(f"est. ${one['estimatedCost']:.2f}, {changes}{served}"))
+    if one["status"] == "pending":
+        # That a person decides is what a card is for; anything else a rail says is news.
+        asks = [each for each in one["verdicts"] if each["verdict"] != "allow" and each["rail"] != "gate"]
+        lines += [f"    {style.wants(each['verdict'])} {clean(each['rail'])}: {clean(each['reason'])}" for each in asks]
+    if one["note"]:
+        lines.append(f"    {clean(one['note'])}")
+    return "\n".join(lines)
+
+
+def how_sure(one: Document) -> str:
+    """`quick check` while no confidence is stated, then `72% quick check`; marked where it is broken or at risk."""
+    said = f"{one['confidence']:.0%} {one['tierWord']}" if one["stated"] else one["tierWord"]
+    return f"▲ {said}" if one["tier"] == 1 else str(said)
+
+
+def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """Card, session and change set after a verb."""
+    lines = []
+    card, session, change = document["prediction"], document["session"], document["changeSet"]
+    if card is not None:
+        told = session is not None and card["outcome"] != "discarded"  # the session says how it ended, red tests too
+        outcome = f", {card['outcome'].replace('_', ' ')}" if card["outcome"] and not told else ""
+        snoozed = card["status"] == "pending" and card["snoozedUntil"]
+        state = f"snoozed until {time(card['snoozedUntil'])}" if snoozed else card["status"] + outcome
+        lines += [f"{style.bold(clean(card['id']))}  {state}  {place(card)}", *indented(card["prompt"])]
+        if card["note"]:
+            lines.append(f"    {clean(card['note'])}")
+        if card["note"] and card["status"] == "rejected":  # a kind of card was switched off
+            lines.append(style.dim(f"    `clawpy undo {clean(card['id'])}` undoes it, `clawpy muted` lists it"))
+    if session is not None:
+        lines += _session(session, style)
+    for line in document.get("transcript", ()):
+        text = clean(line["text"])
+        told = f"$ {text}" if line["kind"] == "command" else text
+        paint = style.bold if line["kind"] == "command" else str
+        lines += [f"  │ {paint(one)}" for one in told.splitlines() or [""]]
+    if change is not None:
+        lines += _change(change, style, named=options.get("verb") in CHANGING)
+    for file in document.get("diff", ()):
+        lines += ["", style.bold(f"{file['status']} {clean(file['path'])}")]
+        lines += [_diff_line(line, style) for line in clean(file["hunks"]).splitlines()]
+    return "\n".join(lines)
+
+
+def _session(one: Document, style: Style) -> list[str]:
+    detail = one["error"] or one["summary"]
+    lines = [f"{style.bold(clean(one['id']))}  {how_it_ended(one, style)}  {place(one)}  {clean(one['sandbox'])}"]
+    return [*lines, *indented(detail)]
+
+
+CHANGING = frozenset({"land", "branch", "discard", "undo"})
+"""Verbs that may change any repository by an id alone, and so name the one they changed."""
+
+
+def _change(one: Document, style: Style, *, named: bool = False) -> list[str]:
+    paint = style.wants if one["state"] == "waiting" else style.dim
+    where = f" on {clean(one['branch'])}" if one["branch"] else ""
+    lines = [f"{style.bold(clean(one['id']))}  {paint(one['state'])}{where}  {count(len(one['files']), 'file')}"]
+    if named:
+        lines[0] += f"  in {clean(one['workspace'])}"
+    for file in one["files"]:
+        numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
+        lines.append(f"    {file['status']:8} {numbers:>9}  {clean(file['path'])}")
+        if file["refused"]:
+            lines.append(style.bad(f"      ✗ cannot be landed: {clean(file['refused'])}"))
+        if file["note"]:
+            lines.append(style.wants(f"      ▲ {clean(file['note'])}"))
+    if one["state"] == "waiting":
+        lines.append(style.dim("    land, branch or discard it"))
+    return lines
+
+
+def _diff_line(line: str, style: Style) -> str:
+    paint = {"+": style.good, "-": style.bad, "@": style.dim}.get(line[:1])
+    return paint(line) if paint else line
+
+
+def work(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """Sessions and change sets, or one lap."""
+    if "sessions" not in document:
+        return lap(document, options, style)
+    lines = []
+    for one in document["sessions"]:
+        lines += [*_session(one, style), style.dim(f"    {one_line(one['prompt'])}")]
+    if document["changeSets"]:
+        lines += ["", style.bold("waiting to land")]
+        for change in document["changeSets"]:
+            lines += _change(change, style)
+    return "\n".join(lines) or _nothing(document.get("elsewhere", {}))
+
+
+def _nothing(elsewhere: Mapping[str, int]) -> str:
+    """That nothing was run here, and where something was."""
+    if not elsewhere:
+        return "Nothing has run yet."
+    told = [f"{count(number, 'session')} in {clean(path)}" for path, number in list(elsewhere.items())[:3]]
+    more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
+    first = shlex.quote(clean(next(iter(elsewhere))))
+    return f"nothing here; {', '.join(told)}{more}\n  `clawpy --workspace {first} work` shows them"
+
+
+def muted(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """What stays away because it was dismissed, or what was just lifted."""
+    lines = []
+    for one in document["muted"]:
+        where = f"in {clean(PurePath(one['workspace']).name)}" if one["workspace"] else "everywhere"
+        away = f"away until {time(one['until'])}" if one["until"] else "switched off"
+        if options.get("action") == "lift":
+            away = "may come back"
+        title = clean(one["kindTitle"])
+        what = f"{title} {where}" if one["subject"] else f"all cards “{title}” {where}"
+        lines.append(f"{style.bold(clean(one['id']))}  {what}: {away}  ({clean(one['why'])})")
+        lines += indented(one["prompt"])
+    if options.get("action") != "lift" and lines:
+        lines.append(style.dim("`clawpy muted lift ID` lets it come back"))
+    return "\n".join(lines) or "nothing is muted"

@@ -1,0 +1,151 @@
+"""What `clawpy status`, `resume`, `dnd` and `stop` print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from clawpy_console.cli.printing.style import Document, Style, clean, count, how_it_ended, one_line, span, time
+
+SAID = {"did_himself": "done by yourself", "original": "edited", "kept": "kept"}
+"""What the operator's behaviour said, where its name is not a word."""
+
+
+def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """State, caps, what waits; or one line for a status bar."""
+    if options.get("format") in ("short", "long"):
+        return _bar(document, str(options["format"]))
+    spent = document["crossPollStatus"]
+    held = document["holds"]
+    paint = style.bad if held or document["state"] == "DISABLED" else style.good
+    since = f"since {time(document['stateSince'])}, {clean(document['cause'])}"
+    runs = document.get("engine") != "none"
+    if runs:
+        lines = [f"{paint('●')} {style.bold(document['state'])} {since}"]
+    else:
+        lines = [
+            f"{paint('○')} {style.bold('no engine is running')} (last: {document['state']} {since}); "
+            "`clawpy` or `clawpy run` starts one"
+        ]
+    for hold in held:
+        until = f" until {time(hold['until'])}" if hold["until"] else ""
+        told = (
+            f"  {style.wants(hold['word'])}{until}: {clean(hold['reason'])}; `clawpy resume {hold['word']}` to resume"
+        )
+        lines.append(told)
+    lines.append(
+        "  cost  "
+        f"hour ${spent['costThisHour']:.2f}/{spent['costCapPerHour']:g}  "
+        f"day ${spent['costToday']:.2f}/{spent['costCapPerDay']:g}  "
+        f"month ${spent['costThisMonth']:.2f}/{spent['costCapPerMonth']:g}"
+    )
+    phase = document["phase"]
+    if phase["number"] > 0:
+        lines.append(f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {clean(phase['reason'])}")
+    elif phase["learning"]:
+        lines.append(f"  {phase['learning']}")
+    if document.get("byItself"):
+        lines.append(f"  {clean(document['byItself']['words'])}")
+    silent, coming = document["silenceSeconds"], document["nextCycleAt"]
+    if runs:
+        lines.append(f"  inactive for {span(silent)}" + (f", next check {time(coming)}" if coming else ""))
+    lines.append(f"  {count(document['pending'], 'card')} pending")
+    gateway = document.get("gateway") or {}
+    if gateway.get("url"):
+        listen = f", {count(gateway['clients'], 'client')}" if gateway["clients"] else ""
+        lines.append(f"  gateway {clean(gateway['url'])}  {style.dim(clean(gateway['words']) + listen)}")
+    elif gateway.get("words", "off") != "off":
+        lines.append(f"  {style.wants('gateway')} {clean(gateway['words'])}")
+    if document["keysInFile"]:
+        lines.append(f"  {style.wants(clean(document['keysInFile']))}")
+    lines += _since(document["since"], style, most=5)
+    lines += [f"  running  {clean(one['id'])}  {one_line(one['prompt'])}" for one in document["running"]]
+    lines += [f"  {style.wants('waits')}  {clean(one['id'])}  {clean(one['title'])}" for one in document["waiting"]]
+    for one in document["decisions"]:
+        lines.append(
+            style.dim(
+                f"  {time(one['decidedAt'])}  {SAID.get(one['signal'], one['signal'])}  {one_line(one['prompt'])}"
+            )
+        )
+    return "\n".join(lines)
+
+
+def _since(then: Document, style: Style, most: int) -> list[str]:
+    """What happened since the operator was last away, the last `most` of each; nothing when nothing did."""
+    ran, blocked, known = then["ran"], then["blocked"], then["learnt"]
+    told = learnt(known["learnings"], known["facts"], known["proposed"], known["inForceByItself"])
+    if not (ran or blocked or then["approved"] or then["rejected"] or told):
+        return []
+    itself = f" ({then['approvedByItself']} by itself)" if then["approvedByItself"] else ""
+    lines = [
+        f"  since {time(then['at'])}  {count(len(ran), 'session')}, {len(blocked)} blocked, "
+        f"{then['approved']} approved{itself}, {then['rejected']} rejected, ${then['spent']:.2f} spent"
+    ]
+    lines += [f"    learnt  {told}"] if told else []
+    if len(ran) > most:
+        lines.append(style.dim(f"    and {len(ran) - most} more before; `clawpy work` lists them"))
+    for one in ran[-most:]:
+        lines.append(f"    {time(one['endedAt'])}  {how_it_ended(one, style)}  {one_line(one['prompt'])}")
+    if len(blocked) > most:
+        lines.append(style.dim(f"    and {len(blocked) - most} more blocked before"))
+    for one in blocked[-most:]:
+        rail = f"{style.wants('blocked')} by {clean(one['rail'])}"
+        lines.append(f"    {time(one['createdAt'])}  {rail}  {one_line(one['prompt'])}: {clean(one['reason'])}")
+    return lines
+
+
+def learnt(learnings: int, facts: int, proposed: int, by_itself: int) -> str:
+    """What was learnt, in words; "" for nothing. See `engine.views.Learnt`."""
+    told = (
+        (learnings, "learning carried up", "learnings carried up"),
+        (facts, "fact kept", "facts kept"),
+        (proposed, "candidate to review", "candidates to review"),
+        (by_itself, "candidate in force by itself", "candidates in force by themselves"),
+    )
+    return ", ".join(f"{number:,} {one if number == 1 else many}" for number, one, many in told if number)
+
+
+def _bar(document: Document, form: str) -> str:
+    if document["holds"]:
+        return f"⏸ {document['holds'][0]['word']}"
+    top = document["top"]
+    if form == "short" or top is None:
+        return f"🔮 {document['pending']}"
+    age = datetime.now(UTC) - datetime.fromisoformat(top["createdAt"])
+    sure = f"{top['confidence']:.0%}" if top["stated"] else top["tierWord"]
+    told = f"{one_line(top['prompt'])} · {clean(top['targetChannel'])}"
+    return f"🔮 {told} · {sure} · {span(age.total_seconds())}"
+
+
+def dnd(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """Until when nobody is disturbed."""
+    if document["dndUntil"]:
+        return f"{style.wants('do not disturb')} until {time(document['dndUntil'])}; `clawpy dnd --off` ends it"
+    return "Do not disturb is off." + ("; quiet hours go on" if document["quiet"] else "")
+
+
+def resume(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """What was lifted, and how everything stands now."""
+    lifted = [
+        f"{style.good('▶')} {one['word']} is lifted; it was in force since {time(one['since'])}: {clean(one['reason'])}"
+        for one in document.get("lifted", ())
+    ]
+    return "\n".join([*lifted, status(document, options, style)])
+
+
+def stop(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """What was stopped."""
+    ended = document["stopped"]
+    if document["reached"]:
+        first = f"stopped; {count(len(ended), 'session')} ended" if ended else "stopped; nothing was running"
+    else:
+        first = "stopped; no engine answered, a running one finds the stop file, the next one starts stopped"
+    lines = [f"{style.bad('■')} {first}"]
+    if document["killed"]:
+        lines.append(f"  {count(document['killed'], 'process', 'processes')} ended")
+    if document["left"]:
+        lines.append(
+            f"  {style.bad('still running')}: {', '.join(map(clean, document['left']))}; end them by `kill -9`"
+        )
+    return "\n".join([*lines, "  `clawpy resume stop` to resume"])

@@ -1,0 +1,302 @@
+"""Everything about one card: why it is there, what it would do, and the prompt to edit before approving (SPEC 9.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static, TextArea
+
+from clawpy_console import words
+from clawpy_console.dialogs.base import Dialog
+from clawpy_console.keys import bindings
+from clawpy_console.screens.mission.card import bar, headline, signal_name
+from clawpy_console.screens.mission.stack import CardStack
+from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.keyline import KeyLine
+from engine import kind_title
+from engine.values import Card, RailVerdict, Refusal, Source, Verdict
+
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
+
+TERMS = (("twin", 0.40), ("pattern", 0.25), ("urgency", 0.20), ("time", 0.15))
+"""The terms of the confidence and their weights, as the sum is written (SPEC 2.5)."""
+
+
+def parameter_lines(parameters: Mapping[str, Any]) -> str:
+    """A flow's parameters as `key = value` lines, values as JSON except plain texts."""
+    return "\n".join(
+        f"{key} = {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for key, value in parameters.items()
+    )
+
+
+def parse_parameters(text: str) -> dict[str, Any] | None:
+    """The inverse of `parameter_lines`; None for what is not such lines, such as a sentence."""
+    found: dict[str, Any] = {}
+    for line in filter(str.strip, text.splitlines()):
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip().isidentifier():
+            return None
+        value = value.strip()
+        try:
+            found[key.strip()] = json.loads(value) if value[:1] in '[{"0123456789-tfn' else value
+        except json.JSONDecodeError:
+            found[key.strip()] = value  # a text that only begins like JSON, such as a commit id
+    return found
+
+
+def tier_lines(card: Card) -> list[Content]:
+    """Where it stands in the stack and why, with what moved it there."""
+    if card.source is Source.OPERATOR:
+        return [Content.styled("your own prompts come first", "$grey")]
+    style = words.tier_style(card)
+    said = Content.assemble(
+        (f"{int(card.tier)} of 4  ", "$faint"), (card.tier.word, style), (f": {card.tier.meaning}", "$grey")
+    )
+    moved = card.parts.words[len(TERMS) :] if card.parts is not None else ()
+    return [said, *(Content.styled(words.one_line(one), "$grey") for one in moved)]
+
+
+def sum_lines(card: Card) -> list[Content]:
+    """The confidence as a sum, each term with its value and where it came from; nothing while none is stated."""
+    parts = card.parts
+    if parts is None or not card.stated:
+        return []
+    lines = []
+    for number, (name, weight) in enumerate(TERMS):
+        value = getattr(parts, name)
+        why = parts.words[number] if number < len(parts.words) else ""
+        product = (f" = {weight * value:.3f}  ", "$grey")
+        said = (f"  {words.one_line(why)}", "$grey")
+        lines.append(Content.assemble((f"{weight:.2f} · {value:.2f}", "$ink"), product, (f"{name:<8}", "$faint"), said))
+    lines.append(Content.assemble(("sum         = ", "$faint"), (f"{parts.total:.3f}", "bold $ink"),
+                                  (f"  {card.band.value}", "$accent")))  # fmt: skip
+    return lines
+
+
+def signal_lines(card: Card) -> list[Content]:
+    """All signals with weight, relevance and evidence; those that found nothing too."""
+    lines = []
+    for one in card.signals:
+        said = words.one_line(one.error or "; ".join(one.evidence)) or "nothing"
+        drawn = Content.assemble((f"{signal_name(one.name):<8} ", "$faint"), (bar(one.relevance), "$accent"))
+        figures = (f" {one.weight:.2f} · {one.relevance:.2f}  ", "$faint")
+        lines.append(Content.assemble(drawn, figures, (said, "$faint" if one.error else "$grey")))
+    return lines
+
+
+def rail_line(one: RailVerdict) -> Content:
+    """A rail's word with its reason."""
+    glyph, style = {Verdict.ALLOW: ("✓", "$grey"), Verdict.ASK: ("▲", "$wants"), Verdict.BLOCK: ("✗", "$wrong")}[
+        one.verdict
+    ]
+    rule = f"  ({one.rule})" if one.rule and one.verdict is not Verdict.ALLOW else ""
+    return Content.assemble(
+        (f"{glyph} {one.rail:<8} ", style), (words.one_line(one.reason) or "allows", "$grey"), (rule, "$faint")
+    )
+
+
+def runs_words(card: Card) -> str:
+    """Who does it: a flow, with what it runs if it was learnt, or an agent with what serves it and what that reaches
+    of the network."""
+    served = words.one_line(card.served)
+    if card.assignment.flow:
+        return f"{card.assignment.flow}{f' ({served})' if served else ''}, by {card.agent}"
+    return f"{served or card.assignment.runner}, by {card.agent}"
+
+
+def continues_words(card: Card) -> str:
+    """The finished session whose words and changes it goes on with, "" for none."""
+    former = card.assignment.parameters.get("continues") if card.assignment.flow is None else None
+    return f"{former}: its conversation and its changes that are not landed" if former else ""
+
+
+def _title(text: str) -> Content:
+    return Content.styled(text, "bold $faint")
+
+
+def _fact(name: str, text: str) -> Content:
+    return Content.assemble((f"{name:<10}", "$faint"), (text, "$grey"))
+
+
+class Details(Dialog[None]):
+    """The details of one card. Closes itself when it was approved.
+
+    Made once and shown again for every card: to compose it anew would take longer than an operator's key should.
+    """
+
+    BINDINGS = bindings("details")
+    DEFAULT_CLASSES = "-alone"
+    AUTO_FOCUS = "#details"
+    DEFAULT_CSS = """
+    Details #editor { height: auto; min-height: 3; max-height: 9; }
+    Details KeyLine { background: $surface; dock: bottom; padding: 0; margin-top: 1; }
+    Details #refused { color: $wrong; height: auto; display: none; }
+    Details #details { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
+    """
+
+    app: ConsoleApp
+
+    def __init__(self, card: Card) -> None:
+        super().__init__()
+        self._card = card
+        self._rails = card.verdicts  # until the engine was asked anew
+        self._like = "…"
+        self._armed = False
+
+    def show(self, card: Card) -> None:
+        """Be the details of `card` from now on. Before the first showing, or while another screen is on top."""
+        if card.id != self._card.id:
+            self._like, self._rails = "…", card.verdicts
+        self._card = card
+        self._armed = False
+        if self.is_mounted:
+            self._begin()
+
+    @property
+    def _text(self) -> str:
+        """What can be edited: a flow's parameters, or the prompt."""
+        assignment = self._card.assignment
+        return parameter_lines(assignment.parameters) if assignment.flow else assignment.prompt
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="frame", classes="dialog -wide") as frame:
+            frame.border_title = Content("Card details")
+            with VerticalScroll(id="details"):
+                yield Drawn(id="head")
+                yield Static(id="edited", classes="heading", markup=False)
+                yield TextArea(id="editor", show_line_numbers=False, tab_behavior="focus")
+                yield Static(id="refused", markup=False)
+                yield Drawn(id="why")
+            yield KeyLine()
+
+    def on_mount(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        flow = self._card.assignment.flow
+        self.query_one("#frame").border_subtitle = Content(self._card.id)
+        self.query_one("#edited", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
+        editor = self.query_one("#editor", TextArea)
+        editor.placeholder = "No parameters set. Write key = value, one per line." if flow else ""
+        if editor.text != self._text:
+            editor.load_text(self._text)
+        self.query_one("#refused").display = False
+        self.query_one("#details").scroll_home(animate=False)
+        self.set_focus(self.query_one("#details"))
+        self._draw()
+        engine = self.app.engine
+        if engine is not None:
+            self.run_worker(self._ask(engine), group="details", exclusive=True)
+
+    async def _ask(self, engine: Any) -> None:
+        def read() -> tuple[Card, tuple[RailVerdict, ...], tuple[int, int]]:
+            cards, card_id = engine.cards, self._card.id
+            return cards.get(card_id), cards.rails(card_id), cards.similar(card_id)
+
+        try:
+            card, self._rails, (approved, total) = await asyncio.to_thread(read)
+        except Refusal as refusal:
+            self._refuse(str(refusal))
+            return
+        self._card = card
+        self._like = f"approved {approved} of {total}" if total else "no decisions here yet"
+        self._draw()
+
+    def _draw(self) -> None:
+        card = self._card
+        head = Content.styled(words.one_line(card.assignment.prompt), "bold $ink")
+        bare = Content.styled(f"▲ {words.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
+        self.query_one("#head", Drawn).show(lambda width: [headline(card, width), bare, *head.wrap(width)])
+        assignment = card.assignment
+        lines: list[Content] = [Content("")]
+        if card.note:  # what it lacks, beside the editor where it can be given
+            lines += [Content.styled(f"▲ {words.one_line(card.note)}", "$wants"), Content("")]
+        if card.reasoning:
+            lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
+        lines += [_title("PLACE IN THE STACK"), *tier_lines(card), Content("")]
+        if summed := sum_lines(card):
+            lines += [_title("CONFIDENCE"), *summed, Content("")]
+        if card.signals:  # none speak for a prompt of one's own
+            lines += [_title("SIGNALS"), *signal_lines(card), Content("")]
+        if self._rails:
+            lines += [_title("RAILS NOW"), *(rail_line(one) for one in self._rails), Content("")]
+        lines += [
+            _title("WORK"),
+            _fact("kind", kind_title(card.kind)),
+            _fact("like this", self._like),
+            _fact("cost", f"est. {words.money(card.estimate)}"),
+            _fact("runs", runs_words(card)),
+            *([_fact("continues", continued)] if (continued := continues_words(card)) else []),
+            _fact("where", assignment.workspace),
+            _fact("changes", words.touches(assignment.flow or "", card.check_only, card.without_sandbox)),
+            _fact("sandbox", self.app.known.sandbox or "not tested yet"),
+            _fact("undo", card.undo_note or "–"),
+            _fact("source", f"{card.source.value}, made {words.moment(card.created_at, self.app.now())}, "
+                           f"expires {words.moment(card.expires_at, self.app.now())}"),
+        ]  # fmt: skip
+        self.query_one("#why", Drawn).show(lambda width: [row for line in lines for row in words.rows(line, width)])
+
+    def _refuse(self, text: str) -> None:
+        line = self.query_one("#refused", Static)
+        line.display = True
+        line.update(Content(f"✗ {text}"))
+        self.query_one("#details").scroll_home(animate=False)
+
+    def action_edit(self) -> None:
+        self.query_one("#editor").focus()
+
+    def action_close(self) -> None:
+        editor = self.query_one("#editor")
+        if editor.has_focus:
+            self.query_one("#details").focus()
+        else:
+            self.dismiss()
+
+    def action_approve(self) -> None:
+        """Approve what stands in the editor; a risky card first says so and waits for its own key."""
+        if (risk := words.risk(self._card)) and not self._armed:
+            self._armed = True
+            self._refuse(f"risky: {risk}; A approves it anyway")
+            self.query_one("#details").focus()
+            return
+        if not words.risk(self._card):
+            self._approve()
+
+    def action_insist(self) -> None:
+        if self._armed:
+            self._approve()
+
+    def _approve(self) -> None:
+        engine = self.app.live()
+        if engine is None:
+            return
+        card, text = self._card, self.query_one("#editor", TextArea).text.strip()
+        edited = text != self._text.strip()
+        parameters = parse_parameters(text) if edited and card.assignment.flow else None
+        edit = text if edited and parameters is None else None
+
+        def refused(refusal: Refusal) -> None:
+            self._refuse(str(refusal))
+            self._armed = False
+            self.run_worker(self._ask(engine), group="details", exclusive=True)
+
+        def call() -> Card:
+            return engine.cards.approve(
+                card.id, edit=edit, parameters=parameters, without_sandbox=self._armed and card.needs_confirmation
+            )
+
+        self.app.deck.approve_edited(card, call, self._done, refused)
+
+    def _done(self) -> None:
+        for screen in self.app.screen_stack:
+            for stack in screen.query(CardStack):
+                stack.leave(self._card)
+        self.dismiss()

@@ -1,0 +1,295 @@
+"""The stack of cards: one card in front, swiped away by a key, the next one standing there in the same frame.
+
+The stack only shows and asks. It posts `Decided` with the id of the card that was on screen when the key went down;
+who gets the message calls the engine, and `bring_back`s the card if the engine refuses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.geometry import Offset
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static
+
+from clawpy_console import words
+from clawpy_console.keys import bindings
+from clawpy_console.screens.mission.card import CardView
+from engine.values import Card, DismissReason, Tier
+
+STEADY = 0.15
+"""Seconds for which keys are ignored after the card changed under the operator's hands."""
+
+WHY = 4.0
+"""Seconds after a dismissal in which one more key may say why. Any other key ends them and does what it always does."""
+
+FLIGHT = 0.18
+"""Seconds that a card takes to leave."""
+
+
+class CardStack(Widget, can_focus=True):
+    """Cards in rank order, one of them in front, the first to begin with."""
+
+    BINDINGS = bindings("stack")
+    DEFAULT_CSS = """
+    CardStack { layers: under over; height: 1fr; overflow: hidden;
+        & > #front { layer: under; }
+        & > #leaving { layer: over; display: none; width: 100%; height: 100%; }
+        & > #empty { layer: under; height: 1fr; content-align: center middle; text-align: center; color: $grey;
+            border: round $line; }
+        &:focus > #front, &:focus > #empty { border: round $accent; }
+        & > #front.-broken, &:focus > #front.-broken { border: heavy $wrong; }
+        &:focus > #front.-risky { border: round $wants; }
+        &:focus > #front.-armed { border: heavy $wants; }
+    }
+    """
+
+    @dataclass
+    class Decided(Message):
+        """The operator decided the card `card`: "approve", "dismiss" or "snooze"."""
+
+        card: Card
+        how: str
+
+    @dataclass
+    class Explained(Message):
+        """The operator said why he dismissed a card."""
+
+        card_id: str
+        reason: DismissReason
+
+    @dataclass
+    class Wanted(Message):
+        """The operator wants something else: "details", "undo", "own", "predict", "filter"; `card` is in front."""
+
+        what: str
+        card: Card | None
+
+    class Turned(Message):
+        """Another card is in front, or the numbers changed."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.clock = clock
+        self._cards: tuple[Card, ...] = ()  # as the engine ranks them
+        self._at = 0  # the one in front
+        self._dismissed: tuple[str, float] = ("", 0.0)  # the last card that was dismissed here, and when
+        self._changed_at = float("-inf")
+        self._armed = ""
+        self._empty = Content("")
+        self._several = False
+
+    def compose(self) -> ComposeResult:
+        yield CardView(id="front")
+        yield Static("", id="empty", markup=False)
+        yield CardView(id="leaving")
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards that wait, the front one first, those that follow it after it."""
+        return (*self._cards[self._at :], *self._cards[: self._at])
+
+    @property
+    def front(self) -> Card | None:
+        """The card on screen."""
+        return self._cards[self._at] if self._cards else None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The place of the front card among those that wait, and how many these are: the third of five."""
+        return self._at + 1, len(self._cards)
+
+    @property
+    def asks_why(self) -> str:
+        """The id of the card that was just dismissed, while a key may still say why; "" for none."""
+        card_id, at = self._dismissed
+        return card_id if card_id and self.clock() - at < WHY else ""
+
+    @property
+    def armed(self) -> bool:
+        """True while the front card's risk was pointed out and the second key is awaited."""
+        return self.front is not None and self._armed == self.front.id
+
+    def show(self, cards: Sequence[Card], *, empty: str, several: bool = False) -> None:
+        """What is pending. The card in front stays in front while it is among them, unless something came that is at
+        risk or blocks soon while it is neither. `several`: there is more than one workspace to choose from."""
+        if several != self._several:
+            self._several = several
+            self.refresh_bindings()
+        before = self.front
+        ids = [card.id for card in cards]
+        kept = before is not None and before.id in ids
+        at = ids.index(before.id) if before is not None and kept else self._at
+        if before is not None and kept and not self.armed:
+            known, least = {card.id for card in self._cards}, min(before.tier, Tier.CHECK)
+            at = next((place for place, card in enumerate(cards) if card.id not in known and card.tier < least), at)
+        self._replace(tuple(cards), at, own=False)
+        said = Content(empty)
+        if said != self._empty:
+            self._empty = said
+            self.query_one("#empty", Static).update(said, layout=False)
+
+    def bring_back(self, card: Card, note: str) -> None:
+        """Put `card` in front again: it was taken back, or the engine refused and `note` says why."""
+        if self._dismissed[0] == card.id:
+            self._dismissed = ("", 0.0)
+        again = dataclasses.replace(card, note=note or card.note)
+        others = [one for one in self._cards if one.id != card.id]
+        at = min(self._at, len(others))
+        self._replace((*others[:at], again, *others[at:]), at, own=True)
+
+    def leave(self, card: Card) -> None:
+        """`card` was approved in its details, or could not be taken back: it leaves here too."""
+        ids = [one.id for one in self._cards]
+        if card.id in ids:
+            if self.front is not None and self.front.id == card.id:
+                self._fly(card, Offset(1, 0))
+            at = self._at - (ids.index(card.id) < self._at)
+            self._replace(tuple(one for one in self._cards if one.id != card.id), at, own=True)
+
+    def _replace(self, cards: tuple[Card, ...], at: int, *, own: bool) -> None:
+        before = self.front
+        self._cards = cards
+        self._at = at if at < len(cards) else 0
+        after = self.front
+        if (before.id if before else "") != (after.id if after else ""):
+            self._armed = ""
+            if not own and before is not None:
+                self._changed_at = self.clock()
+        if (before is None) != (after is None):
+            self.refresh_bindings()
+        self._draw()
+        self.post_message(self.Turned())
+
+    def _draw(self) -> None:
+        front = self.query_one("#front", CardView)
+        front.card = self.front
+        front.display = self.front is not None
+        self.query_one("#empty").display = self.front is None
+        front.set_class(self.front is not None and self.front.tier is Tier.BROKEN, "-broken")
+        front.set_class(self.front is not None and bool(words.risk(self.front)), "-risky")
+        front.set_class(self.armed, "-armed")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that can do nothing now are not offered."""
+        if action in ("approve", "dismiss", "snooze", "details"):
+            return self.front is not None
+        if action == "turn":
+            return len(self._cards) > 1
+        if action == "why":
+            return bool(self.asks_why)
+        if action == "filter":
+            return self._several
+        return super().check_action(action, parameters)
+
+    def _steady(self) -> bool:
+        return self.clock() - self._changed_at >= STEADY
+
+    def _decide(self, how: str, direction: Offset) -> None:
+        card = self.front
+        if card is None or not self._steady():
+            return
+        self._fly(card, direction)
+        self._dismissed = (card.id, self.clock()) if how == "dismiss" else ("", 0.0)
+        self._replace(tuple(one for one in self._cards if one.id != card.id), self._at, own=True)
+        self.post_message(self.Decided(card, how))
+        if how == "dismiss":
+            self.set_timer(WHY, self._asked_why)
+        self.refresh_bindings()
+
+    def _asked_why(self) -> None:
+        if self.is_attached and not self.asks_why:
+            self.refresh_bindings()
+            self.post_message(self.Turned())
+
+    def _fly(self, card: Card, direction: Offset) -> None:
+        """Let a picture of `card` leave in `direction`; the next card already stands below it."""
+        if self.app.animation_level == "none":
+            return
+        leaving = self.query_one("#leaving", CardView)
+        leaving.card = card
+        leaving.offset = Offset(0, 0)
+        leaving.display = True
+        leaving.animate(
+            "offset",
+            Offset(direction.x * self.size.width, direction.y * self.size.height),
+            duration=FLIGHT,
+            easing="out_cubic",
+            on_complete=lambda: setattr(leaving, "display", False),
+        )
+
+    def action_approve(self) -> None:
+        card = self.front
+        if card is None or not self._steady():
+            return
+        if words.risk(card):
+            self._armed = card.id
+            self._draw()
+            self.post_message(self.Turned())
+            return
+        self._decide("approve", Offset(1, 0))
+
+    def action_insist(self) -> None:
+        if self.armed:
+            self._decide("approve", Offset(1, 0))
+
+    def action_dismiss(self) -> None:
+        self._decide("dismiss", Offset(-1, 0))
+
+    def action_snooze(self) -> None:
+        self._decide("snooze", Offset(0, -1))
+
+    def action_turn(self, by: int) -> None:
+        """Another card in front; decide nothing."""
+        self._replace(self._cards, (self._at + by) % len(self._cards), own=True)
+
+    def action_why(self, reason: str) -> None:
+        card_id = self.asks_why
+        if card_id:
+            self._dismissed = ("", 0.0)
+            self.refresh_bindings()
+            self.post_message(self.Explained(card_id, DismissReason(reason)))
+            self.post_message(self.Turned())
+
+    def action_details(self) -> None:
+        if self.front is not None:
+            self.post_message(self.Wanted("details", self.front))
+
+    def action_undo(self) -> None:
+        self.post_message(self.Wanted("undo", self.front))
+
+    def action_own_prompt(self) -> None:
+        self.post_message(self.Wanted("own", self.front))
+
+    def action_predict(self) -> None:
+        self.post_message(self.Wanted("predict", self.front))
+
+    def action_filter(self) -> None:
+        self.post_message(self.Wanted("filter", self.front))
+
+    def on_key(self, event: events.Key) -> None:
+        """Any key that gives no reason ends the time for one: a digit is a screen again."""
+        if self.asks_why and not self._gives_reason(event.key):
+            self._dismissed = ("", 0.0)
+            self.refresh_bindings()
+            self.post_message(self.Turned())
+
+    def _gives_reason(self, key: str) -> bool:
+        active = self.screen.active_bindings.get(key)
+        return active is not None and active.node is self and active.binding.action.startswith("why(")
+
+    def on_focus(self) -> None:
+        self.post_message(self.Turned())
+
+    def on_blur(self) -> None:
+        self._armed = ""
+        self._dismissed = ("", 0.0)
+        self._draw()
+        self.post_message(self.Turned())

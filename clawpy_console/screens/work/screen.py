@@ -1,0 +1,375 @@
+"""Screen 2, work: sessions, what they do, what they changed, and what becomes of it (SPEC 9.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from clawpy_console import words
+from clawpy_console.keys import bindings, shown_key
+from clawpy_console.screens.filtering import Filtering
+from clawpy_console.screens.work.changes import Changes
+from clawpy_console.screens.work.conversing import Conversing
+from clawpy_console.screens.work.permission import Asked
+from clawpy_console.screens.work.reply import ReplyLine
+from clawpy_console.state import NEWEST
+from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.filter import Filter
+from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.session import about, session_row, waits
+from clawpy_console.widgets.tab_line import Columns
+from clawpy_console.widgets.transcript import Transcript
+from engine.values import ChangeSet, ChangeState, ModelCall, Refusal, SessionView
+
+OLDER = "=older"
+"""The id of the row that lists older sessions."""
+
+DOES = frozenset({"land", "branch", "discard", "undo"})
+"""Actions that do something with a change set."""
+
+
+class WorkScreen(Conversing, Filtering):
+    """Sessions left, transcript in the middle, the diff right; above them what the session asks to be allowed."""
+
+    MODE = "work"
+    CSS_PATH = "work.tcss"
+    AUTO_FOCUS = "#sessions"
+    BINDINGS = bindings("asked", "work")
+    PANES = {
+        "sessions": "sessions", "transcript": "transcript", "files": "files", "diff": "diff", "asked": "asked-detail",
+    }  # fmt: skip
+    COLUMNS = {"sessions": "left", "transcript": "middle", "files": "right", "diff": "right"}
+    FILTERED = "sessions"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wanted = ""  # a session to select as soon as it is listed
+        self._opening = True  # the screen was opened, and the cursor is where it opens on as soon as that is known
+        self._opened_on = ""  # the session that it opened on; the operator chose none while the cursor is there
+        self._chosen = False
+        self._beyond = ""  # the oldest session that was listed when older ones were asked for
+        self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
+        self._seen: set[str] = set()  # sessions that ran by themselves and were looked at
+        self._calls_of: tuple[str, int, bool] = ("", 0, False)
+        self._begun: dict[str, tuple[str, ChangeSet]] = {}  # by change set: what was begun with it, as it was then
+
+    def body(self) -> ComposeResult:
+        yield Columns(id="tabs")
+        yield Asked(id="asked")
+        with Horizontal(id="columns"):
+            with Vertical(id="left", classes="pane"):
+                yield Static("SESSIONS", id="sessions-title", classes="heading", markup=False)
+                yield Filter("words in the prompt, channel, state")
+                yield Rows(id="sessions", empty="Nothing has run yet.")
+            with Vertical(id="middle", classes="pane"):
+                yield Drawn(id="about")
+                yield Transcript(id="transcript")
+            yield Changes(id="right", classes="pane")
+        yield ReplyLine(id="reply")
+
+    @property
+    def session(self) -> SessionView | None:
+        """The session under the cursor."""
+        current = self.query_one("#sessions", Rows).current
+        return next((one for one in self.known.sessions if one.id == current), None)
+
+    @property
+    def change(self) -> ChangeSet | None:
+        """What the session under the cursor changed."""
+        session = self.session
+        return self.known.change_of(session) if session else None
+
+    def select(self, session_id: str) -> None:
+        """Put the cursor on this session, now or as soon as it is listed."""
+        self._wanted, self._chosen = session_id, True
+        self._draw_sessions(self.app.now())
+
+    # Drawing
+
+    def on_screen_resume(self) -> None:
+        self._opening = True
+        if self._complete:
+            self._draw_sessions(self.app.now())
+
+    def on_descendant_focus(self) -> None:
+        super().on_descendant_focus()
+        self._draw_tabs()
+
+    def _draw_tabs(self) -> None:
+        files = len(self.change.files) if self.change else 0
+        changes = f"changes {files}" if files else "changes"
+        self.show_columns({"left": "sessions", "middle": "transcript", "right": changes})
+
+    def draw(self, changed: frozenset[str]) -> None:
+        if not changed or changed & {"sessions", "changes", "permissions"}:
+            self._draw_session()
+
+    def tick(self, now: datetime) -> None:
+        super().tick(now)
+        if self._complete:
+            self._draw_sessions(now)
+            self._draw_about(now)
+            self._draw_asked(now)
+
+    def _draw_sessions(self, now: datetime) -> None:
+        rows, known = self.query_one("#sessions", Rows), self.known
+        rows.show(self._session_rows(now), empty="No match." if self.needle else None)
+        self._open_on_what_waits(rows)
+        count = f"  {len(known.sessions)}{'+' if known.older else ''}" if known.sessions else ""
+        self.put("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
+        ids = [one.id for one in known.sessions]
+        if self._beyond in ids[:-1]:
+            self._wanted, self._beyond = ids[ids.index(self._beyond) + 1], ""
+        if self._wanted and any(one.id == self._wanted for one in self.known.sessions):
+            rows.select(self._wanted)
+            self._wanted = ""
+
+    def _open_on_what_waits(self, rows: Rows) -> None:
+        """Put the cursor on the first session that waits for the operator, unless he chose one before."""
+        if not self._opening or self._chosen:
+            return
+        self._opening = not self.app.greeted  # what was kept from last time may not wait any more
+        known = self.known
+        to_land = {one.session_id for one in known.changes if one.state is ChangeState.WAITING}
+        asking = {one.session_id for one in known.permissions}
+        waiting = [one.id for one in known.sessions if one.id in asking]
+        waiting += [one.id for one in known.sessions if one.state.over and one.id in to_land]
+        if waiting and rows.current not in waiting:
+            rows.select(waiting[0])
+        self._opened_on = rows.current
+
+    def _session_rows(self, now: datetime) -> list[Row]:
+        needle = self.needle
+        shown = [
+            one
+            for one in self.known.sessions
+            if all(word in f"{one.prompt} {one.channel} {one.state} {one.workspace}".lower() for word in needle)
+        ]
+        to_land = {one.session_id for one in self.known.changes if one.state is ChangeState.WAITING}
+        asking = {one.session_id for one in self.known.permissions}
+        groups = (
+            ("ASKING YOU", [one for one in shown if one.id in asking]),
+            ("RUNNING", [one for one in shown if not one.state.over and one.id not in asking]),
+            ("WAITING TO LAND", [one for one in shown if one.state.over and one.id in to_land]),
+            ("FINISHED", [one for one in shown if one.state.over and one.id not in to_land]),
+        )
+        several = len({one.workspace for one in self.known.sessions}) > 1
+        rows: list[Row] = []
+        for heading, members in groups:
+            if members:
+                rows.append(Row("", f" {heading}"))
+                rows += [
+                    session_row(one, now, waits=one.id in to_land, asks=one.id in asking, placed=several)
+                    for one in members
+                ]
+                rows.append(Row("", ""))
+        if self.known.older:
+            more = "looks further" if needle else f"lists {NEWEST} more"
+            return [*rows, Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")]
+        return rows[:-1]
+
+    def _draw_session(self) -> None:
+        session = self.session
+        self._read_calls()
+        self._draw_about(self.app.now())
+        self._draw_asked(self.app.now())
+        transcript = self.query_one("#transcript", Transcript)
+        if session is None:
+            transcript.clear(empty="Select a session.")
+        else:
+            transcript.follow(session, self.app.transcript)
+            self._looked(session)
+        shows = self.query_one(Changes).show(session, self.change)
+        self.set_class(not shows, "-nothing")
+        self._draw_tabs()
+        self.refresh_bindings()
+
+    def _looked(self, session: SessionView) -> None:
+        """What ran by itself counts as kept only when somebody looked at it."""
+        engine = self.app.engine
+        if engine is not None and session.mode == "autonomous" and session.state.over and session.id not in self._seen:
+            self._seen.add(session.id)
+            self.app.ask(lambda: engine.cards.look_at(session.prediction_id))
+
+    def _draw_about(self, now: datetime) -> None:
+        session, calls = self.session, self._calls
+        self.query_one("#about", Drawn).show(lambda width: about(session, calls, now, width) if session else [])
+
+    def _draw_asked(self, now: datetime) -> None:
+        requests = self.known.asked_by(self.session.id) if self.session else ()
+        asked = self.query_one(Asked)
+        before = asked.current
+        asked.show(requests, now, self.app.keymap)
+        if before != asked.current:
+            self.refresh_bindings()
+
+    def _read_calls(self) -> None:
+        """The calls of the session under the cursor, for its heading: again when it spent more, or ended."""
+        session, engine = self.session, self.app.engine
+        wanted = (session.id, session.tokens, session.state.over) if session else ("", 0, False)
+        if wanted == self._calls_of:
+            return
+        if wanted[0] != self._calls_of[0]:
+            self._calls = ()
+        self._calls_of = wanted
+        if session is None or engine is None or session.flow is not None:
+            return
+
+        def read(calls: list[ModelCall]) -> None:
+            if self._calls_of == wanted:
+                self._calls = tuple(calls)
+                self._draw_about(self.app.now())
+
+        self.app.ask(lambda: engine.calls.for_session(session.id), read)
+
+    @on(Rows.Moved, "#sessions")
+    def _session_moved(self) -> None:
+        self._chosen |= self.query_one("#sessions", Rows).current != self._opened_on
+        self._draw_session()
+
+    @on(Rows.Opened, "#sessions")
+    def _session_opened(self, message: Rows.Opened) -> None:
+        if message.row_id != OLDER:
+            self._chosen = True
+            self.go_to("transcript")
+            return
+        self._beyond = self.known.sessions[-1].id
+        self.app.read_older()
+
+    @on(Rows.Opened, "#files")
+    def _file_opened(self) -> None:
+        self.go_to("diff")
+
+    def output_grew(self, sessions: frozenset[str]) -> None:
+        transcript = self.query_one("#transcript", Transcript)
+        if transcript.session_id in sessions and self.app.transcript is not None:
+            transcript.pull(self.app.transcript)
+
+    def filtered(self) -> None:
+        self._draw_sessions(self.app.now())
+
+    # What becomes of a change set
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that can do nothing for this session are not offered."""
+        if action in DOES and self._under_way:
+            return True  # they say that it runs
+        if action in ("land", "branch", "discard"):
+            return waits(self.change)
+        if action == "undo":
+            return self.change is not None and self.change.state is ChangeState.LANDED
+        if action == "stop":
+            return self.session is not None and not self.session.state.over
+        if action == "answer":
+            return self.query_one(Asked).current is not None
+        if action == "next_request":
+            return self.query_one(Asked).waiting > 1
+        if action in ("reply", "xray"):
+            return self.session is not None and self.session.flow is None  # a flow talks with no model
+        if action == "open_folder":
+            return self.session is not None
+        return super().check_action(action, parameters)
+
+    def action_land(self) -> None:
+        engine, change = self.app.live(), self._waiting_change()
+        if engine is not None and change is not None:
+            undo = shown_key("work.undo", self.app.keymap)
+            done = f"Landed {words.count(len(change.files), 'file')}. Undo: {undo}"
+            self._carry_out("landing", change, lambda: engine.changes.land(change.id), lambda _: done)
+
+    def action_branch(self) -> None:
+        engine, change = self.app.live(), self._waiting_change()
+        if engine is not None and change is not None:
+            self._carry_out(
+                "branching",
+                change,
+                lambda: engine.changes.branch(change.id),
+                lambda made: f"Committed to {made.branch}.",
+            )
+
+    def action_discard(self) -> None:
+        from clawpy_console.dialogs.confirm import Confirm
+
+        engine, change = self.app.live(), self._waiting_change()
+        if engine is None or change is None:
+            return
+        files = words.count(len(change.files), "changed file")
+        question = f"{files} of “{words.one_line(change.title)}” will be deleted. This cannot be undone."
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._carry_out("discarding", change, lambda: engine.changes.discard(change.id), lambda _: "Discarded.")
+
+        self.app.push_screen(Confirm("Discard the changes?", question, key="X", word="discard"), answered)
+
+    def action_undo(self) -> None:
+        engine, change = self.app.live(), self.change
+        if engine is None or self._still_running():
+            return
+        if change is None or change.state is not ChangeState.LANDED:
+            self.app.say("Nothing from this session was landed.", "warning")
+            return
+        again = shown_key("work.land", self.app.keymap)
+        done = f"Landing undone. {again} lands it again."
+        self._carry_out("undo", change, lambda: engine.changes.undo(change.id), lambda _: done)
+
+    def action_stop(self) -> None:
+        engine, session = self.app.live(), self.session
+        if engine is None or session is None:
+            return
+        if session.state.over:
+            self.app.say("This session has finished.", "warning")
+            return
+        self.app.ask(
+            lambda: engine.sessions.stop(session.id, "stopped by the operator"), lambda _: self._done("stopped")
+        )
+
+    def _waiting_change(self) -> ChangeSet | None:
+        change = self.change
+        if self._still_running():
+            return None
+        if not waits(change):
+            self.app.say("This session has no changes to land.", "warning")
+            return None
+        return change
+
+    @property
+    def _under_way(self) -> str:
+        """What was begun with the change set of this session and is not known to be done, "" for nothing."""
+        change = self.change
+        doing, before = self._begun.get(change.id, ("", None)) if change else ("", None)
+        return doing if change == before else ""
+
+    def _still_running(self) -> bool:
+        """Whether something is being done with the change set; the key that asks is answered."""
+        if doing := self._under_way:
+            self.app.say(f"{doing} is still running. Try again in a moment.", "warning")
+        return bool(doing)
+
+    def _carry_out(
+        self, doing: str, change: ChangeSet, call: Callable[[], ChangeSet], done: Callable[[ChangeSet], str]
+    ) -> None:
+        """Call what is `doing` something with `change`; `done` says what came of it."""
+
+        def refused(refusal: Refusal) -> None:
+            self._begun.pop(change.id, None)
+            self.app.say(str(refusal), "error")
+            self.refresh_bindings()
+
+        self._chosen = True  # whoever comes back finds it, to take it back
+        self._begun[change.id] = (doing, change)
+        self.refresh_bindings()
+        self.app.ask(call, lambda made: self._done(done(made)), refused)
+
+    def _done(self, text: str) -> None:
+        self.app.say(text)
+        self.app.renew(["changes", "sessions", "cards", "place"])
+
+    def copy_text(self) -> str:
+        return self.session.id if self.session else ""

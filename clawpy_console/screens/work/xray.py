@@ -1,0 +1,205 @@
+"""The X-ray: what exactly the models of a session were sent, call by call, each line with its source (SPEC 9.6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+
+from clawpy_console import words
+from clawpy_console.dialogs.base import Dialog
+from clawpy_console.keys import bindings
+from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.prompt_lines import PromptLines
+from clawpy_console.widgets.rows import Row, Rows
+from engine.values import ModelCall, PromptPart, PromptSource, Refusal, SessionView
+
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
+
+T = TypeVar("T")
+
+STATES = {
+    "running": ("◐", "accent"), "done": ("✓", "grey"), "failed": ("✗", "wrong"), "cancelled": ("✗", "grey"),
+    "interrupted": ("✗", "wants"),
+}  # fmt: skip
+
+AGAIN = 1.0
+"""Seconds after which a session that still makes calls is looked at again."""
+
+
+class XRay(Dialog[PromptSource | None]):
+    """The calls of one session; gives the source that the operator wants to see, None when he is done."""
+
+    BINDINGS = [*bindings("xray"), *bindings("panes")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
+    DEFAULT_CLASSES = "-alone"
+    AUTO_FOCUS = "#calls"
+    DEFAULT_CSS = """
+    XRay #body { height: 1fr; }
+    XRay #calls { width: 36; height: 1fr; margin: 0 1 0 0; }
+    XRay #sent { width: 1fr; height: 1fr; }
+    XRay #standing { height: 1; dock: bottom; }
+    XRay #call { height: auto; max-height: 6; margin-bottom: 1; }
+    XRay KeyLine { background: $surface; dock: bottom; padding: 0; }
+    XRay.-wide #calls { width: 46; }
+    XRay.-narrow {
+        #body { layout: vertical; }
+        #calls { width: 1fr; height: auto; max-height: 4; margin: 0 0 1 0; }
+    }
+    """
+
+    app: ConsoleApp
+
+    def __init__(self, session: SessionView) -> None:
+        super().__init__()
+        self._session = session
+        self._calls: tuple[ModelCall, ...] = ()
+        self._shown = ""
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog -whole") as frame:
+            frame.border_title = Content(f"X-ray  {words.crop(words.one_line(self._session.prompt), 60)}")
+            frame.border_subtitle = Content(self._session.id)
+            with Horizontal(id="body"):
+                yield Rows(id="calls", empty="Loading…")
+                with Vertical(id="sent"):
+                    yield Drawn(id="call")
+                    yield PromptLines(id="prompt")
+                    yield Drawn(id="standing")
+            yield KeyLine()
+
+    def on_mount(self) -> None:
+        self._read_calls()
+        self.set_interval(AGAIN, self._look_again, name="calls")
+
+    @property
+    def call(self) -> ModelCall | None:
+        """The call under the cursor."""
+        current = self.query_one("#calls", Rows).current
+        return next((one for one in self._calls if one.id == current), None)
+
+    def _look_again(self) -> None:
+        if any(one.state == "running" for one in self._calls) or any(
+            one.id == self._session.id and not one.state.over for one in self.app.known.sessions
+        ):
+            self._read_calls()
+
+    def _read_calls(self) -> None:
+        engine, session_id = self.app.engine, self._session.id
+        if engine is not None:
+            self._read(lambda: engine.calls.for_session(session_id), self._take_calls, "calls")
+
+    def _read(self, call: Callable[[], T], then: Callable[[T], object], group: str) -> None:
+        async def work() -> None:
+            try:
+                then(await asyncio.to_thread(call))
+            except Refusal as refusal:
+                self.app.say(str(refusal), "error")
+
+        self.run_worker(work(), group=group, exclusive=True)
+
+    def _take_calls(self, calls: list[ModelCall]) -> None:
+        first = not self._calls
+        self._calls = tuple(calls)
+        rows = self.query_one("#calls", Rows)
+        found = [_row(number, one) for number, one in enumerate(self._calls, 1)]
+        rows.show(found, empty="it has made no call yet")
+        if first and self._calls:
+            rows.select(self._calls[-1].id)
+        if not self._calls:
+            self.query_one("#prompt", PromptLines).clear(empty="nothing was sent to a model")
+        self._show()
+
+    @on(Rows.Moved, "#calls")
+    def _show(self) -> None:
+        """The call under the cursor: its figures at once, its prompt when it was read."""
+        one, engine = self.call, self.app.engine
+        self.query_one("#call", Drawn).show(lambda width: _about(one, self._session, width) if one else [])
+        state = f"{one.id} {one.state}" if one else ""
+        if one is None or engine is None or state == self._shown:
+            return
+        again = self._shown.startswith(one.id)  # the same call, which has ended: only its answer is new
+        self._shown = state
+
+        def read() -> tuple[tuple[PromptPart, ...], str, list[list[str]]]:
+            parts = engine.calls.prompt(one.id)
+            return parts, engine.calls.reply(one.id), engine.objections(parts)
+
+        def drawn(sent: tuple[tuple[PromptPart, ...], str, list[list[str]]]) -> None:
+            view = self.query_one("#prompt", PromptLines)
+            at = view.cursor
+            view.show(*sent)
+            if again:
+                view.cursor = at
+
+        self._read(read, drawn, "prompt")
+
+    @on(Rows.Opened, "#calls")
+    def _call_opened(self) -> None:
+        self.set_focus(self.query_one("#prompt"))
+
+    @on(PromptLines.Moved)
+    def _line_moved(self) -> None:
+        """Below the prompt: how far the line under the cursor may be followed."""
+        standing = self.query_one("#prompt", PromptLines).standing
+        self.query_one("#standing", Drawn).show(
+            lambda width: [Content.styled(words.crop(standing, width), "$wrong" if "▲" in standing else "$grey")]
+        )
+
+    @on(PromptLines.Opened)
+    def _line_opened(self, message: PromptLines.Opened) -> None:
+        self.dismiss(message.source)
+
+    def action_next_pane(self) -> None:
+        self.set_focus(self.query_one("#calls" if self.focused and self.focused.id == "prompt" else "#prompt"))
+
+    action_previous_pane = action_next_pane
+
+    def action_copy_line(self) -> None:
+        self._copy(self.query_one("#prompt", PromptLines).line, "the line")
+
+    def action_copy_all(self) -> None:
+        self._copy(self.query_one("#prompt", PromptLines).whole, "the whole prompt")
+
+    def _copy(self, text: str, what: str) -> None:
+        if text:
+            self.app.copy_to_clipboard(text)
+            self.app.say(f"copied {what}")
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+def _row(number: int, one: ModelCall) -> Row:
+    glyph, style = STATES.get(one.state, ("?", "grey"))
+    money = f"{'' if one.price_known or not one.cost else '≈'}{words.money(one.cost)}"
+    figures = f"{words.tokens(one.input_tokens + one.output_tokens):>5} {money:>6}"
+    return Row(one.id, f"{number} {one.model}", glyph, figures, "ink", style, "grey")
+
+
+def _about(one: ModelCall, session: SessionView, width: int) -> list[Content]:
+    glyph, style = STATES.get(one.state, ("?", "grey"))
+    took = f" · {one.seconds:.1f} s" if one.seconds is not None else ""
+    estimated = "" if one.price_known else " estimated: unknown price"
+    told = f" · {one.input_tokens:,} tokens in, {one.output_tokens:,} out · {words.money(one.cost)}{estimated}{took}"
+    provider = f"{one.provider}:" if one.provider else ""
+    lines = [
+        Content.assemble((f"{glyph} {one.state}", f"${style}"), (f"  {provider}{one.model} · {one.run_kind}", "$ink")),
+        Content.styled(words.crop(told.removeprefix(" · "), width), "$grey"),
+    ]
+    if session.runner.startswith("acp"):
+        lines.append(Content.styled(words.crop(AGENTS_OWN, width), "$faint"))
+    if one.error:
+        lines.append(Content.styled(words.crop(words.one_line(one.error), width), "$wrong"))
+    lines += [Content.styled(words.crop(f"▲ {words.one_line(note)}", width), "$wants") for note in one.notes]
+    return lines
+
+
+AGENTS_OWN = "what was sent to the agent; what it tells its own model is not seen here"
