@@ -24,7 +24,7 @@ from textual.timer import Timer
 
 from clawpy_console import alerts, modes
 from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
-from clawpy_console.deck import Deck
+from clawpy_console.card_controller import CardController
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.knowing import KnowingApp
 from clawpy_console.looks import Looks
@@ -83,7 +83,7 @@ class ConsoleApp(KnowingApp):
         self._open_engine = open_engine
         self._opened: Engine | None = None
         self._bridge: Bridge | None = None
-        self.deck = Deck(self)
+        self.cards = CardController(self)
         self._stop_asked = False
         self._keep_engine = False
         self._ticking: Timer | None = None

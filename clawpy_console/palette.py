@@ -29,9 +29,9 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     yield SystemCommand("Safety", "rails, caps, holds, blocked (6)", partial(_go, app, "safety"))
     yield SystemCommand("Insights", "how good predictions are, training, drift (7)", partial(_go, app, "insights"))
     yield SystemCommand(
-        "Check for work now", "look for new cards (p)", partial(app.deck.predict, lambda text, _: app.say(text))
+        "Check for work now", "look for new cards (p)", partial(app.cards.predict, lambda text, _: app.say(text))
     )
-    yield SystemCommand("New prompt", "make a card of it", partial(app.deck.write_own_prompt, ""))
+    yield SystemCommand("New prompt", "make a card of it", partial(app.cards.write_own_prompt, ""))
     yield SystemCommand("Muted", "cards you muted by dismissing them; unmute", partial(mutes.show, app))
     yield SystemCommand(
         "Connect a coding agent or a local model",

@@ -43,4 +43,4 @@ def _open_card(app: ConsoleApp, card_id: str) -> None:
     def gone(refusal: Refusal) -> None:
         app.say(f"the card {card_id} is gone: {refusal.message}", "warning")
 
-    app.ask(lambda: engine.cards.get(card_id), app.deck.show_details, gone)
+    app.ask(lambda: engine.cards.get(card_id), app.cards.show_details, gone)

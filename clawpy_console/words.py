@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # what verbs print needs no Textual
 
 
 def span(length: timedelta) -> str:
-    """A span in one unit: `now`, `4m`, `3h`, `2d`."""
+    """An age in one unit: `now`, `4m`, `3h`, `2d`."""
     minutes = int(length.total_seconds() // 60)
     if minutes < 1:
         return "now"
@@ -27,11 +27,15 @@ def span(length: timedelta) -> str:
     return f"{minutes // 1440}d"
 
 
-def running(length: timedelta) -> str:
-    """A span as a running clock: `0:14`, `12:05`, `1:02:33`."""
+def duration(length: timedelta) -> str:
+    """How long something took, or has run: `14s`, `4m 12s`, `1h 02m`, `2d 3h`. An age is a `span`, in one unit."""
     seconds = max(0, int(length.total_seconds()))
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m {seconds % 60:02}s"
     hours, rest = divmod(seconds, 3600)
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+    return f"{hours}h {rest // 60:02}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"
 
 
 def hour(moment: datetime) -> str:

@@ -48,7 +48,7 @@ def session_row(
     repository is named, for the list has those of several."""
     mark, style = ("▲", "wants") if asks else ("▼", "wants") if waits else ended(session)[:2]
     if session.state is SessionState.RUNNING and session.started_at:
-        right = words.running(now - session.started_at)
+        right = words.duration(now - session.started_at)
     else:
         right = words.span(now - (session.discarded_at or session.ended_at or session.created_at))
     place = f"{words.name(session.workspace)}: " if placed else ""
@@ -82,7 +82,7 @@ def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width
     """The heading of a session: what it does, how it stands, what it cost, who does it and where."""
     glyph, style, how = ended(session)
     end = session.ended_at or now
-    took = words.running(end - session.started_at) if session.started_at else "not started"
+    took = words.duration(end - session.started_at) if session.started_at else "not started"
     if session.state is SessionState.INTERRUPTED and session.started_at:
         took = f"started {words.moment(session.started_at, now)}"  # when it ended nobody saw: it was found out later
     place = f"{words.name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {session.mode}"

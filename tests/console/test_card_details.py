@@ -84,7 +84,7 @@ async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp
         bare = dataclasses.replace(shown, id="pred_bare", signals=(), verdicts=(), note="", reasoning="")
         bare = dataclasses.replace(bare, assignment=dataclasses.replace(bare.assignment, parameters={}))
         console.engine.cards.all[bare.id] = bare
-        console.deck.show_details(bare)
+        console.cards.show_details(bare)
         await until(pilot, lambda: "No parameters set. Write key = value" in screen_text(console))
         told = [line.strip(" │") for line in screen_text(console).splitlines()]
         assert "WORK" in told

@@ -63,7 +63,7 @@ async def test_a_request_shows_what_exactly_why_and_since_when(console: ConsoleA
         text = screen_text(console)
         assert "run `git push origin main`" in text
         assert "it leaves this machine" in text
-        assert "waits 1:20" in text
+        assert "waits 1m 20s" in text
         assert "1 of 2" in text
         assert "ASKING YOU" in text
 
@@ -203,7 +203,7 @@ async def test_a_finished_session_is_continued_by_a_card_on_top(console: Console
         await until(pilot, lambda: isinstance(console.screen, MissionScreen))
         stack = console.screen.query_one(CardStack)
         await until(pilot, lambda: stack.front.assignment.prompt == "and docs")
-        await until(pilot, lambda: not console._reading and not console.deck._words)
+        await until(pilot, lambda: not console._reading and not console.cards._unsettled)
         assert stack.front.assignment.prompt == "and docs"
 
 

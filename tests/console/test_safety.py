@@ -55,7 +55,7 @@ async def test_every_rail_stands_in_the_pipeline_with_its_state_and_last_word(co
     async with console.run_test(size=(80, 24)) as pilot:
         await to_safety(pilot)
         text = screen_text(console)
-        for word in ("rate", "loops", "cost", "content", "gate", "kill", "execute", "in 6:00", "2 links", "✓ 14:08"):
+        for word in ("rate", "loops", "cost", "content", "gate", "kill", "execute", "in 6m 00s", "2 links", "✓ 14:08"):
             assert word in text, word
         assert "all rails allowed it" in text
 
@@ -223,7 +223,7 @@ async def test_the_gravest_hold_is_lifted_first_and_stop_and_month_need_a_second
         await to_safety(pilot)
         text = screen_text(console)
         assert "■ month R to resume" in text
-        assert "■ pause R to resume, over in 1:03:00" in text
+        assert "■ pause R to resume, over in 1h 03m" in text
         await pilot.press("R", "R", "enter")
         assert not any(call[0] == "resume" for call in engine.noted)
         await pilot.press("L")
@@ -289,8 +289,8 @@ async def test_it_ticks_only_while_it_is_seen(home: Home, engine: StandIn) -> No
         now += timedelta(seconds=7)
         screen._second()  # type: ignore[attr-defined]
         await pilot.pause()
-        assert "in 5:53" in screen_text(app)
-        assert "next change in 17:53" in screen_text(app)
+        assert "in 5m 53s" in screen_text(app)
+        assert "next change in 17m 53s" in screen_text(app)
         now += timedelta(minutes=1)
         screen._second()  # type: ignore[attr-defined]
         assert app._reading  # windows slide: read again once a minute

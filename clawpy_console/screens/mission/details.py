@@ -293,7 +293,7 @@ class Details(Dialog[None]):
                 card.id, edit=edit, parameters=parameters, without_sandbox=self._armed and card.needs_confirmation
             )
 
-        self.app.deck.approve_edited(card, call, self._done, refused)
+        self.app.cards.approve_edited(card, call, self._done, refused)
 
     def _done(self) -> None:
         for screen in self.app.screen_stack:

@@ -116,7 +116,7 @@ class MissionScreen(ConsoleScreen):
         known = self.known
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces"}:
             stack = self.query_one("#stack", CardStack)
-            cards = self._filtered(self.app.deck.over(known.cards))
+            cards = self._filtered(self.app.cards.pending(known.cards))
             stack.show(cards, empty=self._empty_words(known), several=len(self._workspaces()) > 1)
         if self._held and not self.app.holds:
             self.trail("", "$grey")
@@ -211,7 +211,7 @@ class MissionScreen(ConsoleScreen):
 
     def _workspaces(self) -> list[str]:
         """Those that are looked after, and others that cards of the stack are about."""
-        stacked = sorted({one.assignment.workspace for one in self.app.deck.over(self.known.cards)})
+        stacked = sorted({one.assignment.workspace for one in self.app.cards.pending(self.known.cards)})
         return list(dict.fromkeys((*self.known.workspaces, *stacked)))
 
     def _filtered(self, cards: Iterable[Card]) -> tuple[Card, ...]:
@@ -258,12 +258,12 @@ class MissionScreen(ConsoleScreen):
         room = self.query_one("#trail").size.width - len(said) - len(undo) - 1
         self.trail(f"{said} {words.crop(words.one_line(card.assignment.prompt), max(12, room))}{undo}", "$grey")
         self._begun = card.id if message.how == "approve" else ""
-        self.app.deck.decide(card, message.how, self._refused, lambda note: self.trail(f"{note}{undo}", "$wants"))
+        self.app.cards.decide(card, message.how, self._refused, lambda note: self.trail(f"{note}{undo}", "$wants"))
 
     @on(CardStack.Explained)
     def _explained(self, message: CardStack.Explained) -> None:
         undo = f"  ·  Undo: {shown_key('stack.undo', self.app.keymap)}"
-        self.app.deck.explain(message.card_id, message.reason, self.trail, undo)
+        self.app.cards.explain(message.card_id, message.reason, self.trail, undo)
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
         # Of no card, and over as soon as the hold is lifted; the settings or the API may have stopped it as well.
@@ -291,14 +291,14 @@ class MissionScreen(ConsoleScreen):
     def _wanted(self, message: CardStack.Wanted) -> None:
         match message.what:
             case "details" if message.card is not None:
-                self.app.deck.show_details(message.card)
+                self.app.cards.show_details(message.card)
             case "undo":
                 stack = self.query_one("#stack", CardStack)
-                self.app.deck.take_back(self.put_on_top, stack.leave, self.trail)
+                self.app.cards.undo(self.put_on_top, stack.leave, self.trail)
             case "own":
-                self.app.deck.write_own_prompt(self._workspace, self.put_on_top)
+                self.app.cards.write_own_prompt(self._workspace, self.put_on_top)
             case "predict":
-                self.app.deck.predict(self.trail)
+                self.app.cards.predict(self.trail)
             case "filter":
                 choices = ["", *self._workspaces()]
                 here = choices.index(self._workspace) if self._workspace in choices else 0
@@ -450,7 +450,7 @@ def _task_row(task: Task, known: Known, now: datetime) -> Row:
         case "running":
             session = next((one for one in known.sessions if one.id == task.session_id), None)
             since = session.started_at if session and session.started_at else task.updated_at
-            return Row(task.id, title, "◐", words.running(now - since), "ink", "accent", "grey")
+            return Row(task.id, title, "◐", words.duration(now - since), "ink", "accent", "grey")
         case "failed" | "done":
             session = next((one for one in known.sessions if one.id == task.session_id and one.state.over), None)
             red = task.state == "failed"

@@ -66,7 +66,7 @@ def hold_lines(known: Known, holds: Iterable[Hold], now: datetime, width: int, r
     lines: list[Content] = []
     for hold in holds:
         style = "$wrong" if hold.word == "stop" else "$wants"
-        left = f", over in {words.running(hold.until - now)}" if hold.until and hold.until > now else ""
+        left = f", over in {words.duration(hold.until - now)}" if hold.until and hold.until > now else ""
         lines.append(
             Content.assemble(
                 (f"■ {hold.word:<6}", f"bold {style}"), (resume, "bold $accent"), (f" to resume{left}", "$grey")

@@ -87,7 +87,7 @@ def facts(known: Known, now: datetime, width: int) -> list[Content]:
     elif looks and view.next_change is not None:
         change = ("inactive long enough, next check any moment", "$ink")
     if view.next_change is not None and view.next_change > now:
-        left = words.running(view.next_change - now)
+        left = words.duration(view.next_change - now)
         what = "next check" if looks else "next change"
         change = (f"{what} in {left}, at {words.hour(view.next_change)}", "$ink")
     lines.append(Content.assemble(("▸ ", "$accent"), change))

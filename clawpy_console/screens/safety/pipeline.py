@@ -30,7 +30,7 @@ def now_word(rail: RailState, now: datetime, acts: bool = True) -> Piece:
     if rail.rail == "gate" and rail.verdict is Verdict.ALLOW and not acts:
         return "✓ by you", "$grey"
     if rail.until is not None and rail.until > now:
-        return f"◐ in {words.running(rail.until - now)}", "$accent"
+        return f"◐ in {words.duration(rail.until - now)}", "$accent"
     glyph, style = GLYPHS[rail.verdict]
     return f"{glyph} {rail.brief}", "$ink" if rail.verdict is Verdict.ASK else style
 

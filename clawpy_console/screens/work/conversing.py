@@ -87,7 +87,7 @@ class Conversing(ConsoleScreen):
             self.app.say("The card that continues it is on top.")
             self.app.open_card(card)
 
-        self.app.deck.continue_session(session, text, made)
+        self.app.cards.continue_session(session, text, made)
 
     # X-ray and the folder
 

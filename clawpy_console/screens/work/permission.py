@@ -91,7 +91,7 @@ class Asked(Vertical):
         number = self._requests.index(one) + 1
         many = f"  {number} of {len(self._requests)}" if len(self._requests) > 1 else ""
         self.border_title = Content(f"▲ {one.agent} asks{many}")
-        self.border_subtitle = Content(f"{one.tool} · waits {words.running(now - one.asked_at)} · {one.id}")
+        self.border_subtitle = Content(f"{one.tool} · waits {words.duration(now - one.asked_at)} · {one.id}")
         if one.id != self._shown:
             self._shown = one.id
             self._changed_at = self.clock()

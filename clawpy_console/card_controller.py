@@ -1,8 +1,8 @@
-"""What the operator decides about cards: approve, dismiss, snooze, take back, ask for more (SPEC 9.2).
+"""Decisions about cards: approve, dismiss, snooze, undo, check for new ones (SPEC 9.2).
 
-A decision shows at once; the engine is asked in a thread, one decision after the other. Until the engine has answered
-and its cards were read again, the operator's word stands over what the engine listed before: a decided card does not
-flicker back, a card that was taken back stays on top. A refusal goes back to who asked.
+A decision shows at once; the engine is called in a thread, one decision after the other. Until the engine has answered
+and its cards were read again, the decision overrides what the engine listed before: a decided card does not come back
+for a moment, a card whose decision was undone stays in sight. A refusal is handed to the caller.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
     from clawpy_console.screens.mission.details import Details
 
-Trail = Callable[[str, str], object]
-"""`trail(text, style)`: says in one line what was done."""
+Say = Callable[[str, str], object]
+"""`say(text, style)`: shows in one line what was done."""
 
 _OPENING = Refusal("opening", "the engine is still starting", "a moment, then again")
 
 
-class Deck:
-    """The card verbs of one console, and which cards were decided here, so that the last can be taken back."""
+class CardController:
+    """What one console does with cards; remembers the cards decided here, so that the last decision can be undone."""
 
     def __init__(self, app: ConsoleApp) -> None:
         self._app = app
         self._decided: list[Card] = []
-        self._words: dict[str, list[Card | None]] = {}  # a card's id -> each word not settled: None gone, Card on top
+        self._unsettled: dict[str, list[Card | None]] = {}  # by card id, not listed yet; None is gone
         self._in_turn = asyncio.Lock()
         self._details: Details | None = None
         self._unsaid = ""  # what stood in a prompt of one's own when it was left
 
-    def over(self, listed: Sequence[Card]) -> tuple[Card, ...]:
-        """`listed`, what the engine says is pending, with what the operator decided meanwhile."""
-        last = {card_id: said[-1] for card_id, said in self._words.items()}
+    def pending(self, listed: Sequence[Card]) -> tuple[Card, ...]:
+        """The cards that the engine `listed` as pending, with the decisions made meanwhile."""
+        last = {card_id: changes[-1] for card_id, changes in self._unsettled.items()}
         back = [card for card in reversed(last.values()) if card is not None]
         return (*back, *(card for card in listed if card.id not in last))
 
     def decide(
         self, card: Card, how: str, refused: Callable[[Card, Refusal], object], told: Callable[[str], object]
     ) -> None:
-        """Approve, dismiss or snooze `card`, which has left the stack already. `told` hears of what else follows: a
-        kind of card that is switched off."""
+        """Approve, dismiss or snooze `card`, which is off the screen already. `told` gets what else follows: a kind of
+        card that is switched off."""
         engine = self._app.engine
         if engine is None:
             refused(card, _OPENING)
@@ -56,34 +56,32 @@ class Deck:
             "snooze": lambda: engine.cards.snooze(card.id),
         }
         self._decided.append(card)
-        self._say(card.id, None)
+        self._override(card.id, None)
 
         def no(refusal: Refusal) -> None:
             self._decided = [one for one in self._decided if one.id != card.id]
-            self._words.pop(card.id, None)
+            self._unsettled.pop(card.id, None)
             refused(card, refusal)
             self._app.renew(["cards"])
 
         self._ask(card.id, verbs[how], no, told=told if how == "dismiss" else None)
 
-    def explain(self, card_id: str, reason: DismissReason, trail: Trail, undo: str) -> None:
-        """Say why `card_id` was dismissed; after the dismissal itself, which may be under way. `undo` says how a kind
-        that is switched off by it comes back."""
+    def explain(self, card_id: str, reason: DismissReason, say: Say, undo: str) -> None:
+        """Record why `card_id` was dismissed, after the dismissal itself. `undo` says how a kind that this switches off
+        comes back."""
         engine = self._app.live()
         if engine is None:
             return
         said = reason.value.replace("-", " ")
 
         def done(card: Card) -> None:
-            trail(
-                f"noted: {said}" + (f"  ·  {card.note}{undo}" if card.note else ""), "$wants" if card.note else "$grey"
-            )
+            say(f"noted: {said}" + (f"  ·  {card.note}{undo}" if card.note else ""), "$wants" if card.note else "$grey")
             self._app.renew(["cards"])
 
         self._app.ask(
             lambda: engine.cards.explain(card_id, reason),
             done,
-            lambda refusal: trail(f"✗ {refusal}", "$wrong"),
+            lambda refusal: say(f"✗ {refusal}", "$wrong"),
             in_turn=self._in_turn,
         )
 
@@ -98,39 +96,39 @@ class Deck:
 
         def done(_: Card) -> None:
             self._decided.append(card)
-            self._say(card.id, None)
+            self._override(card.id, None)
             approved()
             self._app.renew(["cards"], before=lambda: self._settle(card.id))
 
         self._app.ask(call, done, refused, in_turn=self._in_turn)
 
-    def take_back(self, show: Callable[[Card], object], leave: Callable[[Card], object], trail: Trail) -> None:
-        """Undo the last decision made here; asking again goes one further back.
+    def undo(self, show: Callable[[Card], object], leave: Callable[[Card], object], say: Say) -> None:
+        """Undo the last decision made here; the next call undoes the one before.
 
-        `show` puts the card on top at once, `leave` takes it off again when the engine refuses.
+        `show` shows the card at once, `leave` removes it again when the engine refuses.
         """
         engine = self._app.live()
         if engine is None:
             return
         if not self._decided:
-            trail("Nothing to undo.", "$grey")
+            say("Nothing to undo.", "$grey")
             return
         card = self._decided.pop()
 
         def no(refusal: Refusal) -> None:
-            self._words.pop(card.id, None)
+            self._unsettled.pop(card.id, None)
             leave(card)
-            trail(f"✗ {refusal}", "$wrong")
+            say(f"✗ {refusal}", "$wrong")
             self._app.renew(["cards"])
 
-        self._say(card.id, card)
+        self._override(card.id, card)
         show(card)
-        trail(f"↶ Undone: {words.one_line(card.assignment.prompt)}", "$grey")
+        say(f"↶ Undone: {words.one_line(card.assignment.prompt)}", "$grey")
         self._ask(card.id, lambda: engine.cards.undo(card.id), no, ("sessions", "changes", "tasks"))
 
-    def _say(self, card_id: str, word: Card | None) -> None:
-        said = self._words.pop(card_id, [])  # the newest word stands last
-        self._words[card_id] = [*said, word]
+    def _override(self, card_id: str, change: Card | None) -> None:
+        earlier = self._unsettled.pop(card_id, [])
+        self._unsettled[card_id] = [*earlier, change]  # the newest change is last, of the card and of all
 
     def _ask(
         self,
@@ -148,11 +146,11 @@ class Deck:
         self._app.ask(call, done, no, in_turn=self._in_turn)
 
     def _settle(self, card_id: str) -> None:
-        """The oldest word on this card is in what the engine says now."""
-        said = self._words.get(card_id, [])
-        del said[:1]
-        if not said:
-            self._words.pop(card_id, None)
+        """The oldest change of this card is in what the engine lists now."""
+        changes = self._unsettled.get(card_id, [])
+        del changes[:1]
+        if not changes:
+            self._unsettled.pop(card_id, None)
 
     def show_details(self, card: Card) -> None:
         """Open the details of `card`."""
@@ -169,7 +167,7 @@ class Deck:
         """Ask for a prompt and make a card of it; `show` puts it on top, its writer wants to decide on it now."""
 
         def made(card: Card) -> None:
-            self._say(card.id, card)
+            self._override(card.id, card)
             show(card)
             self._app.renew(["cards"], before=lambda: self._settle(card.id))
 
@@ -206,14 +204,14 @@ class Deck:
             return
 
         def put(card: Card) -> None:
-            self._say(card.id, card)
+            self._override(card.id, card)
             made(card)
             self._app.renew(["cards"], before=lambda: self._settle(card.id))
 
         self._app.ask(lambda: engine.cards.propose(text, workspace=session.workspace, continues=session.id), put)
 
-    def predict(self, trail: Callable[[str, str], object]) -> None:
-        """One prediction cycle now; `trail` is told what came of it."""
+    def predict(self, say: Say) -> None:
+        """One prediction cycle now; `say` is told what came of it."""
         engine = self._app.live()
         if engine is None:
             return
@@ -221,8 +219,8 @@ class Deck:
         def done(report: Any) -> None:
             wrong = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
             made = f"{words.count(len(report.created), 'new card')}." if report.created else "Nothing new."
-            trail(f"{made}{wrong}", "$wants" if wrong else "$grey")
+            say(f"{made}{wrong}", "$wants" if wrong else "$grey")
             self._app.renew(["cards", "autonomy"])
 
-        trail("Checking…", "$grey")
+        say("Checking…", "$grey")
         self._app.ask(lambda: engine.predictions.run_cycle(requested=True), done, group="cycle")
