@@ -22,7 +22,7 @@ from textual.driver import Driver
 from textual.screen import Screen
 from textual.timer import Timer
 
-from clawpy_console import alerts, modes
+from clawpy_console import alerts, modes, words
 from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
 from clawpy_console.card_controller import CardController
 from clawpy_console.keys import bindings, shown_key
@@ -167,15 +167,12 @@ class ConsoleApp(KnowingApp):
         )
 
     def _cannot_open(self, refusal: Refusal) -> None:
-        from clawpy_console.dialogs.refused import Refused
-        from clawpy_console.dialogs.take_over import TakeOver
+        from clawpy_console.dialogs import opening
 
         self.opening = "not open"
         self._draw_known(frozenset())
-        if refusal.code == "home_held" and headless_holder(self.home):
-            self.push_screen(TakeOver(refusal))
-        else:
-            self.push_screen(Refused(refusal))
+        held = refusal.code == "home_held" and headless_holder(self.home)
+        (opening.ask_to_take_over if held else opening.show_refusal)(self, refusal)
 
     @property
     def keymap(self) -> dict[str, str]:
@@ -338,10 +335,42 @@ class ConsoleApp(KnowingApp):
 
     def action_lift(self) -> None:
         """Lift what holds the engine most; what stops everything asks first."""
-        from clawpy_console.dialogs.lift import lift
-
         if (hold := gravest(self.holds)) is not None:
-            lift(self, hold.word)
+            self.ask_to_resume(hold)
+
+    def ask_to_resume(self, hold: Hold) -> None:
+        """Lift `hold`; asks first where that lets more than what is new run."""
+        from clawpy_console.screens.safety.lines import QUESTIONS
+
+        if hold.word not in QUESTIONS:
+            self.resume(hold.word)
+            return
+        title, meaning = QUESTIONS[hold.word]
+        question = f"Since {words.moment(hold.since, self.now())}: {words.one_line(hold.reason)}\n\n{meaning}"
+        self.confirm(title, question, "resume", partial(self.resume, hold.word))
+
+    # Questions
+
+    def confirm(self, title: str, question: str, verb: str, then: Callable[[], object], *, risky: bool = False) -> None:
+        """Ask first: y calls `then`. What is `risky`, since it cannot be undone, has X in place of y. Escape, n and
+        Enter do nothing."""
+        from clawpy_console.dialogs.ask import Ask
+
+        key = "X" if risky else "y"
+        asked = Ask(title, question, ((key, verb, ""),), cancel=("n", "cancel"))
+
+        def answered(answer: str | None) -> None:
+            if answer == key:
+                then()
+
+        self.push_screen(asked, answered)
+
+    def tell(self, title: str, text: str) -> None:
+        """Show a few words that have to be read, and maybe copied, until they are closed."""
+        from clawpy_console.dialogs.ask import Ask
+
+        told = Ask(title, text, (("c", "copy", ""),), cancel=("escape", "close"))
+        self.push_screen(told, lambda answer: self.copy_to_clipboard(text) if answer else None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Nothing is resumed while nothing holds."""
@@ -406,15 +435,18 @@ class ConsoleApp(KnowingApp):
         if self.engine is None or not (running or acts):
             self.in_background(self._leave, "leave")
             return
-        from clawpy_console.dialogs.leave import Leave
+        from clawpy_console.dialogs.ask import Ask
 
-        def answered(how: str | None) -> None:
-            if how:
-                self._keep_engine = how == "keep"
+        def answered(key: str | None) -> None:
+            if key:
+                self._keep_engine = key == "k"
                 self.in_background(self._leave, "leave")
 
-        if not isinstance(self.screen, Leave):
-            self.push_screen(Leave(running, may_go_on=not self.demo), answered)
+        stops = f"; this stops {words.count(running, 'running session')}" if running else ""
+        goes_on = ("k", "quit, keep the engine running", "running work finishes first" if running else "")
+        answers = (("Q", "quit", f"the engine stops too{stops}"), *(() if self.demo else (goes_on,)))
+        if not isinstance(self.screen, Ask):
+            self.push_screen(Ask("Quit?", "", answers), answered)
 
     def leave_engine(self) -> None:
         """Quit, and have the engine go on without a screen."""

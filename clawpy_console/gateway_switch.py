@@ -31,9 +31,7 @@ def show(app: ConsoleApp) -> None:
 
 
 def _show(app: ConsoleApp, fresh: str, state: Any) -> None:
-    from clawpy_console.dialogs.told import Told
-
     token = f"the token, shown once:\n{fresh}\n" if fresh else ""
     kept = "" if state.token == "this run" else "clawpy token      shows the token\n"
     lasts = "clawpy token new --store file      makes a token that lasts\n" if state.token == "this run" else ""
-    app.push_screen(Told("The gateway listens", f"{state.url}\n{state.words}\n\n{token}{kept}{lasts}".rstrip()))
+    app.tell("The gateway listens", f"{state.url}\n{state.words}\n\n{token}{kept}{lasts}".rstrip())

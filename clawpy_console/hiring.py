@@ -32,17 +32,18 @@ def _choose(app: ConsoleApp, served: str, found: list[FoundAgent], local: LocalM
         return
     for fault in local.faults:
         app.say(fault, "warning")
-    from clawpy_console.dialogs.choose import Choose
+    from clawpy_console.dialogs.ask import Ask
 
-    choices = [(one.name, _meaning(one)) for one in found] + [(one, "a model of this machine") for one in models]
-    options = [(key, name, meaning) for key, (name, meaning) in zip(KEYS, choices, strict=False)]
+    choices = [(one.name, _meaning(one)) for one in found] + [(one, "a model on this machine") for one in models]
+    answers = [(key, name, meaning) for key, (name, meaning) in zip(KEYS, choices, strict=False)]
 
-    def chosen(name: str | None) -> None:
-        engine = app.live() if name else None
-        if engine is not None and name is not None:
+    def chosen(key: str | None) -> None:
+        engine = app.live() if key else None
+        name = next((word for own, word, _ in answers if own == key), "")
+        if engine is not None:
             app.ask(lambda: _hire(engine, name, name in models), lambda agent: _hired(app, name, agent))
 
-    app.push_screen(Choose("Which agent or model should serve koji-core?", options, present=served), chosen)
+    app.push_screen(Ask("Which agent or model should serve koji-core?", "", answers, present=served), chosen)
 
 
 def _hire(engine: Engine, name: str, is_model: bool) -> FoundAgent | None:
@@ -67,14 +68,8 @@ def _hired(app: ConsoleApp, name: str, agent: FoundAgent | None) -> None:
     if agent is None:
         app.say(f"koji-core is served by {name}")
         return
-    from clawpy_console.dialogs.told import Told
-
-    app.push_screen(
-        Told(
-            f"koji-core is served by {agent.title}",
-            f"It gets its own folder and no access to the rest of your home, so log in once:\n\n{agent.login}",
-        )
-    )
+    told = f"It gets its own folder and no access to the rest of your home, so log in once:\n\n{agent.login}"
+    app.tell(f"koji-core is served by {agent.title}", told)
 
 
 def line(served: str, found: list[FoundAgent], models: list[str], key: str) -> Content:

@@ -1,4 +1,4 @@
-"""What stays away because it was dismissed, listed from the palette; a key lets one come back (SPEC 2.9)."""
+"""What stays away because it was dismissed, listed from the palette; a key lets it come back (SPEC 2.9)."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from engine.values import Mute
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
 
-KEYS = "abcdefghijklmnopqrstuvwxyz"
-"""So many are listed at once, the newest; `clawpy muted` lists all."""
+KEYS = "abcdefghilmnopqrstuvwxyz"
+"""So many are listed at once, the newest; `clawpy muted` lists all. j and k move the cursor."""
 
 
 def show(app: ConsoleApp) -> None:
-    """List what is muted; the key of one lifts it."""
+    """List what is muted; the key of one ends it."""
     engine = app.live()
     if engine is None:
         return
 
     def listed(muted: Sequence[Mute]) -> None:
         if not muted:
-            app.say("nothing is muted: no card was dismissed lately")
+            app.say("Nothing is muted.")
             return
-        from clawpy_console.dialogs.choose import Choose
+        from clawpy_console.dialogs.ask import Ask
 
         by_key = dict(zip(KEYS, muted, strict=False))
-        options = [(key, what(one), when(one)) for key, one in by_key.items()]
 
         def chosen(key: str | None) -> None:
             if key:
-                lifted = by_key[key]
-                app.ask(lambda: engine.cards.lift(lifted.id), lambda one: app.say(f"may come back: {what(one)}"))
+                mute = by_key[key]
+                app.ask(lambda: engine.cards.lift(mute.id), lambda one: app.say(f"Unmuted: {what(one)}"))
 
-        app.push_screen(Choose("Stays away; its key lets it come back", options, present="", by_key=True), chosen)
+        answers = [(key, what(one), when(one)) for key, one in by_key.items()]
+        app.push_screen(Ask("Muted: which should appear again?", "", answers), chosen)
 
     app.look_up(engine.cards.muted, listed)
 

@@ -19,7 +19,7 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     """The commands that make sense on `screen`."""
     yield SystemCommand("Stop everything", "stop every session now, start nothing (F12)", app.action_stop_everything)
     for hold in app.holds:
-        yield SystemCommand(f"Resume: lift {hold.word}", hold.reason, partial(_lift, app, hold.word))
+        yield SystemCommand(f"Resume after the {hold.word}", hold.reason, partial(app.ask_to_resume, hold))
     yield SystemCommand("Mission control", "the card stack (1)", partial(_go, app, "mission"))
     yield SystemCommand("Work", "sessions, transcripts, changes (2)", partial(_go, app, "work"))
     yield SystemCommand("Hierarchy", "agents, guidance, findings (3)", partial(_go, app, "hierarchy"))
@@ -61,12 +61,6 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
             "Quit, keep the engine running", "a headless engine takes over (clawpy run)", app.leave_engine
         )
     yield SystemCommand("Quit", "quit (q)", app.action_leave)
-
-
-def _lift(app: ConsoleApp, word: str) -> None:
-    from clawpy_console.dialogs.lift import lift
-
-    lift(app, word)
 
 
 def _go(app: ConsoleApp, mode: str) -> None:

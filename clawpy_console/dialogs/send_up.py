@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from clawpy_console import words
-from clawpy_console.dialogs.confirm import Confirm
 from engine.values import Bubble, BubbleState, FlushReport
 
 if TYPE_CHECKING:
@@ -14,17 +13,16 @@ if TYPE_CHECKING:
 
 
 def send_up(app: ConsoleApp) -> None:
-    """Show the findings that passed all gates, and send them up after a second key."""
+    """Show the findings that passed all gates, and send them up once you confirm."""
     engine = app.live()
     if engine is None:
         return
 
     def ask(queued: Sequence[Bubble]) -> None:
-        def answered(yes: bool | None) -> None:
-            if yes:
-                app.ask(engine.wisdom.flush, lambda report: _sent(app, report))
+        def send() -> None:
+            app.ask(engine.wisdom.flush, lambda report: _sent(app, report))
 
-        app.push_screen(Confirm("Send it up now?", question(queued), key="F", word="send it up"), answered)
+        app.confirm("Send these findings up now?", question(queued), "send up", send)
 
     app.look_up(lambda: engine.wisdom.bubbles(state=BubbleState.QUEUED), ask)
 

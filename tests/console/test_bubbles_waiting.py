@@ -30,9 +30,9 @@ async def test_a_discovery_is_sent_up_from_what_waits(home: Home) -> None:
         await until(pilot, lambda: any(one.kind == "bubble" for one in app.known.waiting))
         assert "WAITING FOR YOU  1" in screen_text(app)
         await pilot.press("tab", "tab", "enter")
-        await until(pilot, lambda: "Send it up now?" in screen_text(app))
+        await until(pilot, lambda: "Send these findings up now?" in screen_text(app))
         assert "run the migrations before the tests" in screen_text(app)
-        await pilot.press("F")
+        await pilot.press("y")
         await until(pilot, lambda: not app.known.waiting)
         assert [one.state for one in engine.wisdom.bubbles()] == [BubbleState.FLUSHED]
         told = [one.text for one in engine.wisdom.profile("backend_lead").patterns if one.sources]
@@ -56,7 +56,7 @@ async def test_a_quote_is_approved_from_what_waits_and_marked_where_it_is_hostil
         assert "evil.example" in screen_text(app)
         engine.wisdom.flush()
         assert engine.wisdom.bubbles()[0].state is BubbleState.QUEUED
-        await pilot.press("A")
+        await pilot.press("X")
         await until(pilot, lambda: engine.wisdom.bubbles()[0].approved_at)
         engine.wisdom.flush()
         (told,) = [one for one in engine.wisdom.profile("backend_lead").patterns if one.sources]

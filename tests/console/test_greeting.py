@@ -29,7 +29,7 @@ async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(consol
         await pilot.press("H")
         await until(pilot, lambda: "once its adapter is there: npm i" in screen_text(console))
         assert not named(engine, "hire")
-        await pilot.press("enter", "1")
+        await pilot.press("1")
         await until(pilot, lambda: named(engine, "hire") == [("hire", "claude")])
         await until(pilot, lambda: "run claude" in screen_text(console))
         await pilot.press("escape")
@@ -42,7 +42,7 @@ async def test_the_first_run_says_which_models_of_this_machine_could(console: Co
         await live(pilot)
         await until(pilot, lambda: "H takes ollama:qwen3 or" in screen_text(console))
         await pilot.press("H")
-        await until(pilot, lambda: "a model of this machine" in screen_text(console))
+        await until(pilot, lambda: "a model on this machine" in screen_text(console))
         await pilot.press("2")
         await until(pilot, lambda: "koji-core is served by ollama:llama3.2:3b" in screen_text(console))
         assert named(engine, "take_model") == [("take_model", "ollama:llama3.2:3b")]

@@ -165,7 +165,7 @@ async def test_what_waits_goes_up_at_a_word(console: ConsoleApp, people: World) 
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         await to_agent(pilot, "backend_builder", "f")
         await until(pilot, lambda: "Reserve stock before the payment" in screen_text(console))
-        await pilot.press("F")
+        await pilot.press("y")
         await until(pilot, lambda: "1 finding sent up" in screen_text(console))
         assert people.wisdom.bubbles(state=BubbleState.QUEUED) == []
 
@@ -179,7 +179,7 @@ async def test_teaching_shows_the_change_and_is_done_at_a_word(console: ConsoleA
         assert "last round never" in text
         assert "only on request: enable_m2 is off" in text
         assert "+## Inherited Wisdom" in text
-        await pilot.press("T", "Y")
+        await pilot.press("T", "y")
         await until(pilot, lambda: "taught" in screen_text(console))
         assert "Inherited Wisdom" in soul.read_text()
         await until(pilot, lambda: screen._shown.teaching.diff == "")
@@ -292,7 +292,7 @@ async def test_an_agent_is_created_retired_and_brought_back(console: ConsoleApp,
         assert people.agents.get("librarian").reports_to == "cro"
         await pilot.press("D")
         await until(pilot, lambda: "Retire librarian?" in screen_text(console))
-        await pilot.press("X")
+        await pilot.press("y")
         await until(pilot, lambda: "librarian" not in names(screen) and "=retired" in names(screen))
         assert "librarian" in [one.id for one in people.agents.retired()]
         await pilot.press("u")

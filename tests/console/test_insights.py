@@ -111,9 +111,9 @@ async def test_nothing_is_sent_before_it_is_said_what_and_where(console: Console
         for said in ("112 preference pairs, 184 kB", "(https://api.together.xyz/v1)", "Qwen/Qwen3-8B",
                      "$1.00 are set aside", "26 decisions"):  # fmt: skip
             assert said in text, said
-        await pilot.press("enter", "t")
+        await pilot.press("up", "enter", "t")
         assert ("launch",) not in engine.noted
-        await pilot.press("T")
+        await pilot.press("X")
         await until(pilot, lambda: ("launch",) in engine.noted)
 
 
@@ -150,7 +150,7 @@ async def test_a_training_under_way_is_stopped_by_the_same_key(console: ConsoleA
         assert "Swap" not in screen_text(console)
         await pilot.press("t")
         await until(pilot, lambda: "Stop the training?" in screen_text(console))
-        await pilot.press("S")
+        await pilot.press("X")
         await until(pilot, lambda: ("cancel",) in engine.noted)
 
 
@@ -161,9 +161,9 @@ async def test_models_are_swapped_in_and_out(console: ConsoleApp, engine: StandI
     engine.insights.training = dataclasses.replace(view, runs=(newer, *view.runs))
     async with console.run_test(size=(120, 40)) as pilot:
         await to_insights(pilot, "s")
-        await until(pilot, lambda: "me/twin-2" in screen_text(console) and "W" in screen_text(console))
+        await until(pilot, lambda: "me/twin-2" in screen_text(console))
         assert (called,) not in engine.noted
-        await pilot.press("W")
+        await pilot.press("y")
         await until(pilot, lambda: (called,) in engine.noted)
 
 

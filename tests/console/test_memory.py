@@ -325,9 +325,9 @@ async def test_forgetting_shows_what_it_touches_and_asks_for_a_second_key(consol
         await pilot.press("x")
         await until(pilot, lambda: "Forget it in 3 places" in screen_text(console))
         assert "stays: prompts that were sent already" in screen_text(console)
-        await pilot.press("enter", "x", "y")
+        await pilot.press("y", "up", "enter", "x", "enter")  # never by Enter
         assert calls(engine, "forget") == []
-        await pilot.press("F")
+        await pilot.press("X")
         await until(pilot, lambda: len(calls(engine, "forget")) == 1)
         await until(pilot, lambda: "We take Decimal" not in screen_text(console))
 

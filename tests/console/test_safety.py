@@ -171,9 +171,9 @@ async def test_allow_once_says_what_it_lifts_and_asks_for_a_second_key(console: 
         await to_safety(pilot, "a")
         await until(pilot, lambda: "Allow this once?" in screen_text(console))
         assert "content (destructive.rm)" in screen_text(console)
-        await pilot.press("a", "enter", "escape")
+        await pilot.press("a", "y", "enter")
         assert not any(call[0] == "allow_once" for call in engine.noted)
-        await pilot.press("a", "O")
+        await pilot.press("a", "X")
         await until(pilot, lambda: ("allow_once", "pred_000000000002") in engine.noted)
         await until(pilot, lambda: "Allowed once. Approve the card" in screen_text(console))
         await pilot.press("a")  # once is enough
@@ -192,7 +192,7 @@ async def test_allow_once_is_offered_for_the_content_filter_only(console: Consol
 async def test_a_refused_allow_once_is_said(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["allow_once"] = Refusal("nothing_blocked", "the content filter did not block it")
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await to_safety(pilot, "a", "O")
+        await to_safety(pilot, "a", "X")
         await until(pilot, lambda: "did not block it" in screen_text(console))
 
 
@@ -226,7 +226,7 @@ async def test_the_gravest_hold_is_lifted_first_and_stop_and_month_need_a_second
         assert "■ pause R to resume, over in 1h 03m" in text
         await pilot.press("R", "R", "enter")
         assert not any(call[0] == "resume" for call in engine.noted)
-        await pilot.press("L")
+        await pilot.press("R", "y")
         await until(pilot, lambda: ("resume", "month") in engine.noted)
         await until(pilot, lambda: [hold.word for hold in console.holds] == ["pause"])
         await pilot.press("R")
@@ -253,9 +253,9 @@ async def test_autonomy_says_what_it_means_before_it_is_turned_on(console: Conso
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot, "tab", "down", "enter")
         await until(pilot, lambda: "may start work without asking" in screen_text(console))
-        await pilot.press("enter", "escape")
+        await pilot.press("escape")
         assert not any(call[0] == "set" for call in engine.noted)
-        await pilot.press("enter", "Y")
+        await pilot.press("enter", "y")
         await until(pilot, lambda: ("set", "autonomousModeEnabled", True) in engine.noted)
 
 
@@ -427,13 +427,13 @@ async def test_it_shows_and_lifts_what_a_real_engine_blocked(
             assert "✗ content" in text
             assert "first 10" in text  # the gate: first days
             assert "■ DISABLED" not in text
-            await pilot.press("a", "O")
+            await pilot.press("a", "X")
             await until(pilot, lambda: "Allowed once. Approve the card" in screen_text(app), "for the allowance")
             await pilot.press("f12")
             await until(pilot, lambda: "■ stop" in screen_text(app), "for the stop")
-            await pilot.press("R", "L")
+            await pilot.press("R", "y")
             await until(pilot, lambda: not engine.safety.holds(), "for the stop to be lifted")
-            await pilot.press("tab", "down", "enter", "Y")
+            await pilot.press("tab", "down", "enter", "y")
             await until(pilot, lambda: engine.settings.current.autonomous_mode_enabled, "for the switch")
             await pilot.press("down", "down", "down", "enter", "A")
             await until(pilot, lambda: engine.settings.current.workspace(workspace).autonomy == "act", "for autonomy")

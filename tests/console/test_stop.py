@@ -87,8 +87,8 @@ async def test_one_key_resumes_on_every_screen(console: ConsoleApp, engine: Stan
         await until(pilot, lambda: console.known.holds)
         await until(pilot, lambda: "Press R to resume" in screen_text(console))
         await pilot.press("R", "R", "enter")
-        assert not any(call[0] == "resume" for call in engine.noted)  # asks for a second, distinct key
-        await pilot.press("L")
+        assert not any(call[0] == "resume" for call in engine.noted)  # Enter gives the safe answer
+        await pilot.press("R", "y")
         await until(pilot, lambda: ("resume", "stop") in engine.noted)
         await until(pilot, lambda: "STOPPED" not in screen_text(console))
 
@@ -136,7 +136,7 @@ async def test_switches_ask_before_they_are_turned_on(console: ConsoleApp, engin
         await live(pilot)
         await pilot.press("6", "tab", "down", "enter", "enter")
         assert not any(call[0] == "set" for call in engine.noted)
-        await pilot.press("Y")
+        await pilot.press("enter", "y")
         await until(pilot, lambda: ("set", "autonomousModeEnabled", True) in engine.noted)
         await pilot.press("up", "enter")
         await until(pilot, lambda: ("set", "crossPollEnabled", False) in engine.noted)

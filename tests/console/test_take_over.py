@@ -11,9 +11,7 @@ import pytest
 import engine as face
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli import headless
-from clawpy_console.dialogs.leave import Leave
-from clawpy_console.dialogs.refused import Refused
-from clawpy_console.dialogs.take_over import TakeOver
+from clawpy_console.dialogs.ask import Ask
 from engine.home import Home
 from engine.values import Refusal
 from tests.console.conftest import live, screen_text, until
@@ -56,11 +54,11 @@ async def test_it_takes_over_and_opens(
     monkeypatch.setattr(face, "take_over", take_over, raising=False)
     app = ConsoleApp(holder.open, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, TakeOver) and "process id 4711" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, Ask) and "process id 4711" in screen_text(app))
         await pilot.press(key)
         await live(pilot)
         assert asked == [finish]
-        await until(pilot, lambda: not isinstance(app.screen, TakeOver))
+        await until(pilot, lambda: not isinstance(app.screen, Ask))
 
 
 @pytest.mark.long
@@ -75,18 +73,18 @@ async def test_waiting_ends_at_escape_and_the_dialog_stays(
     monkeypatch.setattr(face, "take_over", take_over, raising=False)
     app = ConsoleApp(Held(home, engine, "headless").open, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, TakeOver))
+        await until(pilot, lambda: "Another engine is already running" in screen_text(app))
         await pilot.press("t")
-        await until(pilot, lambda: "esc ends the waiting" in screen_text(app))
+        await until(pilot, lambda: "do not wait" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: "try again later" in screen_text(app))
-        assert isinstance(app.screen, TakeOver)
+        await until(pilot, lambda: "still finishes" in screen_text(app))
+        assert "Another engine is already running" in screen_text(app)
 
 
 async def test_another_console_gives_nothing_away(home: Home, engine: StandIn) -> None:
     app = ConsoleApp(Held(home, engine, "").open, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, Refused))
+        await until(pilot, lambda: "The engine could not start" in screen_text(app))
 
 
 @pytest.mark.long
@@ -98,13 +96,12 @@ async def test_leaving_asks_whether_the_engine_goes_on(
         await live(pilot)
         assert console.known.running, "the still engine has a running session"
         await pilot.press("ctrl+q")
-        await until(pilot, lambda: isinstance(console.screen, Leave))
-        await pilot.press("enter")
-        assert isinstance(console.screen, Leave)
-        await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(console.screen, Leave))
+        await until(pilot, lambda: isinstance(console.screen, Ask))
+        await pilot.press("enter")  # the safe answer: it stays
+        await until(pilot, lambda: not isinstance(console.screen, Ask))
+        assert console.is_running
         await pilot.press("ctrl+q")
-        await until(pilot, lambda: isinstance(console.screen, Leave))
+        await until(pilot, lambda: isinstance(console.screen, Ask))
         await pilot.press(key)
         await until(pilot, lambda: not console.is_running or console._exit)
     assert console._keep_engine is kept

@@ -31,6 +31,6 @@ async def test_it_is_tried_again_from_what_waits(home: Home, monkeypatch: pytest
             office.status = 200
             await pilot.press("tab", "tab", "enter")
             await until(pilot, lambda: "Try again?" in screen_text(app))
-            await pilot.press("R")
+            await pilot.press("y")
             await until(pilot, lambda: not app.known.waiting and len(office.posts) == 2)
     assert office.posts[-1].body["message"] == "Paused: 3 rejections in a row"

@@ -184,7 +184,7 @@ async def test_a_landing_that_conflicts_says_so_and_changes_nothing(console: Con
 async def test_discard_asks_for_a_second_key_of_its_own(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_the_change(pilot)
-        await pilot.press("D", "enter", "D", "y")
+        await pilot.press("D", "y", "up", "enter", "D")
         assert not [call for call in engine.noted if call[0] == "discarded"]
         await pilot.press("escape")
         assert len(console.screen_stack) == 1

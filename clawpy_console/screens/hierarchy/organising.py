@@ -92,16 +92,16 @@ class Organising(ConsoleScreen):
 
     def action_tier(self) -> None:
         """Say which tier it is, or take that back."""
-        from clawpy_console.dialogs.choose import Choose
+        from clawpy_console.dialogs.ask import Ask
 
         one = self.agent
         if self.app.live() is None or one is None:
             return
         before = one.tier if one.tier_rule.startswith(ASSIGNED) else None
 
-        def chosen(value: str | None) -> None:
-            tier = None if value in (None, "auto") else int(value or 0)
-            if value is None or tier == before:
+        def chosen(key: str | None) -> None:
+            tier = int(key) if key and key != "a" else None
+            if key is None or tier == before:
                 return
             said = f"{one.id} is now tier {tier}" if tier else f"{one.id}: tier set by the rules again"
             self._change(
@@ -112,7 +112,7 @@ class Organising(ConsoleScreen):
 
         title = f"Which tier is {words.crop(one.id, 40)}? Now {one.tier}, by {words.crop(one.tier_rule, 60)}"
         present = str(before) if before else "auto"
-        self.app.push_screen(Choose(words.crop(title, 70), TIERS, present=present), chosen)
+        self.app.push_screen(Ask(words.crop(title, 70), "", TIERS, present=present), chosen)
 
     # Its files
 
@@ -187,21 +187,18 @@ class Organising(ConsoleScreen):
             self.app.look_up(lambda: engine.hierarchy.check_retire(one.id), lambda _: self._ask_to_retire(one))
 
     def _ask_to_retire(self, one: AgentView) -> None:
-        from clawpy_console.dialogs.confirm import Confirm
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self._change(
-                    f"{one.id} is retired",
-                    lambda engine: engine.hierarchy.retire(one.id),
-                    lambda name: (f"{one.id} is back", lambda engine: engine.hierarchy.restore(str(name))),
-                )
+        def retire() -> None:
+            self._change(
+                f"{one.id} is retired",
+                lambda engine: engine.hierarchy.retire(one.id),
+                lambda name: (f"{one.id} is back", lambda engine: engine.hierarchy.restore(str(name))),
+            )
 
         question = (
             "It no longer runs anything. Its folder and memory are kept; you can restore it from the list of "
             "retired agents."
         )
-        self.app.push_screen(Confirm(f"Retire {words.crop(one.id, 40)}?", question, key="X", word="retire"), answered)
+        self.app.confirm(f"Retire {words.crop(one.id, 40)}?", question, "retire", retire)
 
     def action_restore(self) -> None:
         """Bring a retired agent back."""
@@ -219,11 +216,9 @@ class Organising(ConsoleScreen):
 
     def action_teach(self) -> None:
         """Write what leaders say into every worker's soul, after a second key."""
-        from clawpy_console.dialogs.confirm import Confirm
 
-        def answered(yes: bool | None) -> None:
-            engine = self.app.live()
-            if yes and engine is not None:
+        def teach() -> None:
+            if (engine := self.app.live()) is not None:
                 self.app.ask(engine.wisdom.teach, taught)
 
         def taught(agents: list[Taught]) -> None:
@@ -237,7 +232,7 @@ class Organising(ConsoleScreen):
             "The guidance of its leaders is written into the section “Inherited Wisdom” of every worker's soul.md. "
             "The rest of each file stays as it is; edits inside that section are overwritten."
         )
-        self.app.push_screen(Confirm("Teach every worker now?", question, key="Y", word="teach"), answered)
+        self.app.confirm("Teach every worker now?", question, "teach", teach)
 
     def action_flush(self) -> None:
         """Send what passed all gates up, after a look at it and a second key."""

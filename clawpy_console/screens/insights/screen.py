@@ -188,8 +188,6 @@ class InsightsScreen(ConsoleScreen):
 
     def action_train(self) -> None:
         """Start a training, or stop the one under way: after its consequences were read and a second key."""
-        from clawpy_console.dialogs.confirm import Confirm
-
         engine, read = self.app.live(), self._read
         if engine is None or read is None:
             return
@@ -197,47 +195,36 @@ class InsightsScreen(ConsoleScreen):
             self.app.look_up(engine.training.offer, self._offered, self._not_yet)
             return
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.app.ask(engine.training.cancel, lambda _: self._moved("the training is stopped"))
+        def stop() -> None:
+            self.app.ask(engine.training.cancel, lambda _: self._moved("the training is stopped"))
 
-        self.app.push_screen(Confirm("Stop the training?", lines.stopping(run), key="S", word="stop it"), answered)
+        self.app.confirm("Stop the training?", lines.stopping(run), "stop it", stop, risky=True)
 
     def _offered(self, offer: TrainingOffer) -> None:
-        from clawpy_console.dialogs.confirm import Confirm
-
         engine, read = self.app.engine, self._read
         if engine is None or read is None:
             return
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.app.ask(engine.training.launch, lambda run: self._moved(f"training: {run.state}"))
+        def train() -> None:
+            self.app.ask(engine.training.launch, lambda run: self._moved(f"training: {run.state}"))
 
         key = shown_key("insights.train", self.app.keymap)
         question = lines.question(offer, read.training, key)
-        self.app.push_screen(Confirm("Train a Twin model?", question, key="T", word="send and train"), answered)
+        self.app.confirm("Train a Twin model?", question, "send and train", train, risky=True)
 
     def _not_yet(self, refusal: Refusal) -> None:
-        from clawpy_console.dialogs.told import Told
-
-        self.app.push_screen(Told("No training yet", f"{refusal.message}\n\n{refusal.fix}"))
+        self.app.tell("No training yet", f"{refusal.message}\n\n{refusal.fix}")
 
     def action_swap(self) -> None:
         """Use the model that was trained last, or again the one before it."""
-        from clawpy_console.dialogs.confirm import Confirm
-
         engine, read = self.app.live(), self._read
         if engine is None or read is None or (run := read.training.swap) is None:
             return
         title, question = lines.swapping(run, read.training)
         swap = engine.training.adopt if run.state == "kept_old" else engine.training.put_back
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.app.ask(swap, lambda _: self.read_again())  # the engine's report says the rest
-
-        self.app.push_screen(Confirm(title, question, key="W", word="swap"), answered)
+        # The engine's report says the rest.
+        self.app.confirm(title, question, "swap", lambda: self.app.ask(swap, lambda _: self.read_again()))
 
     def _moved(self, said: str) -> None:
         self.app.say(said)

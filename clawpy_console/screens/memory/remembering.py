@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from clawpy_console import outside, words
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.memory import layers
@@ -97,8 +99,6 @@ class Remembering(ConsoleScreen):
             self.app.look_up(lambda: layers.forget_preview(engine, entry), self._ask_to_forget)
 
     def _ask_to_forget(self, found: ForgetPreview) -> None:
-        from clawpy_console.dialogs.confirm import Confirm
-
         engine = self.app.live()
         if engine is None:
             return
@@ -106,12 +106,9 @@ class Remembering(ConsoleScreen):
             self.app.say("There is nothing to forget.", "warning")
             return
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.app.ask(lambda: layers.forget(engine, found), self._forgotten)
-
         title = f"Forget it in {words.count(found.total, 'place')}, for good?"
-        self.app.push_screen(Confirm(title, preview_words(found), key="F", word="forget"), answered)
+        forget = partial(self.app.ask, lambda: layers.forget(engine, found), self._forgotten)
+        self.app.confirm(title, preview_words(found), "forget", forget, risky=True)
 
     def _forgotten(self, report: ForgetReport) -> None:
         total = sum(count for _, count in report.counts)

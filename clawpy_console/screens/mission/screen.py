@@ -350,8 +350,6 @@ class MissionScreen(ConsoleScreen):
 
     def _ask_to_approve(self, waiting: Waiting) -> None:
         """A quote goes up at the operator's word alone (SPEC 6.8)."""
-        from clawpy_console.dialogs.confirm import Confirm
-
         engine = self.app.live()
         if engine is None:
             return
@@ -361,15 +359,14 @@ class MissionScreen(ConsoleScreen):
             "If you approve it, it becomes a pattern of a leader and goes into the prompts of all agents below."
         )
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.app.ask(lambda: engine.wisdom.approve(waiting.id), approved)
+        def approve() -> None:
+            self.app.ask(lambda: engine.wisdom.approve(waiting.id), approved)
 
         def approved(one: Bubble) -> None:
             self.app.say(f"Approved. It reaches {one.leader} with the next round.")
             self.app.renew(["changes"])
 
-        self.app.push_screen(Confirm("Use it as guidance?", question, key="A", word="approve"), answered)
+        self.app.confirm("Use it as guidance?", question, "approve", approve, risky=bool(hostile))
 
     @on(Queue.Dismissed)
     def _dismiss_waiting(self, message: Queue.Dismissed) -> None:

@@ -13,14 +13,12 @@ if TYPE_CHECKING:
 
 def ask_to_retry(app: ConsoleApp, engine: Any, waiting: Waiting) -> None:
     """Ask whether to send it now; what is overtaken by now is not sent."""
-    from clawpy_console.dialogs.confirm import Confirm
 
-    def answered(yes: bool | None) -> None:
-        if yes:
-            app.ask(lambda: engine.notify.retry_waiting(waiting.id), lambda _: app.renew(["changes"]))
+    def retry() -> None:
+        app.ask(lambda: engine.notify.retry_waiting(waiting.id), lambda _: app.renew(["changes"]))
 
     question = f"{words.one_line(waiting.title)}\n\nIf it is fixed, `clawpy notify test` checks it."
-    app.push_screen(Confirm("Try again?", question, key="R", word="try again"), answered)
+    app.confirm("Try again?", question, "try again", retry)
 
 
 def let_go(app: ConsoleApp, engine: Any, waiting: Waiting) -> None:

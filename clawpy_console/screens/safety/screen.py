@@ -213,8 +213,6 @@ class SafetyScreen(Filtering):
 
     def action_allow_once(self) -> None:
         """Lift the content filter's block of exactly this, after a second key."""
-        from clawpy_console.dialogs.confirm import Confirm
-
         engine, one = self.app.live(), self._current
         if engine is None or one is None:
             return
@@ -229,11 +227,10 @@ class SafetyScreen(Filtering):
             "card afterwards."
         )
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.app.ask(lambda: engine.safety.allow_once(one.prediction_id), lambda _: self._allowed())
+        def allow() -> None:
+            self.app.ask(lambda: engine.safety.allow_once(one.prediction_id), lambda _: self._allowed())
 
-        self.app.push_screen(Confirm("Allow this once?", question, key="O", word="allow once"), answered)
+        self.app.confirm("Allow this once?", question, "allow once", allow, risky=True)
 
     def _allowed(self) -> None:
         self.app.say("Allowed once. Approve the card to run it.")
@@ -253,8 +250,6 @@ class SafetyScreen(Filtering):
 
     @on(Rows.Opened, "#switches")
     def _toggle(self, message: Rows.Opened) -> None:
-        from clawpy_console.dialogs.confirm import Confirm
-
         name = message.row_id
         if name.startswith("/"):
             self._choose_autonomy(name)
@@ -263,23 +258,21 @@ class SafetyScreen(Filtering):
             self.app.keep_setting(name, False)
             return
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.app.keep_setting(name, True)
-
-        self.app.push_screen(Confirm(f"Turn {name} on?", SWITCH_WORDS.get(name, ""), key="Y", word="turn on"), answered)
+        said = SWITCH_WORDS.get(name, "")
+        self.app.confirm(f"Turn {name} on?", said, "turn on", lambda: self.app.keep_setting(name, True))
 
     def _choose_autonomy(self, workspace: str) -> None:
-        from clawpy_console.dialogs.choose import Choose
+        from clawpy_console.dialogs.ask import Ask
 
         present = dict(self.known.autonomies).get(workspace, "")
 
-        def answered(chosen: str | None) -> None:
-            if chosen is not None and chosen != present:
+        def answered(key: str | None) -> None:
+            chosen = next((word for own, word, _ in AUTONOMY if own == key), present)
+            if chosen != present:
                 self.app.keep_setting(f"workspaces.{json.dumps(workspace, ensure_ascii=False)}.autonomy", chosen)
 
         title = f"What may the engine do in {words.name(workspace)}?"
-        self.app.push_screen(Choose(title, AUTONOMY, present=present), answered)
+        self.app.push_screen(Ask(title, "", AUTONOMY, present=present), answered)
 
     # Holds
 

@@ -294,19 +294,16 @@ class WorkScreen(Conversing, Filtering):
             )
 
     def action_discard(self) -> None:
-        from clawpy_console.dialogs.confirm import Confirm
-
         engine, change = self.app.live(), self._waiting_change()
         if engine is None or change is None:
             return
         files = words.count(len(change.files), "changed file")
         question = f"{files} of “{words.one_line(change.title)}” will be deleted. This cannot be undone."
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self._carry_out("discarding", change, lambda: engine.changes.discard(change.id), lambda _: "Discarded.")
+        def discard() -> None:
+            self._carry_out("discarding", change, lambda: engine.changes.discard(change.id), lambda _: "Discarded.")
 
-        self.app.push_screen(Confirm("Discard the changes?", question, key="X", word="discard"), answered)
+        self.app.confirm("Discard the changes?", question, "discard", discard, risky=True)
 
     def action_undo(self) -> None:
         engine, change = self.app.live(), self.change

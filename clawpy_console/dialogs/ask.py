@@ -1,0 +1,108 @@
+"""Every question of the console: a text, and one key for each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.geometry import Offset
+from textual.widgets import Static
+
+from clawpy_console.dialogs.base import Dialog
+from clawpy_console.widgets.drawn import Drawn
+
+Answer = tuple[str, str, str]
+"""Its key, what it does, and more about that."""
+
+
+class Ask(Dialog[str | None]):
+    """Gives the key of the answer that was chosen, None on Escape.
+
+    The cursor begins at the answer that changes nothing: the `present` one, else `cancel`. Enter takes the answer under
+    the cursor, but never one whose key is an upper-case letter: what cannot be undone has its key alone.
+    """
+
+    DEFAULT_CSS = """
+    Ask #text { height: auto; max-height: 60vh; margin: 0 0 1 0; scrollbar-size-vertical: 1; }
+    """
+
+    def __init__(
+        self,
+        title: str,
+        text: str | Content,
+        answers: Sequence[Answer],
+        *,
+        present: str = "",
+        cancel: tuple[str, str] = ("escape", "cancel"),
+    ) -> None:
+        super().__init__()
+        self._title, self._text = title, Content(text) if isinstance(text, str) else text
+        self._answers: tuple[Answer, ...] = (*answers, (*cancel, ""))
+        self._present = present
+        self._at = next((at for at, one in enumerate(answers) if one[1] == present), len(answers))
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = Content(self._title)
+            if self._text:
+                with VerticalScroll(id="text", can_focus=False):
+                    yield Static(self._text, markup=False)
+            yield Answers(id="answers")
+
+    def on_mount(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        lines, wide = [], max(len(word) for _, word, _ in self._answers) + 2
+        for at, (key, word, more) in enumerate(self._answers):
+            dot = ("● " if word == self._present else "○ ") if self._present else ""
+            here = at == self._at
+            lines.append(
+                Content.assemble(
+                    ("▸ " if here else "  ", "$accent"),
+                    (f"{'esc' if key == 'escape' else key:<5}", "bold $wants" if key.isupper() else "bold $accent"),
+                    (f"{dot if more else ''}{word:<{wide}}", "bold $ink" if here else "$ink"),
+                    (more, "$grey"),
+                )
+            )
+        self.query_one(Answers).show(lambda width: lines)
+
+    def take(self, at: int) -> None:
+        """Take the answer in line `at`."""
+        self.dismiss(None if at == len(self._answers) - 1 else self._answers[at][0])
+
+    def on_key(self, event: events.Key) -> None:
+        keys = [key for key, _, _ in self._answers]
+        if event.character in keys:
+            self.take(keys.index(event.character or ""))
+        elif event.key == "escape":
+            self.dismiss(None)
+        elif event.key in ("up", "k", "down", "j"):
+            self._at = (self._at + (-1 if event.key in ("up", "k") else 1)) % len(keys)
+            self._draw()
+        elif event.key == "enter" and keys[self._at].isupper():
+            self.query_one(".dialog").border_subtitle = Content(f"Enter does not do this. Press {keys[self._at]}.")
+        elif event.key == "enter":
+            self.take(self._at)
+        elif event.key in ("pageup", "pagedown"):
+            for pane in self.query("#text"):
+                pane.scroll_page_up(animate=False) if event.key == "pageup" else pane.scroll_page_down(animate=False)
+        elif not event.is_printable:
+            return  # such as F12, which stops everything
+        event.stop()
+
+
+class Answers(Drawn):
+    """One line for each answer. A click takes it."""
+
+    @property
+    def spots(self) -> list[Offset]:
+        """Where a click does something."""
+        return [Offset(0, y) for y in range(self.size.height)]
+
+    def on_click(self, event: events.Click) -> None:
+        assert isinstance(self.screen, Ask)
+        self.screen.take(event.y)
