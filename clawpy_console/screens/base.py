@@ -38,7 +38,7 @@ class ConsoleScreen(WholeScreen[None]):
     key leads here, where that is another than `MODE`.
     """
 
-    BINDINGS = bindings("panes")
+    BINDINGS = bindings("panes", "zoom")
 
     MODE: ClassVar[str] = ""
     PLACE: ClassVar[str] = ""

@@ -11,9 +11,9 @@ from textual.widget import Widget
 from clawpy_console.keys import BY_ID, shown_key
 
 ORDER = (
-    "stack", "details", "prompt", "reply", "asked", "xray", "edit", "profile", "recalled", "moving", "member", "work",
-    "hierarchy", "tree", "memory", "deciding", "candidates", "learnings", "safety", "rails", "insights", "queue",
-    "mission", "rows", "lines", "panes", "app",
+    "zoom", "stack", "details", "prompt", "reply", "asked", "xray", "edit", "profile", "recalled", "moving", "member",
+    "work", "hierarchy", "tree", "memory", "deciding", "candidates", "learnings", "safety", "rails", "insights",
+    "queue", "mission", "rows", "lines", "panes", "app",
 )  # fmt: skip
 """Groups of actions, those that matter most first."""
 

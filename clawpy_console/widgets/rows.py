@@ -46,7 +46,7 @@ class Rows(Toned, can_focus=True):
         "ink": "$ink", "grey": "$grey", "faint": "$faint", "accent": "$accent", "wants": "$wants", "wrong": "$wrong",
         "good": "$good", "lit": "on $lit", "heading": "$faint",
     }  # fmt: skip
-    DEFAULT_CSS = "Rows { height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden; }"
+    DEFAULT_CSS = "Rows { height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden; &.-fit { height: auto; } }"
 
     cursor: reactive[int] = reactive(0)
 
@@ -96,7 +96,7 @@ class Rows(Toned, can_focus=True):
         nearest = min(places, key=lambda number: abs(number - at), default=0)
         self.virtual_size = Size(self._inner_width(), max(1, len(rows)))
         if self.has_class("-fit"):
-            self.styles.height = max(1, len(rows))
+            self.refresh(layout=True)
         self.set_reactive(Rows.cursor, nearest if again is None or not was else again)
         if self.current != was:
             self.post_message(self.Moved(self, self.current))
@@ -118,6 +118,7 @@ class Rows(Toned, can_focus=True):
 
     def on_resize(self) -> None:
         self.virtual_size = Size(self._inner_width(), max(1, len(self._rows)))
+        self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False)
 
     def render_line(self, y: int) -> Strip:
         number = y + self.scroll_offset.y

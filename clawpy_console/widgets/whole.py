@@ -1,11 +1,14 @@
-"""A screen that is drawn whole when it comes up, and styled only when the styles changed."""
+"""What screens and dialogs share: drawn whole when they come up, and any pane zooms to the full screen."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
 from textual import events
+from textual.geometry import Offset
 from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Input
 
 Answer = TypeVar("Answer")
 
@@ -24,7 +27,12 @@ class WholeScreen(Screen[Answer]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall"), (50, "-high")]
 
+    ALLOW_IN_MAXIMIZED_VIEW = "Frame, KeyLine"
+    ESCAPE_TO_MINIMIZE = False  # a binding of ours does it: it is shown, can be remapped, and leaves Escape to a filter
+
     _owed = False
+    _before_zoom: tuple[Widget, Offset, object] | None = None
+    """What had the focus, how far it was scrolled, where its cursor was; None when it was scrolled to its end."""
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
@@ -53,3 +61,57 @@ class WholeScreen(Screen[Answer]):
 
     def _drawn(self) -> None:
         self._owed = False
+
+    # Zoom
+
+    def _pane(self) -> Widget | None:
+        """The largest part of the screen that has the focus in it and nothing else that can take it, a line to type
+        words in aside. None while words are typed."""
+        pane = self.focused
+        if pane is None or isinstance(pane, Input):
+            return None
+        others = [one for one in self.focus_chain if one is not pane and not isinstance(one, Input)]
+        shared = {node for one in others for node in one.ancestors_with_self}
+        for node in pane.ancestors:
+            if node is self or node in shared or not isinstance(node, Widget):
+                break
+            pane = node
+        return pane
+
+    def action_zoom(self) -> None:
+        """Show the pane in focus alone, on the whole screen; again shows all panes."""
+        if self.maximized is not None:
+            self.action_zoom_back()
+        elif (pane := self._pane()) is not None and (focused := self.focused) is not None:
+            follows = focused.max_scroll_y and focused.scroll_offset.y >= focused.max_scroll_y - 1
+            self._before_zoom = None if follows else (focused, focused.scroll_offset, _cursor(focused))
+            self.maximized = pane
+            self.refresh_bindings()
+
+    def action_zoom_back(self) -> None:
+        """Show all panes again, scrolled as they were."""
+        self.maximized = None
+        self.refresh_bindings()
+        if self._before_zoom is None:
+            return
+        widget, offset, cursor = self._before_zoom
+        self._before_zoom = None
+        if cursor == _cursor(widget):  # else the list scrolled to it
+            self.call_after_refresh(widget.scroll_to, offset.x, offset.y, animate=False, force=True)
+
+    def on_descendant_focus(self) -> None:
+        """The zoom goes with the focus."""
+        zoomed, focused = self.maximized, self.focused
+        if zoomed is not None and focused is not None and zoomed not in focused.ancestors_with_self:
+            self.maximized = self._pane()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "zoom":
+            return self._pane() is not None
+        if action == "zoom_back":
+            return self.maximized is not None and not isinstance(self.focused, Input)
+        return super().check_action(action, parameters)
+
+
+def _cursor(widget: Widget) -> object:
+    return getattr(widget, "cursor", None)

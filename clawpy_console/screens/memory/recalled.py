@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 class WouldRecall(Dialog[Recalled | None]):
     """Asks for a task and shows its recall; gives the memory that the operator wants to see, None when he is done."""
 
-    BINDINGS = [*bindings("recalled"), *bindings("panes")]
+    BINDINGS = bindings("recalled", "panes", "zoom")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal")]
     DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#task"
@@ -53,7 +53,6 @@ class WouldRecall(Dialog[Recalled | None]):
     WouldRecall #why-pane { width: 1fr; min-width: 44; border-left: vkey $line; padding: 0 0 0 1;
         scrollbar-size-vertical: 1; }
     WouldRecall #why { height: auto; }
-    WouldRecall KeyLine { background: $surface; dock: bottom; padding: 0; }
     WouldRecall.-narrow {
         #body { layout: vertical; margin-top: 0; }
         #block { width: 1fr; height: 1fr; }
@@ -82,7 +81,7 @@ class WouldRecall(Dialog[Recalled | None]):
                 yield PromptLines(id="block")
                 with VerticalScroll(id="why-pane", can_focus=False):
                     yield Drawn(id="why")
-            yield KeyLine()
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self.query_one("#block", PromptLines).clear(empty="The block as it would be sent appears here.")

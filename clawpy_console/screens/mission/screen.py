@@ -69,7 +69,7 @@ class Queue(Rows):
 class MissionScreen(ConsoleScreen):
     """The screen the console opens with."""
 
-    BINDINGS = bindings("mission")
+    BINDINGS = bindings("mission", "zoom")
     MODE = "mission"
     CSS_PATH = "mission.tcss"
     AUTO_FOCUS = "#stack"

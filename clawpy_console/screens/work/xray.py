@@ -37,7 +37,7 @@ AGAIN = 1.0
 class XRay(Dialog[PromptSource | None]):
     """The calls of one session; gives the source that the operator wants to see, None when he is done."""
 
-    BINDINGS = [*bindings("xray"), *bindings("panes")]
+    BINDINGS = bindings("xray", "panes", "zoom")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
     DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#calls"
@@ -47,7 +47,6 @@ class XRay(Dialog[PromptSource | None]):
     XRay #sent { width: 1fr; height: 1fr; }
     XRay #standing { height: 1; dock: bottom; }
     XRay #call { height: auto; max-height: 6; margin-bottom: 1; }
-    XRay KeyLine { background: $surface; dock: bottom; padding: 0; }
     XRay.-wide #calls { width: 46; }
     XRay.-narrow {
         #body { layout: vertical; }
@@ -73,7 +72,7 @@ class XRay(Dialog[PromptSource | None]):
                     yield Drawn(id="call")
                     yield PromptLines(id="prompt")
                     yield Drawn(id="standing")
-            yield KeyLine()
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self._read_calls()

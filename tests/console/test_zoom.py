@@ -1,0 +1,107 @@
+"""`z` shows the pane in focus on the full screen, Esc shows all panes again, on every screen."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.work.xray import XRay
+from clawpy_console.widgets.filter import Filter
+from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.prompt_lines import PromptLines
+from clawpy_console.widgets.rows import Row, Rows
+from tests.console.conftest import live, until
+from tests.console.stand_in import StandIn
+
+MODES = [*ConsoleApp.MODES]
+
+
+async def _shown(pilot: Pilot, mode: str) -> ConsoleScreen:
+    await live(pilot)
+    await pilot.app.switch_mode(mode)  # type: ignore[arg-type]
+    await pilot.press("escape")  # the greeting goes with the first key
+    await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for what it shows")
+    screen = pilot.app.screen
+    assert isinstance(screen, ConsoleScreen)
+    return screen
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES)
+async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        screen = await _shown(pilot, mode)
+        reached = [pane for pane in screen.PANES if screen.go_to(pane)]
+        assert reached
+        for pane in reached:
+            screen.go_to(pane)
+            await pilot.pause()
+            focused, before = screen.focused, {one: one.region for one in screen.query("*")}
+            assert focused is not None
+            offset = focused.scroll_offset
+            await pilot.press("z")
+            assert screen.maximized is not None
+            assert screen.maximized.region.size == (120, 37), pane
+            assert focused.region.height, pane
+            assert screen.focused is focused
+            assert "esc back" in str(screen.query_one(KeyLine).render()), pane
+            await pilot.press("escape")
+            assert screen.focused is focused
+            assert {one: one.region for one in before} == before, pane
+            assert focused.scroll_offset == offset
+
+
+async def test_the_zoom_goes_with_the_focus(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        screen = await _shown(pilot, "work")
+        await pilot.press("z", "enter")  # a session under the cursor is opened
+        assert screen.pane == "transcript"
+        assert screen.focused in screen.maximized.walk_children(with_self=True)
+        await pilot.press("enter")
+        assert screen.maximized is None, "where Enter opens nothing it zooms"
+
+
+async def test_while_words_are_typed_z_is_a_letter_and_escape_leaves_the_words(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        screen = await _shown(pilot, "work")
+        await pilot.press("z", "slash", "z")
+        assert screen.query_one(Filter).words == ["z"]
+        await pilot.press("escape")
+        assert screen.maximized is not None
+        assert not screen.query_one(Filter).words
+        await pilot.press("escape")
+        assert screen.maximized is None
+
+
+async def test_the_prompt_of_a_session_zooms(console: ConsoleApp, engine: StandIn) -> None:
+    engine.with_agent()
+    async with console.run_test(size=(80, 24)) as pilot:
+        await _shown(pilot, "work")
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(console.screen, XRay) and console.screen.query_one(PromptLines)._lines)
+        await pilot.press("tab", "z")
+        prompt = console.screen.query_one(PromptLines)
+        assert prompt.has_focus
+        assert prompt.region.width == 80
+        assert "esc back" in str(console.screen.query_one(KeyLine).render())
+        await pilot.press("escape")
+        assert prompt.region.width < 80
+        await pilot.press("escape")
+        assert not isinstance(console.screen, XRay)
+
+
+async def test_a_long_list_keeps_its_cursor_in_sight(console: ConsoleApp) -> None:
+    async with console.run_test(size=(80, 24)) as pilot:
+        screen = await _shown(pilot, "memory")
+        rows = screen.query_one("#entries", Rows)
+        rows.show([Row(str(number), f"entry {number}") for number in range(200)])
+        screen.go_to("entries")
+        await pilot.press("end", *["up"] * 30, "z", "home", "z")
+        assert rows.scroll_offset.y == rows.cursor == 0
+        rows.cursor = 100
+        await pilot.pause()
+        before = rows.scroll_offset
+        await pilot.press("z", "z")
+        assert rows.scroll_offset == before
