@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from textual.app import ComposeResult
+from textual.containers import Horizontal
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.work.xray import XRay
 from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.whole import WholeScreen
 from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
 
@@ -92,16 +96,29 @@ async def test_the_prompt_of_a_session_zooms(console: ConsoleApp, engine: StandI
         assert not isinstance(console.screen, XRay)
 
 
-async def test_a_long_list_keeps_its_cursor_in_sight(console: ConsoleApp) -> None:
+class LongList(WholeScreen[None]):
+    """A screen with a list that is longer than it."""
+
+    BINDINGS = bindings("zoom", "panes")
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield Rows(id="list")
+            yield Rows(id="beside")
+
+    def on_mount(self) -> None:
+        self.query_one("#list", Rows).show([Row(str(number), f"row {number}") for number in range(200)])
+
+
+async def test_a_long_list_is_scrolled_as_it_was_and_its_cursor_is_in_sight(console: ConsoleApp) -> None:
     async with console.run_test(size=(80, 24)) as pilot:
-        screen = await _shown(pilot, "memory")
-        rows = screen.query_one("#entries", Rows)
-        rows.show([Row(str(number), f"entry {number}") for number in range(200)])
-        screen.go_to("entries")
-        await pilot.press("end", *["up"] * 30, "z", "home", "z")
-        assert rows.scroll_offset.y == rows.cursor == 0
-        rows.cursor = 100
-        await pilot.pause()
+        await live(pilot)
+        await console.push_screen(LongList())
+        rows = console.screen.query_one("#list", Rows)
+        rows.focus()
+        await pilot.press("end", *["up"] * 30)
         before = rows.scroll_offset
         await pilot.press("z", "z")
         assert rows.scroll_offset == before
+        await pilot.press("z", "home", "z")
+        assert rows.scroll_offset.y == rows.cursor == 0
