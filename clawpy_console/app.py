@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual.app import SystemCommand
+from textual.content import Content
 from textual.driver import Driver
 from textual.screen import Screen
 from textual.timer import Timer
@@ -351,7 +352,9 @@ class ConsoleApp(KnowingApp):
 
     # Questions
 
-    def confirm(self, title: str, question: str, verb: str, then: Callable[[], object], *, risky: bool = False) -> None:
+    def confirm(
+        self, title: str, question: str | Content, verb: str, then: Callable[[], object], *, risky: bool = False
+    ) -> None:
         """Ask first: y calls `then`. What is `risky`, since it cannot be undone, has X in place of y. Escape, n and
         Enter do nothing."""
         from clawpy_console.dialogs.ask import Ask
@@ -399,14 +402,10 @@ class ConsoleApp(KnowingApp):
         self.in_background(partial(self._show_on, "hierarchy", "select_agent", agent_id), "go", exclusive=False)
 
     def open_candidate(self, candidate_id: str) -> None:
-        """Go to the candidate screen, to this candidate."""
-        self.in_background(
-            partial(self._show_on, "candidates", "select_candidate", candidate_id), "go", exclusive=False
-        )
+        """Go to the learning screen, to this candidate or learning."""
+        self.in_background(partial(self._show_on, "learning", "show", candidate_id), "go", exclusive=False)
 
-    def open_learning(self, learning_id: str) -> None:
-        """Go to the learnings, to this one."""
-        self.in_background(partial(self._show_on, "learnings", "show_learning", learning_id), "go", exclusive=False)
+    open_learning = open_candidate
 
     async def _show_on(self, mode: str, show: str, *what: object) -> None:
         """Show a screen, and have it show something by its method `show`."""

@@ -27,16 +27,10 @@ def _memory() -> Screen[None]:
     return MemoryScreen()
 
 
-def _candidates() -> Screen[None]:
-    from clawpy_console.screens.learning.candidates import CandidatesScreen
+def _learning() -> Screen[None]:
+    from clawpy_console.screens.learning.screen import LearningScreen
 
-    return CandidatesScreen()
-
-
-def _learnings() -> Screen[None]:
-    from clawpy_console.screens.learning.learnings import LearningsScreen
-
-    return LearningsScreen()
+    return LearningScreen()
 
 
 def _safety() -> Screen[None]:
@@ -55,6 +49,6 @@ FIRST = "mission"
 """The screen of a start."""
 
 MODES: dict[str, str | Callable[[], Screen[None]]] = {
-    FIRST: MissionScreen, "work": _work, "hierarchy": _hierarchy, "memory": _memory, "candidates": _candidates,
-    "learnings": _learnings, "safety": _safety, "insights": _insights,
+    FIRST: MissionScreen, "work": _work, "hierarchy": _hierarchy, "memory": _memory, "learning": _learning,
+    "safety": _safety, "insights": _insights,
 }  # fmt: skip

@@ -24,8 +24,7 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     yield SystemCommand("Work", "sessions, transcripts, changes (2)", partial(_go, app, "work"))
     yield SystemCommand("Hierarchy", "agents, guidance, findings (3)", partial(_go, app, "hierarchy"))
     yield SystemCommand("Memory", "seven layers, what would be recalled (4)", partial(_go, app, "memory"))
-    yield SystemCommand("Candidates", "what would change in how agents act (5)", partial(_go, app, "candidates"))
-    yield SystemCommand("Learnings", "what was learned, by scope (5, then Tab)", partial(_go, app, "learnings"))
+    yield SystemCommand("Learning", "proposed changes, and what sessions taught (5)", partial(_go, app, "learning"))
     yield SystemCommand("Safety", "rails, caps, holds, blocked (6)", partial(_go, app, "safety"))
     yield SystemCommand("Insights", "how good predictions are, training, drift (7)", partial(_go, app, "insights"))
     yield SystemCommand(

@@ -12,6 +12,7 @@ from engine.home import Home
 
 if TYPE_CHECKING:
     from engine.doors.calling import call, exit_status, stop, take_over, talk
+    from engine.doors.documents import document
     from engine.doors.gateway.tokens import gateway_token
     from engine.doors.keys import keep_key
     from engine.doors.mcp import serve as mcp_serve
@@ -28,6 +29,7 @@ __all__ = [
     "Home",
     "Refusal",
     "call",
+    "document",
     "exit_status",
     "gateway_token",
     "keep_address",
@@ -62,6 +64,10 @@ def __getattr__(name: str) -> Any:
         from engine.doors import calling
 
         return getattr(calling, name)
+    if name == "document":
+        from engine.doors import documents
+
+        return documents.document
     if name == "gateway_token":
         from engine.doors.gateway import tokens
 

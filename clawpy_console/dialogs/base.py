@@ -37,7 +37,7 @@ class Dialog(ModalScreen[Answer], WholeScreen[Answer]):  # styles come by the fi
     _picture: tuple[object, list[Strip]] | None = None
 
     def on_mount(self) -> None:
-        self.mount(Frame(getattr(self.app.screen_stack[0], "PLACE", "") or self.app.current_mode), before=0)
+        self.mount(Frame(self.app.current_mode), before=0)
 
     def on_screen_resume(self) -> None:
         self._picture = None

@@ -34,14 +34,12 @@ class ConsoleScreen(WholeScreen[None]):
     """A full screen: status line, banner, body, key line.
 
     `PANES` maps each pane, in the order of Tab, to the id of the widget that takes its focus. On a narrow terminal
-    only the column of the pane in focus is shown: its class is `-at-COLUMN` on the screen. `PLACE` is the mode whose
-    key leads here, where that is another than `MODE`.
+    only the column of the pane in focus is shown: its class is `-at-COLUMN` on the screen.
     """
 
     BINDINGS = bindings("panes", "zoom")
 
     MODE: ClassVar[str] = ""
-    PLACE: ClassVar[str] = ""
     PANES: ClassVar[Mapping[str, str]] = {}
     COLUMNS: ClassVar[Mapping[str, str]] = {}
 
@@ -55,7 +53,7 @@ class ConsoleScreen(WholeScreen[None]):
         self.set_class(first in self.COLUMNS, f"-at-{self.COLUMNS.get(first)}", update=False)
 
     def compose(self) -> ComposeResult:
-        yield Frame(self.PLACE or self.MODE)
+        yield Frame(self.MODE)
         yield from self.body()
         self._key_line = KeyLine()
         yield self._key_line

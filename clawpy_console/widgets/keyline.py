@@ -12,8 +12,8 @@ from clawpy_console.keys import BY_ID, shown_key
 
 ORDER = (
     "zoom", "stack", "details", "prompt", "reply", "asked", "xray", "edit", "profile", "recalled", "moving", "member",
-    "work", "hierarchy", "tree", "memory", "deciding", "candidates", "learnings", "safety", "rails", "insights",
-    "queue", "mission", "rows", "lines", "panes", "app",
+    "work", "hierarchy", "tree", "memory", "deciding", "candidates", "learnings", "learning", "safety", "rails",
+    "insights", "queue", "mission", "rows", "lines", "panes", "app",
 )  # fmt: skip
 """Groups of actions, those that matter most first."""
 

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from clawpy_console import words
+from clawpy_console.fields import Field, label_width
 
 LABEL = 11
 """Cells for the name of a value, in a column."""
@@ -16,12 +17,12 @@ BAR = 10
 """Cells of a bar."""
 
 
-def named(name: str, value: str, width: int, style: str = "$ink") -> list[Content]:
-    """A value beside its name, wrapped below itself."""
-    first, *rest = Content.styled(value or " ", style).wrap(max(8, width - LABEL))
+def named(name: str, value: str, width: int, style: str = "$ink", label: int = LABEL) -> list[Content]:
+    """A value beside its name, wrapped below itself; the name takes `label` cells."""
+    first, *rest = Content.styled(value or " ", style).wrap(max(8, width - label))
     return [
-        Content.assemble((f"{name:<{LABEL}}", "$faint"), first),
-        *(Content.assemble(" " * LABEL, line) for line in rest),
+        Content.assemble((f"{name:<{label}}", "$faint"), first),
+        *(Content.assemble(" " * label, line) for line in rest),
     ]
 
 
@@ -34,6 +35,27 @@ def score(name: str, value: float, reasons: Sequence[str], width: int) -> list[C
     why = words.one_line("; ".join(reasons))
     rest = Content.styled(why, "$grey").wrap(max(8, width - LABEL)) if why else []
     return [head, *(Content.assemble(" " * LABEL, line) for line in rest)]
+
+
+TONES = {"title": "bold $ink", "heading": "bold $faint"}
+"""Styles of the tones that are no colour."""
+
+
+def drawn(fields: Iterable[Field], width: int) -> list[Content]:
+    """Fields as lines of at most `width` cells, each wrapped below itself."""
+    lines: list[Content] = []
+    fields = list(fields)
+    label = label_width(fields)
+    for one in fields:
+        style = TONES.get(one.tone, f"${one.tone}")
+        if one.tone == "heading":
+            lines += [Content("")] if lines else []
+            lines.append(Content.styled(words.crop(one.text.upper(), width), style))
+        elif one.name:
+            lines += named(one.name, one.text, width, style, label)
+        else:
+            lines += Content.styled(one.text or " ", style).wrap(max(8, width))
+    return lines
 
 
 def cropped(parts: Iterable[tuple[str, str]], width: int) -> Content:

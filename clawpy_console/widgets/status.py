@@ -18,7 +18,7 @@ from engine.values import MICRO, Hold
 
 SCREENS = (
     ("mission", "1", "mission"), ("work", "2", "work"), ("hierarchy", "3", "hierarchy"), ("memory", "4", "memory"),
-    ("candidates", "5", "candidates"), ("safety", "6", "safety"), ("insights", "7", "insights"),
+    ("learning", "5", "learning"), ("safety", "6", "safety"), ("insights", "7", "insights"),
 )  # fmt: skip
 """The screens there are: mode, key, name. Numbers stay what they are when more are added."""
 

@@ -36,8 +36,8 @@ def learnings(engine: Engine, arguments: Arguments) -> Document:
     port = engine.learnings
     match arguments.choice("action", ACTIONS, "list"):
         case "show":
-            view = port.view(arguments.needed("id"))
-            return {"learning": _view(view) | _stands(engine, view.entry.lesson)}
+            one = port.view(arguments.needed("id"))
+            return {"learning": view(one) | _stands(engine, one.entry.lesson)}
         case "scopes":
             return {"scopes": [_scope(one) for one in port.scopes()]}
         case "retract":
@@ -45,9 +45,9 @@ def learnings(engine: Engine, arguments: Arguments) -> Document:
             gone: Document = {"retired": list(report.retired), "queued": list(report.queued)}
             return gone | {"sessions": list(report.sessions)}
         case "keep":
-            return {"kept": _entry(port.keep(arguments.needed("id")))}
+            return {"kept": entry(port.keep(arguments.needed("id")))}
         case "promote":
-            return {"promoted": _entry(port.promote(arguments.needed("id")))}
+            return {"promoted": entry(port.promote(arguments.needed("id")))}
         case "chain":
             done = port.chain(judge=arguments.flag("judge"))
             document: Document = {"extracted": dict(done.extracted), "promoted": list(done.promoted)}
@@ -66,7 +66,7 @@ def _list(engine: Engine, arguments: Arguments) -> Document:
     if scope or session or not workspace:
         where = "" if scope == LearningScope.GLOBAL.value or not workspace else workspace
         found = engine.learnings.entries(scope, where, session, kind, words, limit)
-        return {"workspace": workspace, "learnings": [_entry(one) for one in found]}
+        return {"workspace": workspace, "learnings": [entry(one) for one in found]}
     held = [
         one
         for level, where in ((LearningScope.PROJECT, workspace), (LearningScope.GLOBAL, ""))
@@ -78,7 +78,7 @@ def _list(engine: Engine, arguments: Arguments) -> Document:
     lessons = {one.lesson for one in held}
     told = [one for one in taught if not lessons & {one.pattern, lesson_id(one.text)}]
     said = [_learnt(one) for one in told if all(word in one.text.casefold() for word in wanted)]
-    return {"workspace": workspace, "learnings": [*map(_entry, held), *said][:limit]}
+    return {"workspace": workspace, "learnings": [*map(entry, held), *said][:limit]}
 
 
 def _stands(engine: Engine, lesson: str) -> Document:
@@ -122,7 +122,8 @@ def _write(engine: Engine, workspace: str) -> Document:
     return {"predictions": [wire.card(card)], "leftOut": len(found) - len(lessons)}
 
 
-def _entry(one: LearningEntry) -> Document:
+def entry(one: LearningEntry) -> Document:
+    """A learning by itself."""
     return {
         "id": one.id,
         "lesson": one.lesson,
@@ -156,10 +157,11 @@ def _entry(one: LearningEntry) -> Document:
     }
 
 
-def _view(one: LearningView) -> Document:
-    return _entry(one.entry) | {
-        "from": [_entry(source) for source in one.promoted_from],
-        "became": [_entry(entry) for entry in one.promoted_to],
+def view(one: LearningView) -> Document:
+    """A learning with where it came from and went."""
+    return entry(one.entry) | {
+        "from": [entry(source) for source in one.promoted_from],
+        "became": [entry(later) for later in one.promoted_to],
         "sessions": list(one.sessions),
         "gone": list(one.gone),
         "prompts": one.prompts,

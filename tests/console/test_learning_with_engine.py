@@ -12,7 +12,6 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli import demo_work
 from clawpy_console.cli.demo import DECIDED, make_project
-from clawpy_console.screens.learning.learnings import LearningsScreen
 from clawpy_console.screens.mission.greeting import since_then
 from engine import open_engine
 from engine.clock import FakeClock
@@ -66,26 +65,23 @@ async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path
         screen = app.screen
         await until(pilot, lambda: screen.view is not None, "for a candidate")
         view = screen.view
-        assert view.candidate.status is CandidateStatus.REVIEW
-        assert {one.kind for one in view.records} == {RecordKind.HUMAN_APPROVAL}
-        [line] = view.candidate.effect.guidance
+        assert view["candidate"]["status"] == CandidateStatus.REVIEW
+        assert {one["kind"] for one in view["records"]} == {RecordKind.HUMAN_APPROVAL}
+        [line] = view["candidate"]["effect"]["guidance"]
         assert line.rstrip(".") in DECIDED
         block = "<learned-guidance>\nLearnt from earlier work of this kind here"
         assert block not in prompt(engine)
-        await pilot.press("a", "ctrl+s")
-        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.PROMOTED)
+        await pilot.press("a", "y")
+        await until(pilot, lambda: screen.view and screen.view["candidate"]["status"] == CandidateStatus.PROMOTED)
         assert block in prompt(engine)
         await pilot.press("u")
-        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.REVIEW)
+        await until(pilot, lambda: screen.view and screen.view["candidate"]["status"] == CandidateStatus.REVIEW)
         assert block not in prompt(engine)
-        await pilot.press("tab")
-        assert isinstance(app.screen, LearningsScreen)
         known = engine.learnings.entries("project")[0]
         app.open_learning(known.id)
-        await until(pilot, lambda: app.screen.view and app.screen.view.entry.id == known.id, "for the learning")
-        learnt = app.screen.view
-        assert learnt.entry.scope is LearningScope.PROJECT
-        assert len(learnt.promoted_from) == len(learnt.sessions) == demo_work.SESSIONS
+        await until(pilot, lambda: screen.view and screen.view["id"] == known.id, "for the learning")
+        assert screen.view["scope"] == LearningScope.PROJECT
+        assert len(screen.view["from"]) == len(screen.view["sessions"]) == demo_work.SESSIONS
 
 
 @pytest.mark.long

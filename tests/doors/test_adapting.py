@@ -10,7 +10,6 @@ import pytest
 
 from clawpy_console.cli.command_line import parser
 from clawpy_console.cli.options import Where
-from clawpy_console.cli.printing.candidates import changes
 from clawpy_console.cli.printing.render import RENDER
 from clawpy_console.cli.printing.style import Style
 from engine import Engine, Home, open_engine
@@ -48,7 +47,7 @@ def in_vain(engine: Engine, session: str) -> None:
 
 @pytest.mark.long
 def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
-    assert done(engine, "candidates")[1].startswith("No candidates: nothing was recorded yet; ")
+    assert done(engine, "candidates")[1].startswith("No candidates: nothing was recorded yet. ")
     in_vain(engine, "sess_1")
     drafted, read = done(engine, "candidates", "digest")
     [one] = drafted["drafted"]
@@ -59,12 +58,12 @@ def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
         done(engine, "candidates", "approve", one["id"])
     assert refused.value.code == "not_corroborated"
     in_vain(engine, "sess_2")
-    assert done(engine, "candidates", "digest")[1] == "nothing new was drafted"
+    assert done(engine, "candidates", "digest")[1] == "Nothing new was found."
     listed, read = done(engine, "candidates", "list", "--status", "review")
     assert [each["id"] for each in listed["candidates"]] == [one["id"]]
     assert listed["counts"]["review"] == 1
-    assert "1 waits for you" in read
-    assert "drafted from 1 record, evidence for: 1" in read
+    assert "1 needs your decision" in read
+    assert "evidence for: 2, against: 0" in read
     assert [wait.kind for wait in engine.queue()] == ["candidate"]
     shown, read = done(engine, "candidates", "show", one["id"][:9])
     assert [each["state"] for each in shown["stations"]] == ["done"] * 4 + ["now", "ahead"]
@@ -80,7 +79,7 @@ def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
     assert refused.value.code == "already_decided"
     again, read = done(engine, "candidates", "undo", one["id"])
     assert again["candidate"]["status"] == "review"
-    assert "it needs your decision" in read
+    assert "▲ needs your decision" in read
     assert not engine.overlays.tweaks(agent="backend_builder", workspace="")
     done(engine, "candidates", "approve", one["id"])
     back, _ = done(engine, "candidates", "rollback", one["id"], "--reason", "it heals slower now")
@@ -117,12 +116,3 @@ def test_a_candidate_is_no_card_and_it_is_told_where_it_is_decided(engine: Engin
         dispatch(engine, "approve", {"id": "cand_7k2m"})
     assert refused.value.code == "unknown_id"
     assert "clawpy candidates show cand_7k2m" in refused.value.fix
-
-
-def test_what_would_change_is_shown_line_by_line() -> None:
-    assert changes(("tries 3", "cost $0.50"), ("tries 1", "cost $0.50"), PLAIN) == [
-        "- tries 3", "+ tries 1", "  cost $0.50",
-    ]  # fmt: skip
-    flows = tuple("abcdefgh")
-    assert changes(flows, (*flows, "new"), PLAIN) == ["  …", "  g", "  h", "+ new"]
-    assert changes(flows, flows, PLAIN) == ["  nothing: it is already so"]

@@ -64,7 +64,7 @@ def test_from_three_sessions_to_agents_md(engine: Engine, repository: Repository
     document, read = type("chain")
     assert set(document["extracted"]) == set(sessions)
     assert "promoted  lrn_" in read
-    assert type("chain")[1] == "nothing was to be promoted"
+    assert type("chain")[1] == "Nothing was promoted."
     [one] = type("list")[0]["learnings"]
     assert document["promoted"] == [one["id"]]
     assert (one["text"], one["scope"], one["kind"], one["status"]) == (WORDS, "project", "institutional", "active")
@@ -76,7 +76,7 @@ def test_from_three_sessions_to_agents_md(engine: Engine, repository: Repository
     shown, read = type("show", one["id"][:10])
     assert {source["id"] for source in shown["learning"]["from"]} >= {below["id"]}
     assert shown["learning"]["sessions"] == sorted(sessions)
-    assert "owed to" in read
+    assert "came from" in read
     assert [scope["scope"] for scope in type("scopes")[0]["scopes"]].count("team") == 3
 
     assert (one["trust"], one["approvedBy"]) == ("quoted", "")  # a commit message: the operator decides
@@ -90,7 +90,7 @@ def test_from_three_sessions_to_agents_md(engine: Engine, repository: Repository
     risen = type("promote", one["id"])[0]["promoted"]
     assert risen["scope"] == "global"
     assert type("list", "--scope", "global")[0]["learnings"][0]["promotedFrom"][0]["id"] == one["id"]
-    assert "global" in type("show", one["id"])[1]
+    assert "all projects" in type("show", one["id"])[1]
 
     gone, read = type("retract", one["id"], "we", "do", "not")
     assert gone["queued"] == [risen["id"]]

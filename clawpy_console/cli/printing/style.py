@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePath
 from typing import Any, TextIO
 
+from clawpy_console.fields import Field, label_width
 from engine.values import sanitise
 from engine.values.text import count as count
 from engine.values.text import failures
@@ -35,6 +36,10 @@ class Style:
     def _paint(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and text else text
 
+    def paint(self, tone: str, text: str) -> str:
+        """`text` in the tone of a field."""
+        return self._paint(PAINTS[tone], text) if tone in PAINTS else text
+
     def bold(self, text: str) -> str:
         return self._paint("1", text)
 
@@ -49,6 +54,24 @@ class Style:
 
     def wants(self, text: str) -> str:
         return self._paint("33", text)
+
+
+PAINTS = {
+    "title": "1", "heading": "1", "grey": "2", "faint": "2", "good": "32", "accent": "32", "wants": "33", "wrong": "31",
+}  # fmt: skip
+"""The escape codes of the tones of fields."""
+
+
+def printed(fields: Iterable[Field], style: Style) -> list[str]:
+    """Fields as lines, a blank one before each part."""
+    lines: list[str] = []
+    fields = list(fields)
+    label = label_width(fields)
+    for one in fields:
+        lines += [""] if lines and one.tone == "heading" else []
+        name = f"  {one.name:<{label}}" if one.name else "" if one.tone in ("title", "heading") else "  "
+        lines.append((style.dim(name) + style.paint(one.tone, clean(one.text))).rstrip())
+    return lines
 
 
 def place(one: Document) -> str:

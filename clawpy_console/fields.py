@@ -1,0 +1,58 @@
+"""What is told of a thing, line by line: the same on a screen and from a verb.
+
+A renderer of a noun takes its document, as verbs print it in JSON, and gives fields. `widgets.parts.drawn` lays them
+out for a screen, `cli.printing.style.printed` for a terminal or a pipe. Nothing here needs Textual.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.cells import cell_len
+
+from clawpy_console import words
+
+BAR = 10
+"""Cells of a bar."""
+
+AROUND = 3
+"""Lines that stay the same, shown before and after those that change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One line: its `name`, "" for none, its `text`, and the tone of the text: a colour of the theme (`ink`, `grey`,
+    `wants` …), `title`, or `heading`, which begins a new part."""
+
+    name: str
+    text: str
+    tone: str = "ink"
+
+
+def label_width(fields: Iterable[Field]) -> int:
+    """Cells for the names of `fields`, the space behind them included."""
+    return max((cell_len(one.name) for one in fields), default=0) + 2
+
+
+def bar(share: float) -> str:
+    """A share from 0 to 1 as `▇▇▇▇▇▇▇···`."""
+    filled = round(max(0.0, min(1.0, share)) * BAR)
+    return "▇" * filled + "·" * (BAR - filled)
+
+
+def when(instant: str | None, now: datetime) -> str:
+    """An instant of a document as `words.moment` writes it, "" for none."""
+    return words.moment(datetime.fromisoformat(instant), now) if instant else ""
+
+
+def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
+    """The lines that go (`-`) and come (`+`), with a few around them that stay."""
+    tones = {"-": "wrong", "+": "good", "@": "faint"}
+    for number, line in enumerate(difflib.unified_diff(before, after, n=AROUND, lineterm="")):
+        if number < 2 or (number == 2 and line.startswith("@@ -1")):
+            continue  # the names of the files, and a first part that begins at the top
+        text = "  ⋮" if line.startswith("@@") else f"{line[0]} {line[1:]}".expandtabs(4)
+        yield Field("", text, tones.get(line[0], "grey"))

@@ -1,0 +1,132 @@
+"""A candidate in words, for the screen and for `clawpy candidates`: what it would change, the evidence for and against
+it, what came of it (SPEC 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from clawpy_console import words
+from clawpy_console.fields import Field, bar, changes, when
+
+Document = Mapping[str, Any]
+
+STATUS = {
+    "review": ("▲", "wants", "needs your decision"),
+    "promoted": ("●", "accent", "active"),
+    "drafted": ("○", "grey", "needs more evidence"),
+    "rejected": ("✗", "faint", "rejected"),
+    "rolled_back": ("▼", "grey", "rolled back"),
+}
+"""Sign, tone and words of each status."""
+
+TYPES = {
+    "prompt_fragment": ("prompt", "guidance in prompts"), "fix_template": ("fix", "fix for a failing test"),
+    "routing_hint": ("model", "choice of a model"), "validator_policy_tweak": ("retries", "lower limit for retries"),
+    "flow_offload": ("flow", "flow without a model"),
+}  # fmt: skip
+"""What a type is called in a list, and by itself."""
+
+EVIDENCE = {"draftedFrom": "drafted from", "corroboratedBy": "evidence for", "against": "evidence against"}
+"""The fields of a candidate with ids of records, and what the records are to it."""
+
+DECIDED_BY = {"operator": "you", "autonomy": "the engine", "api": "the gateway"}
+VERDICTS = {"helps": "good", "harms": "wrong"}
+SIGNS = {"done": ("✓", "grey"), "now": ("◐", "accent"), "ahead": ("○", "faint"), "failed": ("✗", "wrong")}
+MONEY = frozenset({"cost", "spent", "budget"})
+"""Details of a record that are micro-dollars."""
+
+
+def points(share: float) -> str:
+    """A difference of shares in points of a hundred, signed: `+24`, `±0`."""
+    value = round(share * 100)
+    return f"{value:+d}" if value else "±0"
+
+
+def candidate(document: Document, now: datetime) -> Iterator[Field]:
+    """All about one candidate but its records."""
+    one = document["candidate"]
+    sign, tone, said = STATUS[one["status"]]
+    by = f" by {DECIDED_BY.get(one['decidedBy'], one['decidedBy'])}" if one["decidedBy"] else ""
+    yield Field("", words.one_line(one["title"]), "title")
+    yield Field("", f"{sign} {said}{by} {when(one['changedAt'], now)}", tone)
+    yield Field("changes", f"{TYPES[one['type']][1]}, for {where(one)}")
+    yield Field("seen in", f"{words.name(one['scopeId'])}: {words.one_line(one['sourceLabel'])}")
+    yield Field("score", f"{bar(one['score'] / 100)} {one['score']:.0f} of 100; {evidence(one)}")
+    if one["reason"]:
+        yield Field("reason", words.one_line(one["reason"]))
+    if document["lift"] or one["status"] == "promoted":
+        yield Field("", "lift", "heading")
+        yield from lift(document["lift"])
+    for overlay in document["overlays"]:
+        until = f" to {when(overlay['until'], now)}" if overlay["until"] else ""
+        yield Field("active", f"{'from' if until else 'since'} {when(overlay['since'], now)}{until}")
+    yield Field("", "effect: now (-) and with it (+)", "heading")
+    yield from effect(document["preview"])
+    yield Field("", "history", "heading")
+    for step in document["stations"]:
+        sign, tone = ("▲", "wants") if (step["name"], step["state"]) == ("review", "now") else SIGNS[step["state"]]
+        told = f"{when(step['at'], now):>9}  {words.one_line(step['words'])}".rstrip()
+        yield Field(f"{sign} {step['name']}", told, tone)
+
+
+def where(one: Document) -> str:
+    """Whose runs it changes."""
+    runs = f"{one['runKind']} runs" if one["runKind"] else "all runs"
+    place = f" in {words.name(one['workspace'])}" if one["workspace"] else ""
+    return f"{one['targetAgent'] or 'every agent'}, {runs}{place}"
+
+
+def evidence(one: Document) -> str:
+    """How many records are for it and against it."""
+    pro = len({*one["draftedFrom"], *one["corroboratedBy"]})
+    return f"evidence for: {pro}, against: {len(one['against'])}"
+
+
+def lift(one: Document | None) -> Iterator[Field]:
+    """How much better runs went with it than without, and how far chance may carry that."""
+    if one is None:
+        yield Field("", "Not measured yet: no run has tried it.", "grey")
+        return
+    yield Field("verdict", one["verdict"], VERDICTS.get(one["verdict"], "grey"))
+    for name, good, runs in (("with it", "withGood", "withRuns"), ("without it", "withoutGood", "withoutRuns")):
+        share = one[good] / one[runs] if one[runs] else 0.0
+        told = f", {share:.0%}" if one[runs] else ""
+        yield Field(name, f"{bar(share)} {one[good]} of {words.count(one[runs], 'run')} went well{told}")
+    if one["withRuns"] and one["withoutRuns"]:
+        interval = f"80 % interval {points(one['low'])} to {points(one['high'])}"
+        yield Field("difference", f"{points(one['difference'])} points, {interval}")
+
+
+def effect(preview: Document, *, removed: bool = False) -> Iterator[Field]:
+    """What it changes, or with `removed` what rolling it back changes."""
+    before, after = preview["before"], preview["after"]
+    found = list(changes(after, before) if removed else changes(before, after))
+    yield from found or [Field("", "It changes nothing right now.", "wants")]
+
+
+def decision(document: Document, how: str) -> Iterator[Field]:
+    """What a decision changes, before it is made; `how` is a value of `CandidateMove`."""
+    if how == "reject":
+        yield Field("", "Nothing changes in how agents act.")
+        yield Field("", "It is proposed again only if new evidence outweighs your decision.", "grey")
+        return
+    if how == "roll back":
+        yield Field("", "Its changes are removed:")
+    else:
+        yield Field("", f"It becomes active for {where(document['candidate'])}:")
+    yield from effect(document["preview"], removed=how == "roll back")
+
+
+def record(one: Document, now: datetime) -> Iterator[Field]:
+    """One record: what happened, its score and why it is that."""
+    yield Field("", f"{one['sourceLabel']}: {one['score']:.0f} of 100, {when(one['createdAt'], now)}")
+    yield Field("", words.one_line(one["reason"]), "grey")
+    who = [one["targetAgent"], words.name(one["workspace"]), f"session {one['session']}" if one["session"] else ""]
+    told = [word for word in who if word and word != "."]
+    for name, value in one["details"].items():
+        text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        text = words.money(value) if name in MONEY and isinstance(value, int) else words.one_line(text)
+        told += [f"{name.replace('_', ' ')} {words.crop(text, 120)}"] if text else []
+    yield Field("", " · ".join(told), "faint")

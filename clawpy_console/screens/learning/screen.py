@@ -1,0 +1,395 @@
+"""Screen 5, learning: changes that the system proposes for how agents act, and what it learned from sessions; you
+decide what is used (SPEC 5, 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from clawpy_console import words
+from clawpy_console.fields import Field
+from clawpy_console.keys import bindings, shown_key
+from clawpy_console.screens.filtering import Filtering
+from clawpy_console.screens.learning import candidate, entry
+from clawpy_console.screens.learning.candidate import Document
+from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, grouped, linked, read_listing
+from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.filter import Filter
+from clawpy_console.widgets.parts import drawn
+from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.scrolled import Scrolled
+from clawpy_console.widgets.tab_line import Columns
+from engine import document
+from engine.values.adaptation import CANDIDATE_MOVES
+from engine.values.learnings import ChainReport, RetractReport
+
+if TYPE_CHECKING:
+    from engine import Engine
+
+PURPOSE = "Proposed changes and lessons from sessions. You decide what agents use."
+
+SETTLED = 0.06
+"""Seconds that the cursor rests on a row before it is read: walking through a long list reads nothing."""
+
+TYPING = 0.15
+"""Seconds without a key after which the words typed are looked for."""
+
+UNWRAPPED = 10_000
+"""Cells of a line that the dialog wraps."""
+
+SIDES = {"left": "list", "right": "detail"}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a key does to what is under the cursor: the question before it, what is said when it is done, whether it
+    takes a reason, and the verb of a yes."""
+
+    question: str
+    done: str
+    takes_reason: bool = False
+    verb: str = ""
+
+
+DECISIONS = {
+    "approve": Decision("Activate it?", "Active now", verb="activate"),
+    "reject": Decision("Reject it?", "Rejected", takes_reason=True),
+    "roll back": Decision("Roll it back?", "Rolled back: its changes are removed", takes_reason=True),
+    "retract": Decision("Retract it?", "Retracted", takes_reason=True),
+    "keep": Decision("", "It stays valid"),
+    "promote": Decision("Apply it in all projects?", "It now applies in all projects", verb="apply everywhere"),
+}
+
+
+class LearningScreen(Filtering):
+    """One list left, what is under its cursor right, with its records or sources below. Nothing of it is read on the
+    event loop."""
+
+    MODE = "learning"
+    CSS_PATH = "learning.tcss"
+    AUTO_FOCUS = "#list"
+    BINDINGS = bindings("learning", "candidates", "learnings")
+    PANES = {"list": "list", "detail": "detail", "links": "links"}
+    COLUMNS = {"list": "left", "detail": "right", "links": "right"}
+    FILTERED = "list"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._listing: Listing | None = None
+        self._only = ""  # the heading or the kind of learning that is shown, "" for all
+        self._view: Document | None = None
+        self._wanted = ""  # what to put the cursor on as soon as it is there
+        self._last = ""  # the candidate that was decided last, "" for none
+        self._undoing = False  # from `u` on until the candidate was read again
+        self._reasons: dict[tuple[str, str], str] = {}  # those given, for when what was undone is decided again
+
+    def body(self) -> ComposeResult:
+        yield Static(PURPOSE, id="purpose", markup=False)
+        yield Columns(id="tabs")
+        with Horizontal(id="columns"):
+            with Vertical(id="left", classes="pane"):
+                yield Static(id="list-title", classes="heading", markup=False)
+                yield Filter("words, type, scope, status")
+                yield Rows(id="list", empty="Loading…")
+            with Vertical(id="right", classes="pane"):
+                with Scrolled(id="detail"):
+                    yield Drawn(id="told")
+                yield Rows(id="links")
+                yield Drawn(id="record")
+
+    # Reading
+
+    def engine_moved(self, topics: frozenset[str]) -> None:
+        if topics & {"adaptation", "learnings"}:
+            self.read_again()
+
+    def on_screen_resume(self) -> None:
+        self.read_again()
+
+    def draw(self, changed: frozenset[str]) -> None:
+        if self._listing is None:
+            self.read_again()
+        self.show_columns(SIDES)
+
+    def on_descendant_focus(self) -> None:
+        super().on_descendant_focus()
+        if self.ready:
+            self.show_columns(SIDES)
+
+    def read_again(self, wait: float = 0.0) -> None:
+        """Read anew what is listed."""
+        engine, needle, wanted = self.app.engine, " ".join(self.needle), self._wanted
+        if engine is not None:
+            self.read(lambda: read_listing(engine, needle, wanted), self._take, group="listing", wait=wait)
+
+    def _take(self, listing: Listing) -> None:
+        self._listing = listing
+        self._draw_list()
+        if self._wanted:
+            self.query_one("#list", Rows).select(self._wanted)
+            if self.current != self._wanted:
+                self.app.say(f"{self._wanted} no longer exists.", "warning")
+            self._wanted = ""
+        self._read_view()
+
+    def _read_view(self, wait: float = 0.0) -> None:
+        engine, id = self.app.engine, self.current
+        if engine is None or self._find(id) is None:
+            self._take_view(None)
+            return
+        port = engine.adaptation if self._is_candidate(id) else engine.learnings
+        self.read(lambda: document(port.view(id)), self._take_view, group="view", wait=wait)
+
+    def _take_view(self, view: Document | None) -> None:
+        before, self._view, self._undoing = self._view, view, False
+        self._draw_view(self.app.now())
+        if before is None or view is None or _id(before) != _id(view):
+            self.query_one("#detail").scroll_home(animate=False)
+
+    # What is under the cursor
+
+    @property
+    def current(self) -> str:
+        """The id of the row under the cursor, "" for none."""
+        return self.query_one("#list", Rows).current
+
+    @property
+    def view(self) -> Document | None:
+        """What is under the cursor, None until it was read."""
+        return self._view if self._view and _id(self._view) == self.current else None
+
+    def _find(self, id: str) -> Document | None:
+        listing = self._listing
+        return (
+            next((one for one in (*listing.candidates, *listing.learnings) if one["id"] == id), None)
+            if listing
+            else None
+        )
+
+    def _is_candidate(self, id: str) -> bool:
+        return self._listing is not None and any(one["id"] == id for one in self._listing.candidates)
+
+    def show(self, id: str) -> None:
+        """Put the cursor on a candidate or a learning, whatever is filtered, as soon as it was read."""
+        self._wanted, self._only = id, ""
+        self.filter.put_away()
+        self.read_again()
+        self.go_to("list")
+
+    # Drawing
+
+    def filtered(self) -> None:
+        self._draw_list()
+        self.read_again(TYPING)
+
+    def _draw_list(self) -> None:
+        if self._listing is None:
+            return
+        groups = grouped(self._listing, self.needle, self._only, self.app.now())
+        rows: list[Row] = []
+        for title, members in groups.items():
+            rows += [Row("", "")] if rows else []
+            rows += [Row("", f" {title}  {len(members):,}"), *members]
+        empty = "No match." if self.needle or self._only else (
+            "Nothing yet. Learnings come from sessions; a candidate appears when the same thing happens repeatedly."
+        )  # fmt: skip
+        self.query_one("#list", Rows).show(rows, empty=empty)
+        only = entry.KINDS[self._only][1] if self._only in entry.KINDS else self._only
+        total = sum(map(len, groups.values()))
+        self.put("#list-title", Content.assemble("LEARNING", (f"  {total:,}" if total else "", "$grey"),
+                                                 (f"  only: {only}" if only else "", "not bold $accent")))  # fmt: skip
+
+    def _draw_view(self, now: datetime) -> None:
+        view, current = self.view, self.current
+        fields: list[Field] = []
+        if view is not None:
+            fields = list(candidate.candidate(view, now) if "candidate" in view else entry.learning(view, now))
+        elif current.startswith(FAULT):
+            fields = [Field("", "A learning cannot be read", "title"), Field("", current.removeprefix(FAULT), "wants")]
+        self.query_one("#told", Drawn).show(lambda width: drawn(fields, width))
+        links = self.query_one("#links", Rows)
+        tasks = {one.id: words.one_line(one.prompt) for one in self.known.sessions}
+        links.show(list(linked(view, tasks, now)) if view else [])
+        links.display = bool(links.current)
+        if self.focused is not None and not self.focused.display:
+            self.go_to("list")
+        self._draw_record()
+        self.refresh_bindings()
+
+    @property
+    def _record(self) -> Document | None:
+        id = self.query_one("#links", Rows).current.removeprefix("record:")
+        return next((one for one in (self.view or {}).get("records", ()) if one["id"] == id), None)
+
+    @on(Rows.Moved, "#links")
+    def _draw_record(self) -> None:
+        one, now = self._record, self.app.now()
+        shown = self.query_one("#record", Drawn)
+        shown.show(lambda width: drawn(candidate.record(one, now), width) if one else [])
+        shown.display = one is not None
+
+    # Moving about
+
+    @on(Rows.Moved, "#list")
+    def _row_moved(self) -> None:
+        self.refresh_bindings()
+        self._read_view(SETTLED)
+
+    @on(Rows.Opened, "#list")
+    def _row_opened(self) -> None:
+        if not self.go_to("links"):
+            self.go_to("detail")
+
+    @on(Rows.Opened, "#links")
+    def _link_opened(self, message: Rows.Opened) -> None:
+        """From a record to its session, from a learning to its sources."""
+        what, id = message.row_id.split(":")[:2]
+        if what == "learning":
+            self.show(id)
+            return
+        session = (self._record or {}).get("session", "") if what == "record" else id
+        if not session:
+            self.app.say("It does not come from a session.", "warning")
+        elif any(one.id == session for one in self.known.sessions):
+            self.app.open_session(session)
+        else:
+            self.app.say(
+                "Its session is older than those listed. ⏎ at the end of the list in work (2) lists more.", "warning"
+            )
+
+    def action_only(self, what: str) -> None:
+        """Show the next group, or the next kind of learning, alone; after the last, all."""
+        titles = dict.fromkeys(GROUPS.values()) if what == "group" else entry.KINDS
+        choices = ["", *titles]
+        here = choices.index(self._only) if self._only in choices else 0
+        self._only = choices[(here + 1) % len(choices)]
+        self._draw_list()
+        self.go_to("list")
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key != "escape" or self.filter.has_class("-shown"):
+            return  # then Escape is the filter's
+        event.stop()
+        if self.pane == "list":
+            self._only = ""
+            self._draw_list()
+        self.go_to("list")
+
+    def copy_text(self) -> str:
+        return self.current
+
+    # Deciding
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that do nothing with what is under the cursor are not offered."""
+        if action == "undo":
+            return bool(self._last)
+        if action != "decide":
+            return super().check_action(action, parameters)
+        view = self.view if self.ready else None
+        if view is None:
+            return False
+        how = str(parameters[0])
+        if "candidate" in view:
+            return (view["candidate"]["status"], how) in CANDIDATE_MOVES
+        allowed = {"retract": True, "keep": bool(view["review"]),
+                   "promote": view["scope"] == "project" and view["kind"] != "proxy"}  # fmt: skip
+        return bool(view["status"] == "active" and allowed.get(how))
+
+    def action_decide(self, how: str) -> None:
+        """Ask, with what it changes, then do it."""
+        from clawpy_console.screens.learning.decide import Decide
+
+        engine, view, decision = self.app.live(), self.view, DECISIONS[how]
+        if engine is None or view is None or self._still_undoing():
+            return
+        id = _id(view)
+
+        def answered(reason: str | None) -> None:
+            if reason is not None:
+                self._reasons[id, how] = reason
+                self.app.ask(lambda: carry_out(engine, how, id, reason), partial(self._decided, how, id))
+
+        preview = {"retract": entry.retraction, "promote": entry.promotion}.get(
+            how, partial(candidate.decision, how=how)
+        )
+        title = f"{decision.question} {words.crop(entry.title(view.get('candidate', view)), 60)}"
+        if how == "keep":
+            answered("")
+        elif decision.takes_reason:
+            dialog = Decide(title, list(preview(view)), self._reasons.get((id, how), ""))
+            self.app.push_screen(dialog, answered)
+        else:
+            told = Content("\n").join(drawn(preview(view), UNWRAPPED))
+            self.app.confirm(title, told, decision.verb, partial(answered, ""))
+
+    def _decided(self, how: str, id: str, result: object) -> None:
+        said = DECISIONS[how].done
+        if isinstance(result, RetractReport) and result.queued:
+            said += f"; {words.count(len(result.queued), 'learning')} promoted from it: check below “{YOURS}”"
+        if self._is_candidate(id):
+            self._last = id
+            said += f". Undo: {shown_key('candidates.undo', self.app.keymap)}"
+        self.app.say(said)
+        self._renew()
+
+    def _still_undoing(self) -> bool:
+        if self._undoing:
+            self.app.say("Undo is still running. Try again in a moment.", "warning")
+        return self._undoing
+
+    def action_undo(self) -> None:
+        """Undo the last decision about a candidate."""
+        engine, decided = self.app.live(), self._last
+        if self._still_undoing() or engine is None:
+            return
+
+        def done(one: Any) -> None:
+            self._last = ""
+            self.app.say(f"Undone: {candidate.STATUS[one.status][2]}, as before")
+            self._renew()
+
+        def refused(refusal: Exception) -> None:
+            self._undoing = False
+            self.app.say(str(refusal), "error")
+
+        self._undoing = True
+        self.app.ask(lambda: engine.adaptation.undo(decided), done, refused)
+
+    def action_chain(self) -> None:
+        """Promote what recurs in several sessions, now."""
+        if (engine := self.app.live()) is not None:
+            self.app.say("Checking what recurs…")
+            self.app.ask(engine.learnings.chain, self._ran, group="chain")
+
+    def _ran(self, report: ChainReport) -> None:
+        counts = {"found": sum(report.extracted.values()), "promoted": len(report.promoted),
+                  "repeated": len(report.reinforced), "merged": len(report.compacted)}  # fmt: skip
+        self.app.say(", ".join(f"{count} {name}" for name, count in counts.items() if count) or "Nothing new recurs.")
+        for fault in report.faults[:3]:
+            self.app.say(fault, "warning")
+        self._renew()
+
+    def _renew(self) -> None:
+        self.app.renew(["changes"])
+        self.read_again()
+
+
+def _id(view: Document) -> str:
+    return str(view.get("candidate", view)["id"])
+
+
+def carry_out(engine: Engine, how: str, id: str, reason: str) -> object:
+    """Do what was decided. Blocking. Raises the engine's refusals."""
+    port = engine.adaptation if how in ("approve", "reject", "roll back") else engine.learnings
+    call: Callable[..., object] = getattr(port, how.replace(" ", "_"))
+    return call(id, reason) if DECISIONS[how].takes_reason else call(id)

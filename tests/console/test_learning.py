@@ -1,0 +1,324 @@
+"""The learning screen: one list of candidates and learnings, what is under the cursor, and your decisions."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import pytest
+from textual.widgets import Input
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.dialogs.ask import Ask
+from clawpy_console.screens.learning.decide import Decide
+from clawpy_console.screens.learning.screen import LearningScreen
+from clawpy_console.screens.work.screen import WorkScreen
+from clawpy_console.sources import lead_to
+from clawpy_console.widgets.rows import Rows
+from engine.values import LearningScope, PromptSource, Refusal, SourceKind
+from engine.values.adaptation import CandidateStatus
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_adaptation import CHEAP, EMOJI, LIFT, LINT, ROUNDING, STOCK, TRIES, YOUNG
+from tests.console.stand_in_learnings import FOUND, GLOBAL, OLD, PROJECT, PROXY, SESSIONS, TASK
+from tests.console.test_snapshots import SIZES, run
+
+WIDE = (150, 50)
+
+
+@pytest.fixture(autouse=True)
+def _learns(engine: StandIn) -> None:
+    engine.learns = True
+
+
+async def to(pilot, id: str, *keys: str) -> LearningScreen:
+    """The screen with the cursor on a candidate or a learning that was read; `keys` are pressed then."""
+    await live(pilot)
+    pilot.app.open_learning(id)
+    await until(pilot, lambda: isinstance(pilot.app.screen, LearningScreen))
+    screen = pilot.app.screen
+    await until(pilot, lambda: screen.view is not None and screen.current == id, f"for {id}")
+    await pilot.press(*keys)
+    await pilot.pause()
+    return screen
+
+
+def told(console: ConsoleApp) -> str:
+    """What toasts say."""
+    return "\n".join(one.message for one in console._notifications)
+
+
+def noted(engine: StandIn, name: str) -> list[tuple]:
+    return [one for one in engine.noted if one[0] == name]
+
+
+def listed(screen: LearningScreen) -> list[str]:
+    return [row.id for row in screen.query_one("#list", Rows)._rows if row.id]
+
+
+def status(engine: StandIn, id: str) -> CandidateStatus:
+    return engine.adaptation.all[id].status
+
+
+async def test_one_list_of_candidates_and_learnings_that_says_what_it_is_for(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        await pilot.press("5")
+        screen = pilot.app.screen
+        await until(pilot, lambda: screen.view is not None)
+        assert listed(screen)[:6] == [one.id for one in (ROUNDING, CHEAP, STOCK, TRIES, LINT, EMOJI)]
+        text = screen_text(console)
+        assert "Proposed changes and lessons from sessions. You decide what agents use." in text
+        for heading in (
+            "Needs your decision  2", "Active  1", "Needs more evidence  1", "Rejected / rolled back  2",
+            "Learned: all projects  1", "Learned: project shop  3", "Cannot be read  1",
+        ):  # fmt: skip
+            assert heading in text, heading
+        assert "+ 2. When test_a_discount_is_rounded is red" in text
+        assert "EVIDENCE AGAINST  1" in text
+        assert "3 attempts stayed red: 60 + 3 · 8" in text
+        assert "LIFT" not in text  # it is not active: there is nothing to measure
+
+
+async def test_words_and_groups_filter_both(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to(pilot, ROUNDING.id, "slash", *"chronicler")
+        await until(pilot, lambda: listed(screen)[:2] == [CHEAP.id, EMOJI.id])
+        await pilot.press("enter", "s")
+        assert listed(screen) == [CHEAP.id]
+        assert "only: Needs your decision" in screen_text(console)
+        await pilot.press("escape", "escape", "slash", *"one process", "enter")
+        await until(pilot, lambda: TASK.id in listed(screen) and len(listed(screen)) == 2)
+        await pilot.press("escape", "t", "t", "t")
+        await until(pilot, lambda: PROXY.id in listed(screen) and ROUNDING.id not in listed(screen))
+        assert "only: about you" in screen_text(console)
+        await pilot.press("escape")
+        await until(pilot, lambda: ROUNDING.id in listed(screen))
+
+
+@pytest.mark.long
+async def test_activating_shows_what_changes_and_can_be_undone(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to(pilot, ROUNDING.id, "a")
+        assert isinstance(console.screen, Ask)
+        text = screen_text(console)
+        assert "for backend_builder, coding runs in shop" in text
+        assert "- 2. Look at what changed since it was green." in text
+        await pilot.press("enter")  # the safe answer
+        assert not noted(engine, "approve_candidate")
+        await pilot.press("a", "y")
+        await until(pilot, lambda: status(engine, ROUNDING.id) is CandidateStatus.PROMOTED)
+        await until(pilot, lambda: "● active by you" in screen_text(console))
+        await pilot.press("u")
+        await until(pilot, lambda: status(engine, ROUNDING.id) is CandidateStatus.REVIEW)
+        assert noted(engine, "undo_candidate") == [("undo_candidate", ROUNDING.id)]
+        await until(pilot, lambda: "▲ needs your decision" in screen_text(console))
+        assert not screen.check_action("undo", ())
+
+
+@pytest.mark.long
+async def test_leaving_the_question_decides_nothing(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to(pilot, ROUNDING.id, "a", "escape", "a", "n", "x", "n", "o", "escape")
+        assert console.screen is screen
+        assert status(engine, ROUNDING.id) is CandidateStatus.REVIEW
+
+
+@pytest.mark.long
+async def test_rejecting_keeps_the_reason(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to(pilot, TRIES.id, "x")
+        assert "Nothing changes in how agents act." in screen_text(console)
+        await pilot.press(*"yes few", "enter")
+        assert isinstance(console.screen, Decide)  # Enter decides nothing
+        assert console.screen.query_one(Input).value == "yes few"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: status(engine, TRIES.id) is CandidateStatus.REJECTED)
+        assert noted(engine, "reject_candidate") == [("reject_candidate", TRIES.id, "yes few")]
+        await until(pilot, lambda: "✗ rejected by you" in screen_text(console))
+        await pilot.press("u")
+        await until(pilot, lambda: "○ needs more evidence" in screen_text(console))
+        await pilot.press("x", *" indeed", "ctrl+s")  # the reason is there again
+        await until(pilot, lambda: status(engine, TRIES.id) is CandidateStatus.REJECTED)
+        assert noted(engine, "reject_candidate")[-1] == ("reject_candidate", TRIES.id, "yes few indeed")
+
+
+@pytest.mark.long
+async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp, engine: StandIn) -> None:
+    answered, undo = threading.Event(), engine.adaptation.undo
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        await to(pilot, STOCK.id, "b")
+        assert "Its changes are removed:" in screen_text(console)
+        assert "- 3. Look at what changed since it was green." in screen_text(console)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "▼ rolled back by you" in screen_text(console))
+        engine.adaptation.undo = lambda id: (answered.wait(5), undo(id))[1]
+        await pilot.press("u", "a", "u")
+        await until(pilot, lambda: "Undo is still running. Try again in a moment." in screen_text(console))
+        answered.set()
+        await until(pilot, lambda: "● active" in screen_text(console))
+        assert noted(engine, "undo_candidate") == [("undo_candidate", STOCK.id)]
+
+
+@pytest.mark.long
+async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp) -> None:
+    offers = {
+        ROUNDING.id: {"approve", "reject"}, TRIES.id: {"reject"}, STOCK.id: {"roll back"},
+        LINT.id: {"approve", "reject"}, EMOJI.id: set(), TASK.id: {"retract", "promote"}, GLOBAL.id: {"retract"},
+        PROXY.id: {"retract"}, OLD.id: set(),
+    }  # fmt: skip
+    decisions = ("approve", "reject", "roll back", "retract", "keep", "promote")
+    async with console.run_test(size=WIDE) as pilot:
+        for id, offered in offers.items():
+            screen = await to(pilot, id)
+            assert {one for one in decisions if screen.check_action("decide", (one,))} == offered, id
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("call", "id", "keys"), [("approve_candidate", ROUNDING.id, "ay"), ("promote", TASK.id, "py")])
+async def test_what_the_engine_refuses_is_said(
+    console: ConsoleApp, engine: StandIn, call: str, id: str, keys: str
+) -> None:
+    engine.refuse[call] = Refusal("refused", "it was decided meanwhile")
+    async with console.run_test(size=WIDE) as pilot:
+        await to(pilot, id, *keys)
+        await until(pilot, lambda: "it was decided meanwhile" in told(console))
+
+
+async def test_lift_with_its_interval_or_too_little_evidence(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to(pilot, STOCK.id)
+        text = screen_text(console)
+        assert "31 of 38 runs went well, 82%" in text
+        assert "+32 points, 80 % interval +2 to +58" in text
+        engine.adaptation.lift = YOUNG
+        screen.read_again()
+        await until(pilot, lambda: "not enough evidence" in screen_text(console))
+        assert "lift …" in screen_text(console)
+        engine.adaptation.lift = dataclasses.replace(LIFT, verdict="harms", difference=-0.3)
+        screen.read_again()
+        await until(pilot, lambda: "Needs your decision  3" in screen_text(console))
+
+
+@pytest.mark.long
+async def test_a_record_leads_to_its_session(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to(pilot, ROUNDING.id, "enter", "down", "enter")
+        await until(pilot, lambda: "It does not come from a session." in told(console))
+        assert console.screen is screen
+        await pilot.press("up", "enter")
+        await until(pilot, lambda: isinstance(console.screen, WorkScreen))
+        await until(pilot, lambda: console.screen.session and console.screen.session.id == "sess_000000000002")
+
+
+@pytest.mark.long
+async def test_a_learning_leads_to_its_sources_and_sessions(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to(pilot, PROJECT.id)
+        text = screen_text(console)
+        assert "confidence  ▇▇▇▇▇▇▇▇▇· 0.90" in text
+        assert "reached     12 prompts" in text
+        await pilot.press("enter", "enter")  # into its sources, to the first
+        await until(pilot, lambda: screen.view and screen.current == FOUND[0].id)
+        links = screen.query_one("#links", Rows)
+        links.select(f"learning:{PROJECT.id}")
+        await pilot.press("enter", "enter")
+        await until(pilot, lambda: screen.view and screen.current == PROJECT.id)
+        screen.go_to("links")
+        links.select(f"session:{SESSIONS[1]}")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(console.screen, WorkScreen))
+        await until(pilot, lambda: console.screen.session and console.screen.session.id == SESSIONS[1])
+
+
+@pytest.mark.long
+async def test_retracting_says_what_it_queues_and_keeps_the_reason(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to(pilot, PROJECT.id, "x")
+        assert "1 learning promoted from it will wait for your decision:" in screen_text(console)
+        await pilot.press(*"wrong", "ctrl+s")
+        await until(pilot, lambda: noted(engine, "retract") == [("retract", PROJECT.id, "wrong")])
+        await until(pilot, lambda: "1 learning promoted from it: check below “Needs your decision”" in told(console))
+        await until(pilot, lambda: "Needs your decision  3" in screen_text(console))
+        await to(pilot, GLOBAL.id, "a")
+        await until(pilot, lambda: noted(engine, "keep") == [("keep", GLOBAL.id)])
+
+
+@pytest.mark.long
+async def test_a_learning_of_a_project_is_applied_everywhere(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to(pilot, TASK.id, "p")
+        await until(pilot, lambda: "If you confirm, a copy goes" in screen_text(console))
+        await pilot.press("y")
+        await until(pilot, lambda: noted(engine, "promote") == [("promote", TASK.id)])
+        assert sum(one.scope is LearningScope.GLOBAL for one in engine.learnings.all.values()) == 2
+
+
+async def test_what_recurs_is_promoted_now(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to(pilot, PROJECT.id, "C")
+        await until(pilot, lambda: "2 found, 1 promoted" in told(console))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "id"), [(SourceKind.OVERLAY, STOCK.id), (SourceKind.LEARNING, PROJECT.id)])
+async def test_a_line_of_a_prompt_leads_here(console: ConsoleApp, kind: SourceKind, id: str) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        lead_to(console, PromptSource(kind, id, "learned here"), SESSIONS[0])
+        await until(pilot, lambda: isinstance(console.screen, LearningScreen) and console.screen.current == id)
+
+
+@pytest.mark.long
+async def test_what_waits_in_mission_control_leads_here(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        console.screen.go_to("queue")
+        console.screen.query_one("#queue", Rows).select(CHEAP.id)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(console.screen, LearningScreen) and console.screen.current == CHEAP.id)
+
+
+async def test_a_candidate_that_is_gone_is_said(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        console.open_candidate("cand_gone")
+        await until(pilot, lambda: "cand_gone no longer exists" in told(console))
+
+
+async def test_a_narrow_terminal_shows_one_side(console: ConsoleApp) -> None:
+    async with console.run_test(size=(80, 24)) as pilot:
+        screen = await to(pilot, ROUNDING.id)
+        assert not screen.query_one("#right").display
+        await pilot.press("right")
+        assert screen.query_one("#right").display
+        assert "[detail]" in screen_text(console)
+        await pilot.press("escape")
+        assert screen.pane == "list"
+        assert screen.query_one("#left").display
+
+
+async def test_an_empty_list_says_how_it_fills(console: ConsoleApp, engine: StandIn) -> None:
+    engine.adaptation.all, engine.learnings.all = {}, {}
+    engine.learnings.scopes = lambda: []
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        await pilot.press("5")
+        await until(pilot, lambda: "Nothing yet. Learnings come from sessions" in screen_text(console))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("id", [ROUNDING.id, STOCK.id, PROJECT.id], ids=["candidate", "lift", "learning"])
+def test_how_it_looks(console: ConsoleApp, snap_compare, size: str, id: str) -> None:
+    async def before(pilot) -> None:
+        await to(pilot, id)
+        await run("right")(pilot)
+
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=before)
+
+
+@pytest.mark.long
+def test_how_the_question_looks(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
+    engine.settings.current.console.theme = "clawpy-high-contrast"
+    assert snap_compare(console, terminal_size=(80, 24), run_before=run("5", "a"))

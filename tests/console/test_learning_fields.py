@@ -1,0 +1,127 @@
+"""How candidates and learnings are told, on the screen and by a verb."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import pytest
+
+from clawpy_console.cli.printing.style import Style, printed
+from clawpy_console.fields import Field, changes
+from clawpy_console.screens.learning import candidate, entry
+from clawpy_console.screens.learning.lists import linked
+from clawpy_console.widgets.parts import drawn
+from engine import document
+from engine.values.adaptation import LearningRecord
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_adaptation import EMOJI, LIFT, RECORDS, ROUNDING, STOCK, TEST, YOUNG, Adaptation
+from tests.console.stand_in_data import NOW
+from tests.console.stand_in_learnings import GLOBAL, OLD, PROJECT, PROXY, SESSIONS, Learnings
+
+
+@pytest.fixture
+def port() -> Adaptation:
+    return Adaptation(StandIn())
+
+
+@pytest.fixture
+def learnings() -> Learnings:
+    return Learnings(StandIn())
+
+
+def text(fields: Iterable[Field]) -> str:
+    return "\n".join(printed(fields, Style()))
+
+
+def recorded(one: LearningRecord, port: Adaptation) -> candidate.Document:
+    view = dataclasses.replace(port.view(ROUNDING.id), records=(one,))
+    return document(view)["records"][0]
+
+
+@pytest.mark.parametrize("width", [36, 48, 78, 120])
+def test_no_line_is_wider_than_its_room(port: Adaptation, learnings: Learnings, width: int) -> None:
+    fields = [field for id in port.all for field in candidate.candidate(document(port.view(id)), NOW)]
+    fields += [field for id in learnings.all for field in entry.learning(document(learnings.view(id)), NOW)]
+    assert [line.plain for line in drawn(fields, width) if line.cell_length > width] == []
+
+
+def test_a_candidate_says_what_it_would_change_and_on_what_evidence(port: Adaptation) -> None:
+    told = text(candidate.candidate(document(port.view(ROUNDING.id)), NOW))
+    assert "▲ needs your decision" in told
+    assert "for backend_builder, coding runs in shop" in told
+    assert "evidence for: 4, against: 1" in told
+    assert "- 2. Look at what changed since it was green." in told
+    assert "+ 3. Look at what changed since it was green." in told
+    assert "✓ corroborate" in told
+    assert "✗ reject " in text(candidate.candidate(document(port.view(EMOJI.id)), NOW))
+
+
+def test_only_what_is_near_to_a_change_is_shown() -> None:
+    many = [f"line {number}" for number in range(60)]
+    changed = [*many[:10], "other", *many[11:40], "last", *many[41:]]
+    told = [field.text for field in changes(many, changed)]
+    assert told[0] == "  ⋮"
+    assert told.count("  ⋮") == 2
+    assert "+ other" in told
+    assert "- line 40" in told
+    assert "  line 0" not in told
+    assert list(changes(many, many)) == []
+    assert [one.text for one in changes(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
+
+
+def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptation) -> None:
+    said = {"attempts": 3, "failing": ["a", "b"], "gave_up": "", "cost": 120_000}
+    one = recorded(dataclasses.replace(RECORDS[0], details=said), port)
+    told = text(candidate.record(one, NOW))
+    assert f"failed_tdd/{TEST}: 82 of 100" in told
+    assert "60 + 3 · 8" in told
+    assert "session sess_000000000002 · attempts 3 · failing a, b · cost $0.12" in told
+
+
+def test_lift_says_runs_share_difference_and_interval(port: Adaptation) -> None:
+    def lift(value: object) -> str:
+        view = dataclasses.replace(port.view(STOCK.id), lift=value)
+        return text(candidate.lift(document(view)["lift"]))
+
+    assert "31 of 38 runs went well, 82%" in lift(LIFT)
+    assert "+32 points, 80 % interval +2 to +58" in lift(LIFT)
+    assert "not enough evidence" in lift(YOUNG)
+    none = lift(dataclasses.replace(YOUNG, without_runs=0, without_good=0))
+    assert "0 of 0 runs" in none
+    assert "points" not in none
+    assert "Not measured yet" in lift(None)
+
+
+def test_points_have_a_sign() -> None:
+    assert [candidate.points(share) for share in (0.316, -0.25, 0.004, -0.004)] == ["+32", "-25", "±0", "±0"]
+
+
+def test_a_learning_says_how_sure_it_is_and_why(learnings: Learnings) -> None:
+    told = text(entry.learning(document(learnings.view(PROJECT.id)), NOW))
+    assert "● valid, project shop, directive" in told
+    assert "confidence  ▇▇▇▇▇▇▇▇▇· 0.90" in told
+    assert "tests confirmed it: 0.90; a failure was avoided: +0.50" in told
+    assert "by 2 sessions" in told
+    assert "12 prompts" in told
+    old = text(entry.learning(document(learnings.view(OLD.id)), NOW))
+    assert "✗ retracted" in old
+    assert "since 1.2 it is reserved at once" in old
+    assert "never promoted" in text(entry.learning(document(learnings.view(PROXY.id)), NOW))
+
+
+def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
+    rows = list(linked(document(learnings.view(PROJECT.id)), {SESSIONS[1]: "Round totals"}, NOW))
+    headings = [row.text for row in rows if not row.id]
+    assert headings == [" CAME FROM  3", " BECAME  1", " SESSIONS  3", " REACHED 12 PROMPTS, THE NEWEST  3"]
+    assert f"learning:{GLOBAL.id}" in [row.id for row in rows]
+    assert next(row.text for row in rows if row.id == f"session:{SESSIONS[1]}") == "Round totals"
+    ids = [row.id for row in rows if row.id]
+    assert len(ids) == len(set(ids))
+
+
+def test_retracting_says_what_will_wait_for_you(learnings: Learnings) -> None:
+    told = text(entry.retraction(document(learnings.view(PROJECT.id))))
+    assert "1 learning promoted from it will wait for your decision" in told
+    assert "▸ all projects: Money is whole cents" in told
+    assert "Nothing valid was promoted from it" in text(entry.retraction(document(learnings.view(GLOBAL.id))))
