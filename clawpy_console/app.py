@@ -441,9 +441,9 @@ class ConsoleApp(KnowingApp):
                 self._keep_engine = key == "k"
                 self.in_background(self._leave, "leave")
 
-        stops = f"; this stops {words.count(running, 'running session')}" if running else ""
-        goes_on = ("k", "quit, keep the engine running", "running work finishes first" if running else "")
-        answers = (("Q", "quit", f"the engine stops too{stops}"), *(() if self.demo else (goes_on,)))
+        stops = f"; that ends {words.count(running, 'running session')}" if running else ""
+        keep = ("k", "keep running", f"only the console stops{'; running work finishes first' if running else ''}")
+        answers = (("Q", "quit", f"the engine stops too{stops}"), *(() if self.demo else (keep,)))
         if not isinstance(self.screen, Ask):
             self.push_screen(Ask("Quit?", "", answers), answered)
 

@@ -33,7 +33,6 @@ class CardController:
         self._unsettled: dict[str, list[Card | None]] = {}  # by card id, not listed yet; None is gone
         self._in_turn = asyncio.Lock()
         self._details: Details | None = None
-        self._unsaid = ""  # what stood in a prompt of one's own when it was left
 
     def pending(self, listed: Sequence[Card]) -> tuple[Card, ...]:
         """The cards that the engine `listed` as pending, with the decisions made meanwhile."""
@@ -163,39 +162,37 @@ class CardController:
             self._details.show(card)
             self._app.push_screen(self._details)
 
-    def write_own_prompt(self, workspace: str, show: Callable[[Card], object] = lambda card: None) -> None:
-        """Ask for a prompt and make a card of it; `show` puts it on top, its writer wants to decide on it now."""
-
-        def made(card: Card) -> None:
-            self._override(card.id, card)
-            show(card)
-            self._app.renew(["cards"], before=lambda: self._settle(card.id))
-
+    def write_own_prompt(
+        self,
+        workspace: str,
+        show: Callable[[Card], object] | None = None,
+        start: Callable[[Card], object] | None = None,
+    ) -> None:
+        """Ask for a prompt. One that names a flow runs at once, by `start`: whoever wrote it has approved it. What is
+        risky, needs the network or cannot run yet is a card on top, by `show`. Without these two the app does it."""
         from clawpy_console.dialogs.prompt import OwnPrompt
 
-        if any(isinstance(screen, OwnPrompt) for screen in self._app.screen_stack):
-            return  # its key was pressed twice before it was there
-
-        def asked(place: str, text: str = "", refused: str = "") -> None:
-            dialog = OwnPrompt(self._app.known.workspaces, place, text, refused)
-            self._app.push_screen(dialog, lambda answer: written(answer, dialog.left))
-
-        def written(answer: tuple[str, str] | None, left: str) -> None:
-            self._unsaid = left
-            if not answer:
+        def made(card: Card | None) -> None:
+            if card is None:
                 return
-            text, place = answer
-            engine = self._app.engine
-            if engine is None:
-                asked(place, text, str(_OPENING))
-                return
-            self._app.ask(
-                lambda: engine.cards.propose(text, workspace=place),
-                made,
-                lambda refusal: asked(place, text, str(refusal)),  # what was typed is there again, to be mended
-            )
+            self._override(card.id, card)
+            self._app.renew(["cards"], before=lambda: self._settle(card.id))
+            asks = card.served or card.note or words.risk(card) or words.blocked(card)
+            if card.assignment.flow and not asks:
+                (start or self._start)(card)
+            else:
+                (show or self._app.open_card)(card)
 
-        asked(workspace, self._unsaid)
+        if not isinstance(self._app.screen, OwnPrompt):  # its key was pressed twice before it was there
+            self._app.push_screen(OwnPrompt(self._app.known.workspaces, workspace, self._app.draft), made)
+
+    def _start(self, card: Card) -> None:
+        def refused(card: Card, refusal: Refusal) -> None:
+            self._app.say(str(refusal), "warning")
+            self._app.open_card(card)
+
+        self._app.say(f"Started: {words.one_line(card.assignment.prompt)}")
+        self.decide(card, "approve", refused, self._app.say)
 
     def continue_session(self, session: SessionView, text: str, made: Callable[[Card], object]) -> None:
         """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""

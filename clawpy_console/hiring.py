@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -16,15 +17,18 @@ if TYPE_CHECKING:
 KEYS = "123456789"
 
 
-def offer(app: ConsoleApp) -> None:
-    """Look who is here, and have the operator choose one; nothing is written before he did."""
+def offer(app: ConsoleApp, then: Callable[[], object] | None = None) -> None:
+    """List the agents and models on this machine; the one that you choose serves koji-core. `then` is called once it
+    does."""
     engine = app.live()
     if engine is not None:
         hiring = engine.hiring
-        app.look_up(lambda: (hiring.served(), hiring.found(), hiring.models()), lambda seen: _choose(app, *seen))
+        app.look_up(lambda: (hiring.served(), hiring.found(), hiring.models()), lambda seen: _choose(app, then, *seen))
 
 
-def _choose(app: ConsoleApp, served: str, found: list[FoundAgent], local: LocalModels) -> None:
+def _choose(
+    app: ConsoleApp, then: Callable[[], object] | None, served: str, found: list[FoundAgent], local: LocalModels
+) -> None:
     models = local.ids
     if not found and not models:
         told = "No coding agent on the PATH and no local model. Run `clawpy key set openai` to use a model."
@@ -40,8 +44,14 @@ def _choose(app: ConsoleApp, served: str, found: list[FoundAgent], local: LocalM
     def chosen(key: str | None) -> None:
         engine = app.live() if key else None
         name = next((word for own, word, _ in answers if own == key), "")
+
+        def hired(agent: FoundAgent | None) -> None:
+            _hired(app, name, agent)
+            if then is not None:
+                then()
+
         if engine is not None:
-            app.ask(lambda: _hire(engine, name, name in models), lambda agent: _hired(app, name, agent))
+            app.ask(lambda: _hire(engine, name, name in models), hired)
 
     app.push_screen(Ask("Which agent or model should serve koji-core?", "", answers, present=served), chosen)
 

@@ -224,9 +224,28 @@ ACTIONS: tuple[Action, ...] = (
     Action("details.insist", "A", "", "approve a risky card after reading the reason", "insist"),
     Action("details.edit", "e", "edit", "edit the prompt or the parameters", "edit"),
     Action("details.close", "escape", "close", "back to the cards", "close", True, "esc"),
-    Action("prompt.make", "ctrl+s", "make a card", "make a card of the prompt", "make", True, "^s"),
-    Action("prompt.place", "ctrl+w", "next workspace", "choose the next workspace", "next_place", True, "^w"),
-    Action("prompt.close", "escape", "cancel", "no card", "close", True, "esc"),
+    Action("prompt.send", "enter,ctrl+s", "send", "send it: a flow runs at once", "send", True, "⏎"),
+    Action(
+        "prompt.newline",
+        "ctrl+j,shift+enter",
+        "new line",
+        "a new line; Shift+Enter too, where the terminal can send it",
+        "newline",
+        True,
+        "^j",
+    ),
+    Action(
+        "prompt.complete",
+        "tab",
+        "complete",
+        "complete a flow or its parameters; again: the next",
+        "complete",
+        True,
+        "⇥",
+    ),
+    Action("prompt.place", "ctrl+t", "workspace", "the next workspace", "place", True, "^t"),
+    Action("prompt.hire", "ctrl+o", "connect", "connect an agent or a model on this machine", "hire", True, "^o"),
+    Action("prompt.close", "escape", "close", "close; the text is kept", "close", True, "esc"),
 )
 
 BY_ID = {action.id: action for action in ACTIONS}

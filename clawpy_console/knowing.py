@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+PROMPTS = 50
+"""So many prompts are kept."""
+
 SAVE_AFTER = 2.0
 """Seconds from a change to the writing of the last screen."""
 
@@ -84,6 +87,27 @@ class KnowingApp(App[None]):
     def welcome(self) -> None:
         """He has."""
         self._last = dataclasses.replace(self._last, welcomed=True)
+
+    # What was written
+
+    @property
+    def draft(self) -> str:
+        """What stands in the prompt box, or stood there when it was closed."""
+        return self._last.draft
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """What was sent from the prompt box, the newest first."""
+        return self._last.prompts
+
+    def keep_prompt(self, draft: str, *, sent: str = "") -> None:
+        """Keep what stands in the prompt box and what was sent from it, in the home too, but for what may be a key."""
+        from engine.values.secrets import redact
+
+        kept = (sent, *(one for one in self.prompts if one != sent)) if sent else self.prompts
+        if redact(draft) == draft and redact(sent) == sent:
+            self._last = dataclasses.replace(self._last, draft=draft, prompts=kept[:PROMPTS])
+            self._save_soon()
 
     def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
         """Read `topics` again, off the loop; what is no topic of `Known` is a screen's own. What comes while a reading

@@ -36,6 +36,8 @@ class LastScreen:
     mouse: bool = True
     welcomed: bool = False
     saved_at: datetime | None = None
+    draft: str = ""
+    prompts: tuple[str, ...] = ()
 
 
 def load(file: Path) -> LastScreen:

@@ -56,19 +56,22 @@ class Ask(Dialog[str | None]):
         self._draw()
 
     def _draw(self) -> None:
+        self.query_one(Answers).show(lambda width: [line for line, _ in self.lines(width)])
+
+    def lines(self, width: int) -> list[tuple[Content, int]]:
+        """The answers in lines of `width` cells, each with the place of its answer."""
         lines, wide = [], max(len(word) for _, word, _ in self._answers) + 2
         for at, (key, word, more) in enumerate(self._answers):
-            dot = ("● " if word == self._present else "○ ") if self._present else ""
+            dot = ("● " if word == self._present else "○ ") if self._present and more else ""
             here = at == self._at
-            lines.append(
-                Content.assemble(
-                    ("▸ " if here else "  ", "$accent"),
-                    (f"{'esc' if key == 'escape' else key:<5}", "bold $wants" if key.isupper() else "bold $accent"),
-                    (f"{dot if more else ''}{word:<{wide}}", "bold $ink" if here else "$ink"),
-                    (more, "$grey"),
-                )
+            head = Content.assemble(
+                ("▸ " if here else "  ", "$accent"),
+                (f"{'esc' if key == 'escape' else key:<5}", "bold $wants" if key.isupper() else "bold $accent"),
+                (f"{dot}{word:<{wide}}", "bold $ink" if here else "$ink"),
             )
-        self.query_one(Answers).show(lambda width: lines)
+            first, *rest = Content.styled(more, "$grey").wrap(max(10, width - head.cell_length)) or [Content("")]
+            lines += [(head + first, at), *((Content(" " * head.cell_length) + one, at) for one in rest)]
+        return lines
 
     def take(self, at: int) -> None:
         """Take the answer in line `at`."""
@@ -96,13 +99,19 @@ class Ask(Dialog[str | None]):
 
 
 class Answers(Drawn):
-    """One line for each answer. A click takes it."""
+    """The answers. A click takes one."""
 
     @property
     def spots(self) -> list[Offset]:
         """Where a click does something."""
-        return [Offset(0, y) for y in range(self.size.height)]
+        places = self._places()
+        return [Offset(0, places.index(at)) for at in dict.fromkeys(places)]
 
     def on_click(self, event: events.Click) -> None:
         assert isinstance(self.screen, Ask)
-        self.screen.take(event.y)
+        self.screen.take(self._places()[event.y])
+
+    def _places(self) -> list[int]:
+        """The place of the answer in each line."""
+        assert isinstance(self.screen, Ask)
+        return [at for _, at in self.screen.lines(self.content_size.width)]

@@ -1,71 +1,259 @@
-"""A prompt of one's own, for one of the workspaces."""
+"""The prompt box: a prompt of your own, or a flow, for one of the workspaces."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from clawpy_console import words
+from clawpy_console import hiring, words
 from clawpy_console.dialogs.base import Dialog
-from clawpy_console.keys import bindings
+from clawpy_console.keys import bindings, shown_key
+from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.keyline import KeyLine
+from engine.values import Card, FlowForm, FoundAgent, Refusal
 
-FLOWS = "text for an agent, or a flow: lint, bisect test=… good=…"
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
+    from engine import Engine
+
+SHOWN = 6
+"""So many completions are shown at once."""
+
+NO_MODEL = Refusal(
+    "no_model",
+    "No model or agent is set up, so this text cannot run yet",
+    "`clawpy key set openai`. Or press Enter again to keep it as a card",
+)
+
+Completion = tuple[str, str]
+"""What the text would become, and what that means."""
 
 
-class OwnPrompt(Dialog[tuple[str, str] | None]):
-    """Gives `(prompt, workspace)`, or None. ctrl+s makes the card, ctrl+w takes the next workspace.
+def completions(text: str, forms: Sequence[FlowForm]) -> list[Completion]:
+    """What `text`, up to its end, may become: the name of a flow, or the next of its parameters."""
+    name, space, rest = text.lstrip().partition(" ")
+    form = next((one for one in forms if one.name == name), None)
+    if form is None or not space:
+        typed = text.lower().replace("_", " ").split()
+        meant = [one for one in forms if "\n" not in text and one.name != text and _begins(typed, one)]
+        return [(f"{one.name} " if one.parameters else one.name, one.title) for one in meant]
+    *given, last = rest.split(" ")
+    key, value, _ = last.partition("=")
+    if value:
+        return [(text, f"{key}: {means}") for one, means, _ in form.parameters if one == key]
+    taken = {one.partition("=")[0] for one in given}
+    head = text.removesuffix(last)
+    return [
+        (f"{head}{one}=", f"{means} (required)" if required else means)
+        for one, means, required in form.parameters
+        if one.startswith(last) and one not in taken
+    ]
 
-    `text` stands there to begin with, and `refused` under it: what was wrong with it. `left` is what stood there when
-    it was closed.
+
+def _begins(typed: Sequence[str], form: FlowForm) -> bool:
+    """Whether each word that was typed begins a word of the flow's name or title."""
+    known = f"{form.name.replace('_', ' ')} {form.title.lower()}".split()
+    return all(word == "the" or any(one.startswith(word) for one in known) for word in typed)
+
+
+class PromptArea(TextArea):
+    """A text whose ↑ in the first line and ↓ in the last leave it."""
+
+    @dataclass
+    class Left(Message):
+        """Towards what was written before (-1), or after that (1)."""
+
+        by: int
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        if select or not self.navigator.is_first_wrapped_line(self.cursor_location):
+            super().action_cursor_up(select)
+        else:
+            self.post_message(self.Left(-1))
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        if select or not self.navigator.is_last_wrapped_line(self.cursor_location):
+            super().action_cursor_down(select)
+        else:
+            self.post_message(self.Left(1))
+
+
+class OwnPrompt(Dialog[Card | None]):
+    """Gives the card that was made, None when it was closed. It stays open until the engine has made the card; what
+    was typed is kept by the app in any case, and is there again the next time."""
+
+    app: ConsoleApp
+    BINDINGS = bindings("prompt")
+    AUTO_FOCUS = "#text"
+    DEFAULT_CSS = """
+    OwnPrompt #text { height: auto; min-height: 4; max-height: 12; }
+    OwnPrompt #options { margin: 0 0 1 0; }
+    OwnPrompt #wrong { color: $wants; height: auto; display: none; margin: 0 0 1 0; }
+    OwnPrompt KeyLine { background: $surface; dock: none; padding: 0; }
     """
 
-    BINDINGS = bindings("prompt")
-    DEFAULT_CSS = "OwnPrompt #refused { color: $wrong; height: auto; }"
-
-    def __init__(self, workspaces: Sequence[str], workspace: str, text: str = "", refused: str = "") -> None:
+    def __init__(self, workspaces: Sequence[str], workspace: str, text: str) -> None:
         super().__init__()
-        self._text, self._refused = text, refused
-        self.left = ""
         self._workspaces = list(workspaces) or [""]
         self._at = self._workspaces.index(workspace) if workspace in self._workspaces else 0
+        self._past = [text]  # the texts that ↑ and ↓ go through, the newest first
+        self._past_at = 0
+        self._forms: list[FlowForm] = []
+        self._options: list[Completion] = []
+        self._chosen = -1  # the completion that stands in the text
+        self._unserved: Content | None = None
+        self._kept = ""  # the text that may be sent although nothing can run it
+        self._sending = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Content("New prompt")
             yield Static(id="place", classes="note", markup=False)
-            area = TextArea(self._text, id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
-            area.styles.height = 8
+            area = PromptArea(self._past[0], id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
+            area.placeholder = "What is to be done? Text for an agent, or a flow such as: run the tests"
             yield area
-            if self._refused:
-                yield Static(Content(f"✗ {self._refused}"), id="refused")
-            yield Static(FLOWS, classes="note", markup=False)
-            other = [Content.assemble(("^w", "$accent"), " next workspace     ")] if len(self._workspaces) > 1 else []
-            keys = Content.assemble(("^s", "$accent"), " create card     ", *other, ("esc", "$accent"), " cancel")
-            yield Static(keys, classes="note", markup=False)
+            yield Static(id="wrong", markup=False)
+            yield Drawn(id="options")
+            yield KeyLine()
 
     def on_mount(self) -> None:
-        self._show_place()
-        area = self.query_one("#text", TextArea)
-        area.move_cursor(area.document.end)
-        area.focus()
+        self._area.move_cursor(self._area.document.end)
+        self._past += [one for one in self.app.prompts if one != self._past[0]]
+        self._draw_place()
+        if (engine := self.app.engine) is not None:
+            self.app.ask(engine.flows.forms, self._learn_forms)
+            self._look_for_agents()
 
-    def _show_place(self) -> None:
+    @property
+    def _area(self) -> PromptArea:
+        return self.query_one("#text", PromptArea)
+
+    def _learn_forms(self, forms: list[FlowForm]) -> None:
+        self._forms = sorted(forms, key=lambda one: sum(required for _, _, required in one.parameters))
+        if self.is_attached:
+            self._complete_again()
+
+    def _look_for_agents(self) -> None:
+        """Say before anything is sent that nothing can run text, and what could."""
+        if (engine := self.app.engine) is not None:
+            look = engine.hiring
+            self.app.ask(lambda: (look.served(), look.found(), list(look.models().ids)), lambda seen: self._seen(*seen))
+
+    def _seen(self, served: str, found: list[FoundAgent], models: list[str]) -> None:
+        if self.is_attached:
+            key = shown_key("prompt.hire", self.app.keymap)
+            self._unserved = None if served else hiring.line(served, found, models, key)
+            self.refresh_bindings()
+            self._draw_options()
+
+    def _draw_place(self) -> None:
         more = f"  ({self._at + 1} of {len(self._workspaces)})" if len(self._workspaces) > 1 else ""
         place = words.name(self._workspaces[self._at])
-        self.query_one("#place", Static).update(Content.assemble("for ", (place, "bold $ink"), more))
+        self.query_one("#place", Static).update(Content.assemble("in ", (place, "bold $ink"), more))
 
-    def action_make(self) -> None:
-        if text := self.query_one("#text", TextArea).text.strip():
-            self.dismiss((text, self._workspaces[self._at]))
+    # Typing
 
-    def action_next_place(self) -> None:
+    @on(TextArea.Changed)
+    def _typed(self) -> None:
+        text = self._area.text
+        self.app.keep_prompt(text)
+        if not (self._chosen >= 0 and text == self._options[self._chosen][0]):
+            self._complete_again()
+        self.query_one("#wrong").display = False
+
+    def _complete_again(self) -> None:
+        self._chosen = -1
+        self._options = completions(self._area.text, self._forms)
+        self._draw_options()
+
+    def _draw_options(self) -> None:
+        first = max(0, self._chosen - SHOWN + 1)
+        shown = self._options[first : first + SHOWN]
+        wide = max((len(text.split(" ")[-1] or text) for text, _ in shown), default=0)
+
+        def draw(width: int) -> list[Content]:
+            lines = []
+            for number, (text, means) in enumerate(shown, first):
+                mark = "▸ " if number == max(0, self._chosen) else "  "
+                word = text.rstrip().rpartition(" ")[2]
+                line = f"{word:<{wide}}  {means}"
+                lines.append(Content.assemble((mark, "$accent"), (words.crop(line, width - 2), "$grey")))
+            if len(self._options) > first + SHOWN:
+                lines.append(Content.styled(f"  {len(self._options) - first - SHOWN} more", "$faint"))
+            return lines + ([] if self._unserved is None else self._unserved.wrap(width))
+
+        self.query_one("#options", Drawn).show(draw)
+
+    def action_complete(self) -> None:
+        """Put the next completion into the text; a single one goes on at once with what follows it."""
+        if self._options:
+            self._chosen = (self._chosen + 1) % len(self._options)
+            self._put(self._options[self._chosen][0])
+            if len(self._options) == 1:
+                self._complete_again()
+            else:
+                self._draw_options()
+
+    def _put(self, text: str) -> None:
+        self._area.text = text
+        self._area.move_cursor(self._area.document.end)
+
+    @on(PromptArea.Left)
+    def _turn(self, message: PromptArea.Left) -> None:
+        """↑ shows the prompt before, ↓ the one after; what was typed is the newest."""
+        at = self._past_at - message.by
+        if 0 <= at < len(self._past):
+            if self._past_at == 0:
+                self._past[0] = self._area.text
+            self._past_at = at
+            self._put(self._past[at])
+
+    def action_newline(self) -> None:
+        self._area.insert("\n")
+
+    def action_place(self) -> None:
         self._at = (self._at + 1) % len(self._workspaces)
-        self._show_place()
+        self._draw_place()
+
+    def action_hire(self) -> None:
+        hiring.offer(self.app, self._look_for_agents)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "place":
+            return len(self._workspaces) > 1
+        return self._unserved is not None if action == "hire" else super().check_action(action, parameters)
+
+    # Sending
+
+    def action_send(self) -> None:
+        text, engine, place = self._area.text.strip(), self.app.live(), self._workspaces[self._at]
+        if text and engine is not None and not self._sending:
+            self._sending = True
+            self.app.ask(lambda: self._propose(engine, text, place), self._made, self._refused)
+
+    def _propose(self, engine: Engine, text: str, place: str) -> Card:
+        if text != self._kept and not engine.flows.named(text) and not engine.hiring.served():
+            self._kept = text
+            raise NO_MODEL
+        return engine.cards.propose(text, workspace=place)
+
+    def _made(self, card: Card) -> None:
+        self.app.keep_prompt("", sent=self._area.text.strip())
+        self.dismiss(card)
+
+    def _refused(self, refusal: Refusal) -> None:
+        self._sending = False
+        wrong = self.query_one("#wrong", Static)
+        wrong.display = True
+        wrong.update(Content(f"▲ {refusal}"))
 
     def action_close(self) -> None:
-        self.left = self.query_one("#text", TextArea).text.strip()
         self.dismiss(None)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from engine.config import SettingsSource
 from engine.config_agents import AUTO, FLOW, MODEL
-from engine.execution.routing import set_up
 from engine.execution.runners.parameters import PROSE
 from engine.execution.sessions import Sessions
 from engine.values import Assignment, Permit, Refusal, RunnerInfo, SessionView, microusd
@@ -111,8 +110,8 @@ class Launcher:
             return self._sessions.admission.runner_of(assignment).check(assignment)
         except Refusal as refusal:
             if assignment.runner == MODEL and assignment.flow is None and refusal.code == "no_runner":
-                ways = f"{set_up()}; or name a coding agent of yours, see `clawpy doctor`"
-                return RunnerInfo(takes=False, reason=f"no runner takes prose yet; set one up: {ways}")
+                ways = "`clawpy key set openai`, or a coding agent (`clawpy doctor` names yours)"
+                return RunnerInfo(takes=False, reason=f"No model or agent is set up for text prompts: {ways}")
             return RunnerInfo(takes=False, reason=refusal.message)
 
     def _fallbacks(self, assignment: Assignment) -> Iterator[Assignment]:

@@ -183,8 +183,7 @@ class ModelRouter:
 def set_up() -> str:
     """How a first provider is set up, in words."""
     first = "" if extras.installed(extras.MODELS) else f"{extras.command(extras.MODELS)}, then "
-    local = "or for a model on this machine: clawpy config set providers.ollama.model NAME"
-    return f"{first}clawpy key set openai (or anthropic, together), {local}"
+    return f"{first}`clawpy key set openai`, or `clawpy config set providers.ollama.model NAME` for one on this machine"
 
 
 def _choice(state: ProviderState, model: str, reason: str) -> ModelChoice:

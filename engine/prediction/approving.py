@@ -16,11 +16,13 @@ from sqlmodel import Session, col, select
 from engine.clock import Clock
 from engine.events import PredictionReassigned
 from engine.execution.launcher import Launcher
+from engine.execution.runners.flow_names import named_flow
 from engine.feedback.decisions import Decisions
 from engine.prediction.cards_store import Prediction, all_pending, card_of, find, runs_when_due, trigger_of
 from engine.prediction.lifecycle import Move
 from engine.prediction.own_prompts import checked
 from engine.prediction.phases import phase_of
+from engine.prediction.templates.history import implied
 from engine.prediction.transitions import Deciding, Transitions, moved
 from engine.prediction.twin import Calibrator
 from engine.safety.pipeline import Pipeline
@@ -125,6 +127,7 @@ class Approving:
         without_sandbox: bool = False,
     ) -> Card:
         """Approve and start. `edit` is a new prompt, or a flow's new parameters; `parameters` are the latter as data.
+        A prompt that names a flow makes the card that flow, whatever it was before.
         A sentence in the place of a flow's parameters makes the card one for an agent or a model; as somebody else does
         it then, that is shown first, and approved by a second call.
         `asked`: no operator approves this, a program asks for it. `without_sandbox`: the operator confirms that it runs
@@ -144,7 +147,8 @@ class Approving:
             info = self._launcher.check(assignment)
             if not info.takes:
                 raise Refusal("no_runner", info.reason, _how_to_run(assignment, card_id, self._flows))
-            if info.served != row.served:
+            # Whoever names a flow of the program's own has agreed that no agent does the work.
+            if info.served != row.served and not (edit and assignment.flow and not info.served):
                 told = otherwise or f"it would now be done by {info.served or 'a flow'}"
                 if by is DecidedBy.OPERATOR:
                     self._show(card_id, assignment, info, told)
@@ -242,6 +246,8 @@ class Approving:
     def _edited(self, assignment: Assignment, edit: str | None, parameters: Mapping[str, Any] | None) -> Assignment:
         if edit is None and parameters is None:
             return assignment
+        if edit is not None and (named := named_flow(edit.strip(), self._flows)) is not None:
+            return self.as_flow(replace(assignment, prompt=checked(edit, self._secrets())), *named)
         if assignment.flow is not None:
             text = edit if parameters is None else json.dumps(dict(parameters))
             changed = self._launcher.reparameterise(assignment, refuse_secret(text or "", self._secrets()))
@@ -249,6 +255,11 @@ class Approving:
         if edit is None:
             raise Refusal("bad_parameters", "this card is prose, it has no parameters", "edit its prompt instead")
         return replace(assignment, prompt=checked(edit, self._secrets()))
+
+    def as_flow(self, assignment: Assignment, flow: str, parameters: str) -> Assignment:
+        """`assignment` as work for `flow`. Raises `Refusal` `bad_parameters`."""
+        named = replace(assignment, runner="flow", flow=flow, parameters=implied(flow, self._clock.local()))
+        return self._launcher.reparameterise(named, parameters) if parameters else named
 
     def _trigger(
         self, row: Prediction, assignment: Assignment, info: RunnerInfo, by: DecidedBy, session: Session | None
@@ -294,7 +305,7 @@ class Approving:
             changed
         ):  # blocked or not: the card holds what was asked for, so that it shows what the rails say of just that
             row.take(assignment)
-            row.estimate_microusd = info.estimate
+            row.serve(info)
         if ruling.permit is not None:
             row.judge(ruling.verdicts)
             self._transitions.confirm(tx, row, ruling.permit, by)

@@ -38,7 +38,6 @@ from engine.prediction.kinds import SUGGESTED, kind_of, kind_title
 from engine.prediction.limits import ActiveTime
 from engine.prediction.own_prompts import checked, own_row, suggest, suggestion
 from engine.prediction.routing import Router
-from engine.prediction.templates.history import implied
 from engine.prediction.transitions import Deciding, Transitions, ran_by_itself
 from engine.prediction.twin import Calibrator
 from engine.safety.pipeline import Pipeline
@@ -326,9 +325,7 @@ class Cards:
             runner = channels[to].runner if former.flow else former.runner
             assignment = replace(assignment, runner=runner, parameters={"continues": former.id}, agent=former.agent)
         if named:
-            flow, parameters = named
-            assignment = replace(assignment, runner="flow", flow=flow, parameters=implied(flow, self._clock.local()))
-            assignment = self._launcher.reparameterise(assignment, parameters) if parameters else assignment
+            assignment = self.approving.as_flow(assignment, *named)
         assignment, otherwise = self._launcher.choose(assignment)
         info = self._launcher.check(assignment)
         card_id, expires_at = self._randomness.new_id("pred"), self._active_time(now, limits.LIFE)
@@ -341,7 +338,7 @@ class Cards:
         if former is not None:
             row.reasoning = f"continues “{former.prompt}”"
         if not info.takes and assignment.flow is None:
-            row.note = f"{info.reason}; flows: {', '.join(self._flows)} (parameters follow as key=value)"
+            row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
         row.note = otherwise or row.note
         row.judge(self.approving.preview_new(row, assignment, info))
 

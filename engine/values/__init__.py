@@ -6,6 +6,7 @@ Standard library only, so that a screen can draw them before anything heavy is i
 
 from engine.values.agents import (
     Contribution,
+    FlowForm,
     FoundAgent,
     LocalModels,
     ModelCall,
@@ -201,6 +202,7 @@ __all__ = [
     "FactDraft",
     "FileChange",
     "FileDiff",
+    "FlowForm",
     "FlushReport",
     "ForgetPreview",
     "ForgetReport",

@@ -208,6 +208,16 @@ class FoundAgent:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowForm:
+    """How a flow is asked for: its name, then `key=value` for each of `parameters`: key, what it means, required or
+    not."""
+
+    name: str
+    title: str
+    parameters: tuple[tuple[str, str, bool], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LocalModels:
     """The models that answer on this machine (SPEC 9.1)."""
 

@@ -145,7 +145,8 @@ def test_a_prompt_in_plain_words_runs_and_one_that_lacks_something_says_what(cla
     assert "bisect needs test and good" in refused.err
     assert f"clawpy approve {card['id']} --edit" in refused.err
     [card] = document(clawpy("propose", "git push --force", "--json"))["predictions"]
-    assert "flows: run_tests, bisect, " in card["note"]
+    assert "`clawpy key set openai`" in card["note"]
+    assert len(card["note"]) < 250
     told = clawpy("cards").out
     assert "block content: " in told
     shown = told.partition(card["id"])[2].partition("\npred_")[0]

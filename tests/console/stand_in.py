@@ -16,6 +16,8 @@ from typing import Any
 from engine.autonomy.earning import Record, earning
 from engine.doors.gateway.gateway import GatewayState
 from engine.events import EventBus
+from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows.learned import Registry
 from engine.values import (
     Card,
     ChangeSet,
@@ -318,6 +320,7 @@ class StandIn:
         self.permissions = Permissions(self)
         self.calls = Calls(self)
         self.hiring = Hiring(self)
+        self.flows = Registry(FLOWS, list)
         self.files = Files(self)
         self.memory: Any = Remembering(self)
         self.layers = self.memory.layers

@@ -162,7 +162,7 @@ async def test_leaving_keeps_the_screen_and_asks_when_sessions_run(console: Cons
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         await pilot.press("ctrl+q")
-        assert "1 running session" in screen_text(console)
+        await until(pilot, lambda: "1 running session" in screen_text(console))
         await pilot.press("enter", "escape")
         assert len(console.screen_stack) == 1
         await pilot.press("ctrl+q", "Q")

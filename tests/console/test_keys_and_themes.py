@@ -94,7 +94,7 @@ async def test_the_help_begins_with_the_keys_of_the_screen_and_finds_others(cons
         await pilot.press("escape")
         await until(pilot, lambda: "do not disturb for 2 hours; again" in screen_text(console))
         await pilot.press("G")
-        await until(pilot, lambda: "make a card of the prompt" in screen_text(console))
+        await until(pilot, lambda: "close; the text is kept" in screen_text(console))
         await pilot.press("q")
         assert len(console.screen_stack) == 1
 

@@ -1,42 +1,162 @@
-"""A prompt of one's own: written, kept, refused, made a card."""
+"""The prompt box: written, completed, kept, refused; a flow runs at once, text becomes a card."""
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
+from textual.pilot import Pilot
+from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from engine.values import (
-    Card,
-    Refusal,
-)
+from clawpy_console.dialogs.prompt import OwnPrompt, completions
+from clawpy_console.last_screen import load
+from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows.learned import Registry
+from engine.values import Card, FlowForm, Refusal
 from tests.console import stand_in
 from tests.console.cards import front, named
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
+from tests.console.test_greeting import found
+
+FORMS = Registry(FLOWS, list).forms()
+
+
+async def box(pilot: Pilot[Any], console: ConsoleApp) -> TextArea:
+    """The prompt box, opened by its key."""
+    await pilot.press("n")
+    await until(pilot, lambda: isinstance(console.screen, OwnPrompt) and console.screen.query("#text"))
+    return console.screen.query_one("#text", TextArea)
+
+
+def flow(engine: StandIn, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+    """Have the engine make a card of a flow of the next prompt."""
+    made = engine.cards.propose
+
+    def propose(text: str, *, workspace: str) -> Card:
+        card = made(text, workspace=workspace)
+        card = dataclasses.replace(card, assignment=dataclasses.replace(card.assignment, flow="run_tests"), **more)
+        engine.cards.all[card.id] = card
+        return card
+
+    monkeypatch.setattr(engine.cards, "propose", propose)
 
 
 @pytest.mark.long
-async def test_a_prompt_of_ones_own(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_prompt_that_names_a_flow_runs_at_once(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow(engine, monkeypatch)
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press("n", *"look", "ctrl+w", "ctrl+s")
-        await until(pilot, lambda: named(engine, "propose"))
-        assert named(engine, "propose") == [("propose", "look", stand_in.BLOG)]
+        await box(pilot, console)
+        await pilot.press(*"run the tests", "enter")
+        await until(pilot, lambda: named(engine, "approve"))
+        assert named(engine, "propose") == [("propose", "run the tests", stand_in.SHOP)]
+        await until(pilot, lambda: "✓ Started: run the tests" in screen_text(console))
 
 
 @pytest.mark.long
-async def test_a_prompt_that_was_left_is_there_again_until_it_is_a_card(console: ConsoleApp, engine: StandIn) -> None:
+@pytest.mark.parametrize(
+    "asks", [{"served": "installs with uv; network: pypi.org for it alone"}, {"note": "needs test"}]
+)
+async def test_a_flow_that_needs_the_network_or_lacks_something_is_a_card_first(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch, asks: dict[str, str]
+) -> None:
+    flow(engine, monkeypatch, **asks)
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press("n", *"look", "escape", "n", *"er", "ctrl+s")
-        await until(pilot, lambda: named(engine, "propose"))
-        assert [call[1] for call in named(engine, "propose")] == ["looker"]
-        await pilot.press("n", "ctrl+s")
-        assert len(named(engine, "propose")) == 1, "nothing is left"
+        await box(pilot, console)
+        await pilot.press(*"tests", "enter")
+        await until(pilot, lambda: front(console) == stand_in.card(90, "").id)
+        assert not named(engine, "approve")
 
 
 @pytest.mark.long
-async def test_a_prompt_that_is_refused_is_there_again_with_what_is_right(
+async def test_text_for_an_agent_becomes_a_card_on_top_of_the_workspace_that_was_chosen(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        area = await box(pilot, console)
+        await pilot.press(*"look", "ctrl+j", *"twice", "ctrl+t")
+        assert area.text == "look\ntwice"
+        await pilot.press("enter")
+        await until(pilot, lambda: front(console) == stand_in.card(90, "").id)
+        assert named(engine, "propose") == [("propose", "look\ntwice", stand_in.BLOG)]
+        assert not named(engine, "approve")
+
+
+@pytest.mark.long
+async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_is_offered(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    engine.hiring.serves, engine.hiring.here = "", [found("claude", "Claude Code")]
+    async with console.run_test(size=(80, 24)) as pilot:
+        await live(pilot)
+        await box(pilot, console)
+        await until(pilot, lambda: "no model configured: ^o takes Claude Code" in screen_text(console))
+        await pilot.press(*"explain the cart", "enter")
+        await until(pilot, lambda: "No model or agent is set up, so this text cannot" in screen_text(console))
+        assert not named(engine, "propose")
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: "Which agent or model" in screen_text(console))
+        engine.hiring.serves = "claude"
+        await pilot.press("1")
+        await until(pilot, lambda: "koji-core is served by Claude Code" in screen_text(console))
+        await pilot.press("escape", "enter")
+        await until(pilot, lambda: named(engine, "propose"))
+        assert named(engine, "propose") == [("propose", "explain the cart", stand_in.SHOP)]
+
+
+@pytest.mark.long
+async def test_without_a_model_a_second_enter_keeps_the_text_as_a_card(console: ConsoleApp, engine: StandIn) -> None:
+    engine.hiring.serves = ""
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await box(pilot, console)
+        await pilot.press(*"explain the cart", "enter")
+        await until(pilot, lambda: "to keep it as a card" in screen_text(console))
+        await pilot.press("enter")
+        await until(pilot, lambda: named(engine, "propose"))
+
+
+@pytest.mark.long
+async def test_what_was_typed_is_never_lost(console: ConsoleApp, engine: StandIn, home: Any) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        area = await box(pilot, console)
+        await pilot.press(*"look", "escape")
+        area = await box(pilot, console)
+        assert area.text == "look"
+        await pilot.press(*"er", "enter")
+        await until(pilot, lambda: named(engine, "propose"))
+        area = await box(pilot, console)
+        assert area.text == ""
+        await pilot.press(*"half", "up")
+        assert area.text == "looker"
+        await pilot.press("down")
+        assert area.text == "half"
+        await console._save()
+    kept = load(home.last_screen)
+    assert (kept.draft, kept.prompts) == ("half", ("looker",))
+
+
+@pytest.mark.long
+async def test_what_may_be_a_key_is_not_written_down(console: ConsoleApp, engine: StandIn, home: Any) -> None:
+    secret = "sk-ant-api03-" + "a1B2" * 20
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        (await box(pilot, console)).text = f"use {secret}"
+        await pilot.press("end", "escape")
+        await console._save()
+    assert secret not in home.last_screen.read_text()
+
+
+@pytest.mark.long
+async def test_a_prompt_that_is_refused_stays_with_what_would_be_right(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     propose = engine.cards.propose
@@ -49,16 +169,43 @@ async def test_a_prompt_that_is_refused_is_there_again_with_what_is_right(
     monkeypatch.setattr(engine.cards, "propose", strict)
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press("n", *"bisect a.py", "ctrl+w", "ctrl+s")
+        await box(pilot, console)
+        await pilot.press(*"bisect a.py", "enter")
         await until(pilot, lambda: "`bisect test=… good=… [bad=…]`" in screen_text(console))
-        await pilot.press("=", "b", "ctrl+s")
+        await pilot.press("=", "b", "enter")
         await until(pilot, lambda: named(engine, "propose"))
-        assert named(engine, "propose") == [("propose", "bisect a.py=b", stand_in.BLOG)]
+        assert named(engine, "propose") == [("propose", "bisect a.py=b", stand_in.SHOP)]
 
 
 @pytest.mark.long
-async def test_a_prompt_of_ones_own_comes_on_top(console: ConsoleApp) -> None:
+async def test_tab_completes_a_flow_and_its_parameters(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press("n", *"lint it", "ctrl+s")
-        await until(pilot, lambda: front(console) == stand_in.card(90, "").id)
+        area = await box(pilot, console)
+        await until(pilot, lambda: "run_tests" in screen_text(console))
+        await pilot.press(*"bis", "tab")
+        assert area.text == "bisect "
+        await until(pilot, lambda: "id of the test that fails, as its tool names it (required)" in screen_text(console))
+        await pilot.press("tab", "tab")
+        assert area.text == "bisect good="
+        await pilot.press(*"v1", "space", "tab")
+        assert area.text == "bisect good=v1 test="
+
+
+@pytest.mark.parametrize(
+    ("text", "becomes"),
+    [
+        ("run the te", ["run_tests ", "uncovered_lines "]),
+        ("lin", ["lint ", "fix_lint ", "uncovered_lines "]),
+        ("bisect test=a good=b ", ["bisect test=a good=b project=", "bisect test=a good=b bad="]),
+        ("look_at_changes", []),
+        ("rewrite the parser", []),
+    ],
+)
+def test_what_a_text_may_become(text: str, becomes: list[str]) -> None:
+    assert [one for one, _ in completions(text, FORMS)] == becomes
+
+
+def test_the_value_of_a_parameter_is_explained() -> None:
+    form = FlowForm("bisect", "Bisect", (("good", "a commit at which it passed", True),))
+    assert completions("bisect good=v1", [form]) == [("bisect good=v1", "good: a commit at which it passed")]

@@ -369,11 +369,11 @@ def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
     assert not world.launcher.check(world.assignment("draft_changelog", since="")).check_only
     prose = world.launcher.check(world.assignment(None))
     assert not prose.takes
-    assert "takes prose" in prose.reason
+    assert "`clawpy key set openai`" in prose.reason
     assert not world.launcher.check(world.assignment("no_such_flow")).takes
     assert not world.launcher.check(world.assignment("run_tests", paths="no list")).takes
     assert not world.launcher.check(replace(world.assignment("run_tests"), runner="acp")).takes
-    with pytest.raises(Refusal, match="takes prose"):
+    with pytest.raises(Refusal, match="No model or agent is set up"):
         world.start(None)
     world.script(Place.CHECK, lambda job: FlowResult("free"))
     assert world.launcher.check(world.assignment("run_tests", paths=[])).estimate == 0

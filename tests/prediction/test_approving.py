@@ -93,6 +93,26 @@ def test_editing_a_flow_edits_its_parameters(world: World) -> None:
     assert sorted(world.signals()) == ["approved", "original"]
 
 
+def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: World) -> None:
+    card = world.cards.propose("look at the cart", workspace=SHOP)
+    assert "takes prose" in card.note
+    done = world.cards.approve(card.id, edit=" Run the tests. ")
+    assert (done.status, done.assignment.flow, done.assignment.prompt) == (
+        Status.CONFIRMED, "run_tests", "Run the tests.",
+    )  # fmt: skip
+    assert done.undo_note == "nothing to undo"
+    assert world.bench.started[0][1].flow == "run_tests"
+    card = world.cards.propose("look at the cart", workspace=SHOP)
+    assert world.cards.approve(card.id, edit="run_tests paths=src").assignment.parameters == {"paths": "src"}
+
+
+def test_a_flow_in_place_of_a_model_is_not_asked_for_twice(world: World) -> None:
+    world.bench.serves = "openai:gpt"
+    card = world.cards.propose("look at the cart", workspace=SHOP)
+    world.bench.serves = ""
+    assert world.cards.approve(card.id, edit="run the tests").status is Status.CONFIRMED
+
+
 def ordered(world: World, board: TaskBoard) -> tuple[Card, str]:
     """A card of an item that the operator wrote to run by itself, and its task."""
     task = world.database.write(lambda tx: board.add_due(tx, "run the tests", "koji-core", SHOP, run=True))

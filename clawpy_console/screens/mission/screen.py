@@ -296,7 +296,8 @@ class MissionScreen(ConsoleScreen):
                 stack = self.query_one("#stack", CardStack)
                 self.app.cards.undo(self.put_on_top, stack.leave, self.trail)
             case "own":
-                self.app.cards.write_own_prompt(self._workspace, self.put_on_top)
+                start = lambda card: self.post_message(CardStack.Decided(card, "approve"))  # noqa: E731
+                self.app.cards.write_own_prompt(self._workspace, self.put_on_top, start)
             case "predict":
                 self.app.cards.predict(self.trail)
             case "filter":

@@ -15,7 +15,9 @@ from typing import Any, ClassVar
 from pydantic import BaseModel
 
 from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow_names import named_flow
 from engine.execution.runners.flows.common import Parameters, count, last_line
+from engine.values import FlowForm
 
 
 class LearnedFlowParameters(Parameters):
@@ -73,5 +75,19 @@ class Registry(Mapping[str, Flow]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def named(self, prompt: str) -> str:
+        """The flow that `prompt` names, "" for prose."""
+        found = named_flow(prompt, tuple(self))
+        return found[0] if found else ""
+
+    def forms(self) -> list[FlowForm]:
+        """How each is asked for, required parameters first. Blocking: the learned ones are in the database."""
+        return [FlowForm(one.name, one.title, _parameters(one)) for one in self.values()]
+
     def _more(self) -> Mapping[str, Flow]:
         return {one.name: one for one in self._learned()}
+
+
+def _parameters(flow: Flow) -> tuple[tuple[str, str, bool], ...]:
+    fields = sorted(flow.parameters.model_fields.items(), key=lambda named: not named[1].is_required())
+    return tuple((name, field.description or "", field.is_required()) for name, field in fields)
