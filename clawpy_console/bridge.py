@@ -49,6 +49,8 @@ MOVES: Mapping[str, tuple[str, ...]] = {
     "ModelCallEnded": ("sessions",),
     "ChangeSetReady": ("changes", "sessions"),
     "ChangeSetLanded": ("changes", "place"),
+    "ChangeSetNarrowed": ("changes",),
+    "ChangeSetCommented": ("changes",),
     "ChangeSetBranched": ("changes",),
     "ChangeSetDiscarded": ("changes",),
     "LandingUndone": ("changes", "place", "phase"),

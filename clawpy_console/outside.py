@@ -20,19 +20,20 @@ TMUX_WITHIN = 5
 
 def open_shell(app: ConsoleApp, folder: str, *, says: str = "", banner: str = "") -> None:
     """A shell in `folder`: a new tmux window where there is tmux, else this terminal until the shell ends. `says` is
-    told to the operator, `banner` is the line before the shell. A folder that is gone is said, and nothing opens."""
+    told to you, `banner` is the line before the shell. A folder that is gone is said, and nothing opens."""
 
     def found(there: bool) -> None:
         if not there:
             app.say(f"{folder} is gone: only the diff is left, in the pane on the right", "warning")
             return
+        if os.environ.get("TMUX"):
+            back = "A shell opened in a new tmux window. To come back: exit it, or tmux prefix + l."
+            app.ask(lambda: _tmux("-c", folder), lambda _: app.say(" ".join(filter(None, [back, says]))))
+            return
         if says:
             app.say(says)
-        if os.environ.get("TMUX"):
-            app.ask(lambda: _tmux("-c", folder))
-            return
         with app.suspend():
-            print(f"\n{banner or f'A shell in {folder}'}; `exit` leads back to the console.\n", flush=True)
+            print(f"\n{banner or f'A shell in {folder}'}. Type exit to come back to the console.\n", flush=True)
             subprocess.run([os.environ.get("SHELL", "/bin/sh")], cwd=folder, check=False)
 
     app.ask(lambda: Path(folder).is_dir(), found)

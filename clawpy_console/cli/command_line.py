@@ -54,6 +54,22 @@ def _propose(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     return {"text": " ".join(options.text), "workspace": scope[0], "channel": options.channel}
 
 
+def _land(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+    if options.hunk and len(options.only or ()) != 1:
+        raise WrongUse("--hunk needs one --only: the file of which it is a hunk")
+    return {"id": options.id, "only": [{"path": path, "hunks": options.hunk or []} for path in options.only or ()]}
+
+
+def _comment(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+    request = {"id": options.id, "remove": options.remove, "send": options.send}
+    if options.place is None:
+        return request
+    file, _, line = options.place.rpartition(":")
+    if not file or not line.isdecimal() or not options.text:
+        raise WrongUse(f"{options.place!r}: write FILE:LINE and a text, for instance cart.py:12 'use Decimal here'")
+    return request | {"file": file, "line": int(line), "text": " ".join(options.text), "old": options.old}
+
+
 def _work(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     if options.id is None:
         return _scoped(options, where)
@@ -167,7 +183,25 @@ def parser() -> argparse.ArgumentParser:
     reply = with_id("reply", "send a message to a running session", 'clawpy reply 7k2m "use the other file"')
     reply.add_argument("text", metavar="TEXT", nargs="+")
     reply.set_defaults(build=lambda options, where: {"id": options.id, "text": " ".join(options.text)})
-    with_id("land", "land the changes of a session in the working tree", "clawpy land 7k2m")
+    examples = "clawpy land 7k2m --only cart.py --only api.py\n  clawpy land 7k2m --only cart.py --hunk 2"
+    land = with_id("land", "land the changes of a session in the working tree, or part of them", examples)
+    land.add_argument("--only", metavar="PATH", action="append", help="only this file; the rest stays waiting")
+    land.add_argument(
+        "--hunk",
+        metavar="N",
+        type=int,
+        action="append",
+        help="of one file only this hunk, as `work ID --diff` counts them",
+    )
+    land.set_defaults(build=_land)
+    examples = 'clawpy comment 7k2m cart.py:12 "use Decimal here"\n  clawpy comment 7k2m --send'
+    comment = with_id("comment", "comment on a line of what a session changed, or show the comments", examples)
+    comment.add_argument("place", metavar="FILE:LINE", nargs="?")
+    comment.add_argument("text", metavar="TEXT", nargs="*")
+    comment.add_argument("--old", action="store_true", help="LINE is one of the file before the change")
+    comment.add_argument("--remove", metavar="N", type=int, help="remove comment N")
+    comment.add_argument("--send", action="store_true", help="make a card that sends them to the agent that made it")
+    comment.set_defaults(build=_comment)
     with_id("branch", "commit the changes of a session to a new branch", "clawpy branch 7k2m")
     with_id("discard", "discard the changes of a session", "clawpy discard 7k2m")
 

@@ -41,7 +41,7 @@ def xray(engine: Engine, arguments: Arguments) -> Document:
 
 def reply(engine: Engine, arguments: Arguments) -> Document:
     """Tell a running session something."""
-    found = find(engine, arguments.needed("id"))
+    found = find(engine, arguments.needed("id"), see="clawpy work")
     session = found.session
     if session is None:
         raise Refusal("no_session", "nothing was run for this card yet", f"clawpy approve {found.card_id} runs it")

@@ -53,8 +53,11 @@ class Found:
         raise Refusal("no_change_set", f"{self.session.id} {told}", "there is nothing to land or discard")
 
 
-def find(engine: Engine, wanted: str) -> Found:
-    """What `wanted` names. Raises `Refusal` `unknown_id`, `ambiguous_id`."""
+def find(engine: Engine, wanted: str, *, see: str = "clawpy cards") -> Found:
+    """What `wanted` names; `see` is the verb that lists what there is.
+
+    Raises `Refusal` `unknown_id`, `ambiguous_id`.
+    """
     card = _exact(engine.cards.get, wanted, "unknown_card")
     if card is not None:
         return _of_card(engine, card)
@@ -62,7 +65,7 @@ def find(engine: Engine, wanted: str) -> Found:
     if session is not None:
         return _of_session(engine, session)
     cards, sessions, changes = (port.beginning(wanted) for port in (engine.cards, engine.sessions, engine.changes))
-    one = match(wanted, [*cards, *sessions, *changes])
+    one = match(wanted, [*cards, *sessions, *changes], see=see)
     if one in cards:
         return _of_card(engine, engine.cards.get(one))
     return _of_session(engine, engine.sessions.get(engine.changes.get(one).session_id if one in changes else one))

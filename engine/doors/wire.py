@@ -5,6 +5,7 @@ Light: a verb that an engine answers for imports this and no engine.
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -214,6 +215,8 @@ def change_set(one: ChangeSet | None) -> Document | None:
         "branch": one.branch,
         "check": check(one.check),
         "note": one.note,
+        "landedFiles": one.landed,
+        "comments": [dataclasses.asdict(comment) for comment in one.comments],
     }
 
 

@@ -9,7 +9,7 @@ from engine.doors import wire
 from engine.doors.arguments import Arguments
 from engine.doors.find import Found, find
 from engine.doors.wire import Document
-from engine.values import ChangeState, SessionState
+from engine.values import ChangeState, FilePart, Refusal, SessionState
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -41,7 +41,7 @@ def work(engine: Engine, arguments: Arguments) -> Document:
             "changeSets": [wire.change_set(one) for one in changes],
             "elsewhere": dict(elsewhere.most_common()),
         }
-    found = find(engine, wanted)
+    found = _named(engine, wanted)
     if arguments.flag("shown") and found.card is not None:
         engine.cards.look_at(found.card.id)
     document = with_transcript(engine, found, int(arguments.number("lines", TAIL, least=0, most=2000)))
@@ -60,22 +60,22 @@ def work(engine: Engine, arguments: Arguments) -> Document:
 
 
 def land(engine: Engine, arguments: Arguments) -> Document:
-    """Bring a change set into the working tree."""
-    found = find(engine, arguments.needed("id"))
-    engine.changes.land(found.change_set_id)
+    """Bring a change set into the working tree, or `only` some of its files, or of these some hunks."""
+    found = _named(engine, arguments.needed("id"))
+    engine.changes.land(found.change_set_id, [_part(one) for one in arguments.items("only")])
     return shown(find(engine, found.change_set_id))
 
 
 def branch(engine: Engine, arguments: Arguments) -> Document:
     """Commit a change set onto a branch of its own."""
-    found = find(engine, arguments.needed("id"))
+    found = _named(engine, arguments.needed("id"))
     engine.changes.branch(found.change_set_id)
     return shown(find(engine, found.change_set_id))
 
 
 def discard(engine: Engine, arguments: Arguments) -> Document:
     """Throw a change set away; of what was interrupted and left none, acknowledge the interruption."""
-    found = find(engine, arguments.needed("id"))
+    found = _named(engine, arguments.needed("id"))
     if found.session is not None and found.session.state is SessionState.INTERRUPTED:
         engine.acknowledge(found.session.id)
         if found.change_set is None:
@@ -83,6 +83,45 @@ def discard(engine: Engine, arguments: Arguments) -> Document:
     engine.changes.discard(found.change_set_id)
     engine.cards.aftermath.catch_up()  # a verb's engine makes no cycle, which would count it
     return shown(find(engine, found.change_set_id))
+
+
+def comment(engine: Engine, arguments: Arguments) -> Document:
+    """Comment on a line of a change set, remove a comment, or send all that were not sent to the agent that made it, as
+    a card that continues its session; without any of these, its comments."""
+    found = _named(engine, arguments.needed("id"))
+    changes, id = engine.changes, found.change_set_id
+    path, text = arguments.maybe("file"), arguments.maybe("text")
+    if path is not None and text is not None:
+        line = int(arguments.number("line", 0, least=0, most=10_000_000))
+        changes.comment(id, path, line, text, old=arguments.flag("old"))
+    if number := int(arguments.number("remove", 0, least=1, most=1_000_000)):
+        changes.remove_comment(id, number)
+    document = shown(find(engine, id))
+    if arguments.flag("send"):
+        session = found.session
+        assert session is not None  # it has a change set
+        if session.flow is not None:
+            raise Refusal(
+                "no_agent", f"{session.id} was no agent's work: its comments stay as notes", "`clawpy propose`"
+            )
+        text = changes.unsent_comments(id)
+        document["continues"] = wire.card(engine.cards.propose(text, workspace=session.workspace, continues=session.id))
+        document["changeSet"] = wire.change_set(changes.sent_comments(id))
+    return document
+
+
+def _part(given: object) -> FilePart:
+    """`{"path": "cart.py", "hunks": [1, 3]}`, or the path alone."""
+    if isinstance(given, str):
+        return FilePart(given)
+    path, hunks = (given.get("path"), given.get("hunks") or []) if isinstance(given, dict) else (None, None)
+    if not isinstance(path, str) or not isinstance(hunks, list) or not all(type(one) is int for one in hunks):
+        raise Refusal("bad_arguments", "only: a path, or a path with hunks", '{"path": "cart.py", "hunks": [1, 3]}')
+    return FilePart(path, tuple(hunks))
+
+
+def _named(engine: Engine, wanted: str) -> Found:
+    return find(engine, wanted, see="clawpy work")
 
 
 def shown(found: Found) -> Document:

@@ -103,8 +103,11 @@ class ChangeSetReady(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSetLanded(Event):
+    """All of a change set was landed, or a part: `left` files of it still wait."""
+
     session_id: str
     files: int
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,22 @@ class ChangeSetDiscarded(Event):
 
     session_id: str
     continued_in: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSetNarrowed(Event):
+    """Part of it is landed, in `files` files, and the rest was discarded."""
+
+    session_id: str
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSetCommented(Event):
+    """Its comments changed; it has `comments` of them now."""
+
+    session_id: str
+    comments: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

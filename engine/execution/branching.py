@@ -44,12 +44,11 @@ def _identity(git: Git, at: datetime) -> dict[str, str]:
     return identity
 
 
-def free_name(git: Git, session_id: str) -> str:
-    """`clawpy/SESSION`, or with the first suffix -2, -3, … that is free; `clawpy-SESSION` where a branch `clawpy`
-    keeps git from having others below it."""
-    name = first = own_branch(snapshots.checked_id(session_id), below=not _exists(git, "clawpy"))
+def free_name(git: Git, title: str, session_id: str) -> str:
+    """A name that no branch has, made of the words of `title`; with the first suffix -2, -3, … that is free."""
+    name = first = own_branch(title, snapshots.checked_id(session_id), below=not _exists(git, "clawpy"))
     number = 1
-    while _exists(git, name):
+    while git.text("for-each-ref", "--count=1", f"refs/heads/{name}"):  # it, or branches below it
         number += 1
         name = f"{first}-{number}"
     return name

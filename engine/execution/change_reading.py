@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from sqlmodel import col, desc, select
 
 from engine.execution import diffs, snapshots
 from engine.execution.change_rows import ChangeSetRow, checked
+from engine.git import Git
 from engine.storage.database import Database
 from engine.storage.ids import beginning
 from engine.storage.kept import Kept
@@ -21,6 +23,9 @@ from engine.values import ChangeSet, ChangeState, FileDiff, Refusal
 REMEMBERED = 20
 """Of so many recent landings and undos `written_by_us` remembers the files."""
 
+
+_MAY_BE_LANDED = (ChangeState.LANDED.value, ChangeState.WAITING.value)
+"""States of change sets of which all or a part is landed."""
 
 _WRITTEN = (
     sqlalchemy.select(col(ChangeSetRow.written))
@@ -67,9 +72,13 @@ class ChangeReader:
         """Its files with their hunks. Raises `Refusal` `unknown_change_set`, `diff_gone` (decided, and collected)."""
         row = self._row(change_set_id)
         git = snapshots.plain_git(Path(row.workspace)).git
-        if snapshots.missing_objects(git, row.base_tree, row.result_tree):
+        self._ask_for(git, row, row.shown_from)
+        return diffs.file_diffs(git, row.shown_from, row.result_tree)
+
+    def _ask_for(self, git: Git, row: ChangeSetRow, base: str) -> None:
+        """Raises `Refusal` `diff_gone`."""
+        if snapshots.missing_objects(git, base, row.result_tree):
             raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
-        return diffs.file_diffs(git, row.base_tree, row.result_tree)
 
     def patch(self, session_id: str) -> str:
         """What a session changed, as `git apply` takes it; "" for nothing, or when git has it no more."""
@@ -81,12 +90,11 @@ class ChangeReader:
         since, so each can be undone. Newest first."""
         query = (
             select(ChangeSetRow)
-            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state) == ChangeState.LANDED.value)
+            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state).in_(_MAY_BE_LANDED))
             .order_by(desc(col(ChangeSetRow.decided_at)))
-            .limit(3)
         )
         with self._database.read() as session:
-            rows = list(session.exec(query))
+            rows = list(itertools.islice((row for row in session.exec(query) if row.landings), 3))
         return [row.view() for row in rows if all(_is_as_written(workspace, *one) for one in row.written.items())]
 
     def written_by_us(self, workspace: str) -> dict[str, int]:

@@ -10,17 +10,19 @@ from sqlmodel import Field, Session
 
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
+from engine.values import ChangeSet, ChangeState, CheckResult, DiffComment, FileChange, Refusal
 
-NEXT = {
+NEXT: dict[ChangeState, set[ChangeState]] = {
     ChangeState.WAITING: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
     ChangeState.LANDED: {ChangeState.UNDONE},
     ChangeState.UNDONE: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
 }
+"""What may be asked of a change set by its state. While part of one that waits is landed, that can be undone too."""
 
 
 class ChangeSetRow(Row, table=True):
-    """One change set. `landing` is the plan of the last landing, `written` what we wrote of it (path, mtime_ns);
+    """One change set. `landings` are those that were not undone, the oldest first: the `tree` that its work is then
+    landed up to, the `files` of that, the `plan` that wrote them. `written`: what the last one wrote (path, mtime_ns);
     `kept`: its refs in the repository are still there."""
 
     __tablename__ = "change_sets"
@@ -46,9 +48,24 @@ class ChangeSetRow(Row, table=True):
     decided_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     branch: str = ""
     note: str = ""
-    landing: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
+    landings: list[dict[str, Any]] = Field(
+        default_factory=list, sa_column=Column(JSON, nullable=False, server_default="[]")
+    )
     written: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     kept: bool = True
+    comments: list[dict[str, Any]] = Field(
+        default_factory=list, sa_column=Column(JSON, nullable=False, server_default="[]")
+    )
+
+    @property
+    def landed_tree(self) -> str:
+        """The base with everything of it that is landed: what is left to land is from there to `result_tree`."""
+        return self.landings[-1]["tree"] if self.landings else self.base_tree
+
+    @property
+    def shown_from(self) -> str:
+        """The tree that its diff begins at: what is left while some of it waits, all of it once it is decided."""
+        return self.landed_tree if self.state == ChangeState.WAITING else self.base_tree
 
     def view(self) -> ChangeSet:
         """The row as screens and verbs see it."""
@@ -69,6 +86,8 @@ class ChangeSetRow(Row, table=True):
             branch=self.branch,
             check=None if check is None else CheckResult(**check),
             note=self.note,
+            landed=len({entry["path"] for one in self.landings for entry in one["plan"]["entries"]}),
+            comments=tuple(DiffComment(**one) for one in self.comments),
         )
 
 
@@ -84,6 +103,8 @@ def checked(session: Session, change_set_id: str, becoming: ChangeState | None) 
     if row is None:
         raise Refusal("unknown_change_set", f"there is no change set {change_set_id}", "`clawpy work` lists them")
     if becoming is not None and becoming not in NEXT.get(ChangeState(row.state), set()):
+        if becoming is ChangeState.UNDONE and row.landings:
+            return row
         if becoming == row.state:
             fix = BACK.get(becoming, "`clawpy work` shows it").format(row.id)
             raise Refusal("already_decided", f"{row.id} is {row.state} already", fix)

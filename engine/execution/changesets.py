@@ -3,6 +3,9 @@
 States: waiting -> landed | branched | discarded; landed -> undone; undone -> landed | branched | discarded, for who
 takes a landing back may want its work after all. Everything else is refused as `already_decided`.
 
+Part of a change set can be landed: the rest stays waiting, and is landed, branched or discarded later. Landings are a
+stack: undo takes back the last one. Once the rest is discarded, or is on a branch, the change set is what was landed.
+
 A session's worktree stays while its change set waits, so that it can be looked into; its trees stay while the change
 set can be landed or its landing undone.
 """
@@ -15,16 +18,26 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlmodel import col, select
 
 from engine.clock import Clock
-from engine.events import ChangeSetBranched, ChangeSetDiscarded, ChangeSetLanded, ChangeSetReady, Event, LandingUndone
-from engine.execution import branching, change_words, diffs, landing, merging, snapshots, staging
+from engine.events import (
+    ChangeSetBranched,
+    ChangeSetCommented,
+    ChangeSetDiscarded,
+    ChangeSetLanded,
+    ChangeSetNarrowed,
+    ChangeSetReady,
+    Event,
+    LandingUndone,
+)
+from engine.execution import branching, change_words, comments, diffs, landing, merging, selecting, snapshots, staging
 from engine.execution.change_reading import ChangeReader
 from engine.execution.change_rows import NEXT, ChangeSetRow, checked
 from engine.execution.continuing import with_changes_of
@@ -32,6 +45,7 @@ from engine.execution.sandbox import Sandbox
 from engine.execution.sessions_store import SessionRow
 from engine.execution.snapshots import shown
 from engine.execution.worktrees import EVERYWHERE, Onto, WorkspaceLocks, Worktree, Worktrees
+from engine.git import Git
 from engine.home import Home
 from engine.storage import intents
 from engine.storage.beneath import Beneath
@@ -41,12 +55,17 @@ from engine.values import (
     ChangeSet,
     ChangeState,
     CheckResult,
+    DiffComment,
     FileChange,
+    FilePart,
     LandPreview,
     Randomness,
     Refusal,
     sanitise,
 )
+
+Files = builtins.list[dict[str, Any]]
+"""Files of a change set as they are stored."""
 
 log = logging.getLogger(__name__)
 
@@ -144,15 +163,7 @@ class ChangeSets(ChangeReader):
         row = tx.session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
         if row is None or ChangeState.DISCARDED not in NEXT.get(ChangeState(row.state), set()):
             return
-        row.note = f"continued in {by}"
-        changed = self._move(
-            tx,
-            row.id,
-            ChangeState.DISCARDED,
-            lambda one: ChangeSetDiscarded(
-                subject=one.id, workspace=one.workspace, session_id=one.session_id, continued_in=by
-            ),
-        )
+        changed = self._throw_away(tx, row.id, continued_in=by)
         # Tidying up asks git and writes, which nobody may do on the thread that commits.
         tidy = threading.Thread(target=self._tidy, args=(changed,), name=f"clawpy-tidy-{changed.id}", daemon=True)
         tx.after_commit(tidy.start)
@@ -163,33 +174,37 @@ class ChangeSets(ChangeReader):
         except Refusal as refusal:  # the engine closes, or git does not answer: the next start clears it away
             log.info("%s is cleared away later: %s", change_set.id, refusal)
 
-    def preview_land(self, change_set_id: str) -> LandPreview:
-        """Whether it would land on the files as they are now; changes nothing."""
+    def preview_land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> LandPreview:
+        """Whether it, or `only` these parts, would land on the files as they are now; changes nothing."""
         row = self._row(change_set_id)
         with self._locks.holding(row.workspace), _files(row.workspace) as root:
             plain = snapshots.plain_git(Path(row.workspace))
-            return self._look(plain, root, row, snapshots.take(plain).tree)[0]
+            return self._look(plain, root, row, snapshots.take(plain).tree, _wanted(plain, row, only))[0]
 
     # What can be decided
 
-    def land(self, change_set_id: str) -> ChangeSet:
-        """Merge it into the working-tree files, all of it or nothing; HEAD, index and branches stay.
+    def land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> ChangeSet:
+        """Merge what is left of it, or `only` these parts, into the working-tree files, all of that or nothing; HEAD,
+        index and branches stay. After a part the rest waits.
 
         Raises `Refusal`: `conflict` (files changed on both sides, or something stands in the way),
         `unsupported_files`, `busy_files`, `session_writes` (a session works in these files), `already_decided`,
-        `unknown_change_set`, `cannot_write`.
+        `unknown_change_set`, `cannot_write`; for parts also `unknown_file`, `unknown_hunk`, `inseparable`.
         """
         workspace = self._row(change_set_id).workspace
         with self._locks.alone(workspace), _files(workspace) as root:
             self._settle(workspace)
             row = self._row(change_set_id, becoming=ChangeState.LANDED)
             plain = snapshots.plain_git(Path(workspace))
-            plan = self._plan(plain, root, row)
-            staging.keep_blobs(plain.git, plan, row.session_id)
-            return self._apply(plain, root, row, plan, ChangeState.LANDED)
+            tree = _wanted(plain, row, only)
+            plan = self._plan(plain, root, row, tree)
+            staging.keep_blobs(plain.git, plan, row.session_id, len(row.landings))
+            if tree != row.result_tree:
+                snapshots.keep(plain.git, row.session_id, f"landed{len(row.landings)}", tree)
+            return self._apply(plain, root, row, plan, ChangeState.LANDED, tree)
 
     def undo(self, change_set_id: str) -> ChangeSet:
-        """Take a landing back, byte for byte and mode for mode.
+        """Take the last landing back, byte for byte and mode for mode.
 
         Raises `Refusal`: `later_edits` when a landed file was changed since, and only then; `session_writes`,
         `already_decided`, `unknown_change_set`, `cannot_write`.
@@ -198,17 +213,18 @@ class ChangeSets(ChangeReader):
         with self._locks.alone(workspace), _files(workspace) as root:
             self._settle(workspace)
             row = self._row(change_set_id, becoming=ChangeState.UNDONE)
-            assert row.landing is not None
-            plan = dataclasses.replace(landing.Plan.from_json(row.landing).reversed(), token=self._token())
+            plan = dataclasses.replace(landing.Plan.from_json(row.landings[-1]["plan"]).reversed(), token=self._token())
             plain = snapshots.plain_git(Path(workspace))
             if changed := landing.changed_since(root, plan):
                 raise change_words.later_edits(changed)
             empty = staging.giving_way(root, plan.entries)
             plan = dataclasses.replace(plan, old_folders=tuple(sorted({*plan.old_folders, *empty})))
-            return self._apply(plain, root, row, plan, ChangeState.UNDONE)
+            tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
+            return self._apply(plain, root, row, plan, ChangeState.UNDONE, tree)
 
     def branch(self, change_set_id: str) -> ChangeSet:
-        """Commit its diff alone onto HEAD as the branch `clawpy/SESSION`; files, index and HEAD stay.
+        """Commit what is left of its diff alone onto HEAD as a new branch, named after its prompt (`clawpy/fix-lint`);
+        files, index and HEAD stay.
 
         Raises `Refusal`: `conflict` (it builds on uncommitted work), `nothing_to_commit`, `unsupported_files`,
         `already_decided`, `unknown_change_set`.
@@ -218,9 +234,9 @@ class ChangeSets(ChangeReader):
             row = self._row(change_set_id, becoming=ChangeState.BRANCHED)
             plain = snapshots.plain_git(Path(workspace))
             commit = branching.commit_diff(
-                plain, base=row.base_tree, result=row.result_tree, message=_message(row), at=self._clock.local()
+                plain, base=row.landed_tree, result=row.result_tree, message=_message(row), at=self._clock.local()
             )
-            name = branching.free_name(plain.git, row.session_id)
+            name = branching.free_name(plain.git, row.title, row.session_id)
             payload = {"change_set": row.id, "workspace": workspace, "branch": name, "commit": commit}
             intent = self._database.write(lambda tx: intents.begin(tx, BRANCHING, row.id, payload))
             self._step("branch intent")
@@ -230,12 +246,12 @@ class ChangeSets(ChangeReader):
                 self._database.write(lambda tx: intents.finish(tx, intent))
                 raise
             self._step("branch made")
-            changed = self._branched(row.id, name, intent)
+            changed = self._branched(payload, intent)
         self._clear_away(changed)
         return changed
 
     def discard(self, change_set_id: str) -> ChangeSet:
-        """Throw it away, its worktree and its objects too. Raises `already_decided`, `unknown_change_set`."""
+        """Throw away what is left of it, its worktree too. Raises `already_decided`, `unknown_change_set`."""
         with self._locks.holding(self._row(change_set_id).workspace):
             changed = self._database.write(lambda tx: self._throw_away(tx, change_set_id))
         self._step("discarded")
@@ -264,13 +280,75 @@ class ChangeSets(ChangeReader):
         )
         return words
 
+    # Comments
+
+    def comment(self, change_set_id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
+        """Comment on line `line`, from 1, of a file that it changes: as it is after the change, or before it where
+        `old`. Raises `Refusal`: `unknown_change_set`, `unknown_file`, `unknown_line`, `bad_comment`, `diff_gone`."""
+        text = sanitise(text).strip()[: comments.LONGEST]
+        if not text:
+            raise Refusal("bad_comment", "an empty comment says nothing", "write what shall be different")
+        row = self._row(change_set_id)
+        git = snapshots.plain_git(Path(row.workspace)).git
+        self._ask_for(git, row, row.base_tree)
+        quote = comments.quoted(git, row, path, line, old=old)
+
+        def add(row: ChangeSetRow, at: str) -> None:
+            number = max((one["number"] for one in row.comments), default=0) + 1
+            one = DiffComment(number, path, line, quote, text, at, old)
+            row.comments = [*row.comments, dataclasses.asdict(one)]
+
+        return self._comment(change_set_id, add)
+
+    def remove_comment(self, change_set_id: str, number: int) -> ChangeSet:
+        """Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
+
+        def remove(row: ChangeSetRow, at: str) -> None:
+            if all(one["number"] != number for one in row.comments):
+                raise Refusal("unknown_comment", f"{row.id} has no comment {number}", f"`clawpy comment {row.id}`")
+            row.comments = [one for one in row.comments if one["number"] != number]
+
+        return self._comment(change_set_id, remove)
+
+    def unsent_comments(self, change_set_id: str) -> str:
+        """Its comments that went to no agent yet, as a message. Raises `Refusal`: `unknown_change_set`,
+        `no_comments`."""
+        unsent = [one for one in self.get(change_set_id).comments if not one.sent]
+        if not unsent:
+            raise Refusal("no_comments", "it has no comment that was not sent", "`clawpy comment ID FILE:LINE TEXT`")
+        return comments.message(unsent)
+
+    def sent_comments(self, change_set_id: str) -> ChangeSet:
+        """All its comments went to an agent now. Raises `Refusal` `unknown_change_set`."""
+
+        def send(row: ChangeSetRow, at: str) -> None:
+            row.comments = [one | {"sent": one["sent"] or at} for one in row.comments]
+
+        return self._comment(change_set_id, send)
+
+    def _comment(self, change_set_id: str, change: Callable[[ChangeSetRow, str], None]) -> ChangeSet:
+        def work(tx: Transaction) -> ChangeSet:
+            row = checked(tx.session, change_set_id, None)
+            change(row, tx.now.isoformat())
+            tx.session.add(row)
+            tx.record(
+                ChangeSetCommented(
+                    subject=row.id, workspace=row.workspace, session_id=row.session_id, comments=len(row.comments)
+                )
+            )
+            tx.session.flush()
+            return row.view()
+
+        return self._database.write(work)
+
     # How it is done
 
     def _look(
-        self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, present: str
+        self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, present: str, wanted: str
     ) -> tuple[LandPreview, str, builtins.list[merging.TreeChange]]:
-        """(what would happen, the merged tree, the changes that lead to it from the present tree)."""
-        merge = merging.three_way(plain.git, base=row.base_tree, ours=present, theirs=row.result_tree)
+        """(what would happen when it is landed up to the tree `wanted`, the merged tree, the changes that lead to it
+        from the present tree)."""
+        merge = merging.three_way(plain.git, base=row.landed_tree, ours=present, theirs=wanted)
         if merge.conflicts:
             return LandPreview(False, tuple(shown(path) for path in merge.conflicts)), "", []
         changes = merging.differences(plain.git, present, merge.tree)
@@ -284,11 +362,11 @@ class ChangeSets(ChangeReader):
         )
         return preview, merge.tree, changes
 
-    def _plan(self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow) -> landing.Plan:
-        """The plan that lands `row` on the files as they are. Raises `Refusal` when it would not land."""
+    def _plan(self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, wanted: str) -> landing.Plan:
+        """The plan that lands `row` up to `wanted` on the present files. Raises `Refusal` when it would not land."""
         for _ in range(TRIES):
             present = snapshots.take(plain).tree
-            preview, tree, changes = self._look(plain, root, row, present)
+            preview, tree, changes = self._look(plain, root, row, present, wanted)
             change_words.refuse_unless_clean(preview, row.id)
             plan = staging.plan_for(plain, root, tree, changes, token=self._token(), scratch=self._scratch)
             self._step("planned")
@@ -303,9 +381,25 @@ class ChangeSets(ChangeReader):
         )
 
     def _apply(
-        self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, plan: landing.Plan, state: ChangeState
+        self,
+        plain: snapshots.PlainGit,
+        root: Beneath,
+        row: ChangeSetRow,
+        plan: landing.Plan,
+        state: ChangeState,
+        tree: str,
     ) -> ChangeSet:
-        payload = {"change_set": row.id, "workspace": row.workspace, "state": state.value, "plan": plan.as_json()}
+        """Carry `plan` out; the change set is then landed up to `tree`."""
+        files, landed = _files_after(plain.git, row, tree)
+        payload = {
+            "change_set": row.id,
+            "workspace": row.workspace,
+            "state": state.value,
+            "plan": plan.as_json(),
+            "tree": tree,
+            "files": files,
+            "landed": landed,
+        }
         intent = self._database.write(lambda tx: intents.begin(tx, LANDING, row.id, payload))
         self._step("intent")
         try:
@@ -324,46 +418,56 @@ class ChangeSets(ChangeReader):
                 raise change_words.cannot_write(error, row.workspace) from error
             raise
         self._step("files done")
-        changed = self._arrived(row.id, landing.settled(root, plan), state, written, intent)
-        self._worktrees.remove(row.session_id)
+        changed = self._arrived(payload, landing.settled(root, plan), written, intent)
+        if changed.state is not ChangeState.WAITING:
+            self._worktrees.remove(row.session_id)
         return changed
 
-    def _arrived(
-        self, change_set_id: str, plan: landing.Plan, state: ChangeState, written: dict[str, int], intent: int
-    ) -> ChangeSet:
-        """The files are as planned: record it, in the transaction that takes the intent away. `plan` is as it came
-        out."""
+    def _arrived(self, payload: dict[str, Any], plan: landing.Plan, written: dict[str, int], intent: int) -> ChangeSet:
+        """The files are as planned: record it, in the transaction that takes the intent away. `payload` is that of the
+        intent; `plan` is as it came out."""
+        asked = ChangeState(payload["state"])
 
         def fact(row: ChangeSetRow) -> Event:
             row.written = written
-            if state is ChangeState.LANDED:
-                row.landing = plan.as_json()
-                return ChangeSetLanded(
-                    subject=row.id, workspace=row.workspace, session_id=row.session_id, files=len(plan.entries)
-                )
-            row.landing = None
-            return LandingUndone(subject=row.id, workspace=row.workspace, session_id=row.session_id)
+            row.files = payload.get("files", row.files)
+            if asked is ChangeState.LANDED:
+                tree, landed = payload.get("tree", row.result_tree), payload.get("landed", row.files)
+                row.landings = [*row.landings, {"tree": tree, "files": landed, "plan": plan.as_json()}]
+                waits = tree != row.result_tree
+            else:
+                row.landings = row.landings[:-1]
+                waits = bool(row.landings)
+            row.state = (ChangeState.WAITING if waits else asked).value
+            about = {"subject": row.id, "workspace": row.workspace, "session_id": row.session_id}
+            if asked is ChangeState.LANDED:
+                return ChangeSetLanded(**about, files=len(plan.entries), left=len(row.files) if waits else 0)
+            return LandingUndone(**about)
 
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
-            return self._move(tx, change_set_id, state, fact)
+            return self._move(tx, payload["change_set"], asked, fact)
 
         return self._database.write(work)
 
-    def _branched(self, change_set_id: str, name: str, intent: int) -> ChangeSet:
+    def _branched(self, payload: dict[str, Any], intent: int) -> ChangeSet:
+        name = payload["branch"]
+
         def fact(row: ChangeSetRow) -> Event:
             row.branch = name
+            _narrow(row, f"the rest is on branch {name}")
             return ChangeSetBranched(subject=row.id, workspace=row.workspace, session_id=row.session_id, branch=name)
 
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
-            return self._move(tx, change_set_id, ChangeState.BRANCHED, fact)
+            return self._move(tx, payload["change_set"], ChangeState.BRANCHED, fact)
 
         return self._database.write(work)
 
     def _move(
         self, tx: Transaction, change_set_id: str, state: ChangeState, fact: Callable[[ChangeSetRow], Event]
     ) -> ChangeSet:
+        """Store a decision: `fact` says it, and may leave `row` in another state than the one asked for."""
         row = checked(tx.session, change_set_id, state)
         row.state = state.value
         row.decided_at = tx.now
@@ -372,15 +476,18 @@ class ChangeSets(ChangeReader):
         tx.session.flush()
         return row.view()
 
-    def _throw_away(self, tx: Transaction, change_set_id: str) -> ChangeSet:
-        changed = self._move(
-            tx,
-            change_set_id,
-            ChangeState.DISCARDED,
-            lambda row: ChangeSetDiscarded(subject=row.id, workspace=row.workspace, session_id=row.session_id),
-        )
+    def _throw_away(self, tx: Transaction, change_set_id: str, *, continued_in: str = "") -> ChangeSet:
+        def fact(row: ChangeSetRow) -> Event:
+            about = {"subject": row.id, "workspace": row.workspace, "session_id": row.session_id}
+            note = f"continued in {continued_in}" if continued_in else ""
+            if _narrow(row, note or "the rest was discarded") and not continued_in:
+                return ChangeSetNarrowed(**about, files=len(row.files))
+            row.note = note
+            return ChangeSetDiscarded(**about, continued_in=continued_in)
+
+        changed = self._move(tx, change_set_id, ChangeState.DISCARDED, fact)
         session = load(tx.session, SessionRow, changed.session_id)
-        if session is not None:
+        if session is not None and changed.state is ChangeState.DISCARDED and not continued_in:
             session.discarded_at = tx.now
         return changed
 
@@ -407,7 +514,7 @@ class ChangeSets(ChangeReader):
                 plain = snapshots.plain_git(Path(row.workspace))
                 if landing.arrived(root, plan):
                     settled = landing.settled(root, plan)
-                    self._arrived(row.id, settled, state, _times(root, plan), intent_id)
+                    self._arrived(payload, settled, _times(root, plan), intent_id)
                     return f"{what} was interrupted after its last file; it is done"
                 taken = landing.take_back(root, plan, staging.blobs_of(plain.git, plan), self._step)
         except (Refusal, OSError, landing.FilesChanged) as error:
@@ -424,7 +531,7 @@ class ChangeSets(ChangeReader):
         try:
             git = snapshots.plain_git(Path(payload["workspace"])).git
             if branching.points_to(git, payload["branch"], payload["commit"]):
-                self._branched(payload["change_set"], payload["branch"], intent_id)
+                self._branched(payload, intent_id)
                 return f"branching {payload['change_set']} was interrupted; the branch {payload['branch']} is there"
         except Refusal as error:
             return f"branching {payload['change_set']} was interrupted, and the repository cannot be read: {error}"
@@ -432,8 +539,10 @@ class ChangeSets(ChangeReader):
         return f"branching {payload['change_set']} was interrupted before it began; it waits as before"
 
     def _clear_away(self, change_set: ChangeSet) -> None:
-        """Nothing of it is needed any more: worktree, refs."""
+        """Nothing of it is needed any more: worktree, refs. What of it is landed keeps its refs, for an undo."""
         self._worktrees.remove(change_set.session_id)
+        if change_set.state is ChangeState.LANDED:
+            return
         self._worktrees.let_go(Path(change_set.workspace), change_set.session_id)
 
         def forget(tx: Transaction) -> None:
@@ -454,6 +563,33 @@ def _files(workspace: str) -> Beneath:
         return Beneath.open(Path(workspace))
     except OSError as error:
         raise Refusal("no_folder", f"{shown(workspace)}: {error.strerror}", "name an existing folder") from error
+
+
+def _wanted(plain: snapshots.PlainGit, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
+    """The tree that landing `only` these parts, or all that is left, leads to."""
+    return selecting.tree_with(plain, row.landed_tree, row.result_tree, only) if only else row.result_tree
+
+
+def _files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:
+    """Once it is landed up to `tree`: the files that it shows, which are those that are left, or all of them when none
+    is; and the files of what is landed."""
+    whole = tree == row.result_tree
+    if whole and not row.landings:
+        return row.files, row.files
+    landed = _stored(row, diffs.file_changes(git, row.base_tree, tree))
+    return landed if whole else _stored(row, diffs.file_changes(git, tree, row.result_tree)), landed
+
+
+def _stored(row: ChangeSetRow, files: Iterable[FileChange]) -> Files:
+    return [*map(dataclasses.asdict, files), *(file for file in row.files if file["status"] == "left out")]
+
+
+def _narrow(row: ChangeSetRow, note: str) -> bool:
+    """Where part of it is landed, it is that part from now on."""
+    if row.landings:
+        last = row.landings[-1]
+        row.result_tree, row.files, row.note, row.state = last["tree"], last["files"], note, ChangeState.LANDED.value
+    return bool(row.landings)
 
 
 def _times(root: Beneath, plan: landing.Plan) -> dict[str, int]:

@@ -21,7 +21,7 @@ def with_changes_of(former: ChangeSetRow) -> Onto:
     """The present files with what `former` changed. Raises `Refusal` `conflict` when both changed the same."""
 
     def made(plain: PlainGit, present: str) -> str:
-        merge = merging.three_way(plain.git, base=former.base_tree, ours=present, theirs=former.result_tree)
+        merge = merging.three_way(plain.git, base=former.landed_tree, ours=present, theirs=former.result_tree)
         if merge.conflicts:
             told = change_words.named([shown(path) for path in merge.conflicts])
             raise Refusal(

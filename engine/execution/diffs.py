@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -33,6 +34,8 @@ _OPTIONS = ("-c", f"core.bigFileThreshold={BIG}", "diff-tree", "-r", "--find-ren
 _INVISIBLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
+_TOO_LONG = re.compile(rf"(?m)^(.{{{LINE_SHOWN}}})(.+)$")
+_UNIX_LINE = re.compile(r"(?m)^[ +-].*(?<!\r)$")
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "R": "renamed", "T": "modified"}
 
 
@@ -40,7 +43,7 @@ def file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes] = (
     """Every file that differs, renames found; paths are made fit for showing. `left_out` are repositories of their own
     that were found among the files and are no part of the trees."""
     counts = _counts(git, base, result)
-    files = _files(git, base, result)
+    files = changed_files(git, base, result)
     refused = merging.refused(git, result, [file.change for file in files])
     bare = _bare_repositories(git, result, [file.path for file in files])
     changes = [
@@ -58,7 +61,7 @@ def file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes] = (
     return (*changes, *(FileChange(shown(path), "left out", None, None, note=nested) for path in left_out))
 
 
-def _note(git: Git, file: _File, *, in_bare: bool) -> str:
+def _note(git: Git, file: ChangedFile, *, in_bare: bool) -> str:
     """What a reviewer must know before the diff, in one line; "" for an ordinary change of an ordinary file."""
     change = file.change
     words = []
@@ -110,18 +113,23 @@ def _bare_repositories(git: Git, tree: str, paths: Sequence[bytes]) -> set[bytes
 def file_diffs(git: Git, base: str, result: str) -> list[FileDiff]:
     """Every file with its hunks."""
     counts = _counts(git, base, result)
-    patch = git.output(*_OPTIONS, "-p", "--full-index", "--submodule=short", base, result, timeout=120)
-    # Lines of a hunk begin with " ", "+", "-", "\" or "@": only headers can begin with this. One for each file, in
-    # the order of the raw list; a file that became a link (or the reverse) has two.
-    sections = re.split(rb"(?m)^(?=diff --git )", patch)[1:]
+    patches = sections(git, base, result)
     diffs = []
-    for file in _files(git, base, result):
-        taken, sections = sections[: file.sections], sections[file.sections :]
-        text = "".join(_hunks(section) for section in taken)
+    for file in changed_files(git, base, result):
+        text = _hunks(patches.get(file.path, b""))
         binary = counts.get(file.path, (None, None)) == (None, None)
         cut = len(text) > HUNKS_KEPT
         diffs.append(FileDiff(shown(file.path), file.status, shown(file.old_path), binary, text[:HUNKS_KEPT], cut=cut))
     return diffs
+
+
+def sections(git: Git, base: str, result: str) -> dict[bytes, bytes]:
+    """The patch of every file by its path; a file that became a link, or the reverse, has two in one."""
+    patch = git.output(*_OPTIONS, "-p", "--full-index", "--submodule=short", base, result, timeout=120)
+    # Lines of a hunk begin with " ", "+", "-", "\" or "@": only headers can begin with this. They come in the order
+    # of the raw list.
+    found = iter(re.split(rb"(?m)^(?=diff --git )", patch)[1:])
+    return {file.path: b"".join(itertools.islice(found, file.sections)) for file in changed_files(git, base, result)}
 
 
 def patch(workspace: Path, base: str, result: str) -> str:
@@ -137,7 +145,7 @@ def patch(workspace: Path, base: str, result: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class ChangedFile:
     """One file as `diff-tree` tells it; `sections` is how many it has in a patch. Of a rename, `change` is both sides
     under the new path."""
 
@@ -151,7 +159,7 @@ class _File:
         return self.change.path
 
 
-def _files(git: Git, base: str, result: str) -> list[_File]:
+def changed_files(git: Git, base: str, result: str) -> list[ChangedFile]:
     """The files that differ, in git's order."""
     items = iter(split(git.output(*_OPTIONS, "--raw", "--full-index", "-z", base, result)))
     files = []
@@ -164,7 +172,7 @@ def _files(git: Git, base: str, result: str) -> list[_File]:
             old_path, path = path, next(items)
         status = "mode" if letter == "M" and old_oid == new_oid and old_mode != new_mode else _STATUS[letter]
         change = merging.TreeChange(path, old_mode, new_mode, old_oid, new_oid)
-        files.append(_File(change, status, old_path, 2 if letter == "T" else 1))
+        files.append(ChangedFile(change, status, old_path, 2 if letter == "T" else 1))
     return files
 
 
@@ -182,17 +190,18 @@ def _counts(git: Git, base: str, result: str) -> dict[bytes, tuple[int | None, i
 
 
 def _hunks(section: bytes) -> str:
-    """The hunks of one file's patch, without its header."""
-    start = re.search(rb"(?m)^@@ ", section)
-    if start is None:
-        return ""
-    lines = section[start.start() :].decode(errors="replace").split("\n")
-    return "\n".join(_line(line) for line in lines)
+    """The hunks of a file's patch, without its headers. A line that is too long ends early and says so."""
+    shown_parts = []
+    for part in re.split(rb"(?m)^(?=diff --git )", section):
+        start = re.search(rb"(?m)^@@ ", part)
+        if start is not None:
+            shown_parts.append(part[start.start() :].decode(errors="replace"))
+    text = "".join(shown_parts)
+    if "\r" in text and not _UNIX_LINE.search(text):
+        text = text.replace("\r\n", "\n")  # ends of lines are named only where they differ
+    return _TOO_LONG.sub(lambda found: f"{found[1]} … {len(found[2]):,} more characters in this line", shown_text(text))
 
 
-def _line(line: str) -> str:
-    """A line of a diff as it may be shown: what is invisible or turns the direction of text is named, and a line that
-    is too long ends early and says so."""
-    line = _INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", line.removesuffix("\r"))
-    more = len(line) - LINE_SHOWN
-    return sanitise(line if more <= 0 else f"{line[:LINE_SHOWN]} … {more:,} more characters in this line")
+def shown_text(text: str) -> str:
+    """Text of files as it may be shown: what is invisible or turns the direction of text is named."""
+    return sanitise(_INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", text))

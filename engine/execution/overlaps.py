@@ -56,7 +56,7 @@ class Overlaps:
             row = session.get(ChangeSetRow, change_set_id)
         if row is None or row.state != ChangeState.WAITING:
             return []
-        return self._with(row.workspace, row.id, _paths(row.files), row.base_tree, row.result_tree)
+        return self._with(row.workspace, row.id, _paths(row.files), row.landed_tree, row.result_tree)
 
     def of_captured(self, captured: Captured) -> list[Overlap]:
         """Those of one that is not stored yet."""
@@ -98,10 +98,10 @@ class Overlaps:
                 row.session_id,
                 row.title,
                 tuple(shared),
-                _conflicts(git, (row.base_tree, row.result_tree), (base, result)),
+                _conflicts(git, (row.landed_tree, row.result_tree), (base, result)),
             )
             for row, shared in sharing
-            if shared and not snapshots.missing_objects(git, row.base_tree, row.result_tree)
+            if shared and not snapshots.missing_objects(git, row.landed_tree, row.result_tree)
         ]
 
 

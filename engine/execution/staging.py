@@ -118,12 +118,15 @@ def plan_for(
     )
 
 
-def keep_blobs(git: Git, plan: Plan, session_id: str) -> None:
-    """Keep every content of `plan` under the session's refs, for as long as it may be undone."""
+def keep_blobs(git: Git, plan: Plan, session_id: str, earlier: int) -> None:
+    """Keep every content of `plan` under the session's refs, for as long as it may be undone. `earlier`: so many
+    landings of the session are kept already."""
     blobs = sorted({image.blob for entry in plan.entries for image in (entry.before, entry.after) if image.blob})
     lines = "".join(f"100644 blob {oid}\t{oid}\n" for oid in blobs).encode()
-    tree = git.text("mktree", stdin=lines, environment=_durable(git))
-    git.output("update-ref", f"{snapshots.REF_ROOT}/{session_id}/landing", tree, environment=_durable(git))
+    tree = git.text("mktree", stdin=lines, environment=durable(git))
+    git.output(
+        "update-ref", f"{snapshots.REF_ROOT}/{session_id}/landing{earlier or ''}", tree, environment=durable(git)
+    )
 
 
 def blobs_of(git: Git, plan: Plan) -> Blobs:
@@ -157,12 +160,11 @@ def _fitted(change: TreeChange, before: Image, after: Image) -> Image:
 def _write_blobs(git: Git, store: Path) -> None:
     names = "".join(f"{file}\n" for file in sorted(store.iterdir()))
     if names:
-        git.output(
-            "hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode(), environment=_durable(git)
-        )
+        git.output("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode(), environment=durable(git))
 
 
-def _durable(git: Git) -> dict[str, str]:
+def durable(git: Git) -> dict[str, str]:
+    """The environment in which git has objects and refs on disk when it returns."""
     count = int(git.environment.get("GIT_CONFIG_COUNT", "0"))
     return {
         f"GIT_CONFIG_{what}_{count + number}": _DURABLE[f"GIT_CONFIG_{what}_{number}"]

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-import re
+import unicodedata
 
-_OWN_BRANCH = re.compile(r"clawpy[/-](?:sess|auto)_\w+(?:-\d+)?")
-
-
-def own_branch(session_id: str, *, below: bool = True) -> str:
-    """The branch that a session's changes become: `clawpy/SESSION`, or `clawpy-SESSION` where none can be below."""
-    return f"clawpy{'/' if below else '-'}{session_id}"
+OWN = ("clawpy/", "clawpy-")
+LONGEST = 50
+"""Characters of a branch's name, before it is numbered."""
 
 
-def is_own_branch(name: str) -> bool:
-    """Whether a branch is such a one, or one of those that are numbered (`clawpy/SESSION-2`)."""
-    return _OWN_BRANCH.fullmatch(name) is not None
+def own_branch(title: str, session_id: str, *, below: bool = True) -> str:
+    """The branch that a session's changes become: `clawpy/` and the first words of its prompt in lower case, such as
+    `clawpy/fix-lint-in-cart`, or the session's id where there is no word; `clawpy-` where none can be below `clawpy`.
+    Always a name that git takes."""
+    first = unicodedata.normalize("NFKC", title.strip().partition("\n")[0]).lower()
+    words = "".join(one if one.isalnum() else " " for one in first).split()
+    name, room = "", LONGEST - len(OWN[0])
+    for word in words:
+        if name and len(name) + 1 + len(word) > room:
+            break
+        name = f"{name}-{word}" if name else word[:room]
+    return f"{OWN[0] if below else OWN[1]}{name or session_id}"
+
+
+def is_own_branch(name: str, session: str) -> bool:
+    """Whether a branch is one that a session's changes became. `session`: the trailer `Session` of its last commit,
+    "" when it has none. A branch that you committed to is yours."""
+    return name.startswith(OWN) and bool(session.strip())

@@ -399,20 +399,21 @@ def _branches(git: Git, present: str) -> list[Branch]:
     out = git.text(
         "for-each-ref",
         "--sort=-committerdate",
-        "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)%00%(worktreepath)",
+        "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)%00%(worktreepath)%00"
+        "%(contents:trailers:key=Session,valueonly,separator=%2C)",
         "refs/heads",
         "refs/remotes",
     )
     branches = []
     for line in out.splitlines():
-        line, _, worktree = line.partition("\0")
+        line, worktree, session = line.split("\0")
         tip, seconds, name, link = line.split(" ", 3)
         if link:
             continue  # origin/HEAD
         remote = name.startswith("refs/remotes/")
         short = name.removeprefix("refs/remotes/" if remote else "refs/heads/")
         bare = short.partition("/")[2] if remote else short
-        if bare == present or not is_own_branch(bare):
+        if bare == present or not is_own_branch(bare, session):
             branches.append(Branch(short, tip, instant(seconds), remote=remote, taken=bool(worktree)))
     return branches
 

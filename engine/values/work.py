@@ -163,8 +163,32 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True)
+class DiffComment:
+    """A comment on one line of a change set: `line` counts from 1 in the new file, in the old one where `old`; `quote`
+    is that line. `at` and `sent` are ISO instants, `sent` "" until it went to an agent."""
+
+    number: int
+    path: str
+    line: int
+    quote: str
+    text: str
+    at: str
+    old: bool = False
+    sent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A file of a change set, to be landed: all of it, or of its diff only these hunks, counted from 1."""
+
+    path: str
+    hunks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """What a session changed, waiting to be landed."""
+    """What a session changed, waiting to be landed. While part of it is landed, `landed` counts the files of that, and
+    `files` are what is left."""
 
     id: str
     session_id: str
@@ -178,6 +202,8 @@ class ChangeSet:
     branch: str = ""
     check: CheckResult | None = None
     note: str = ""
+    landed: int = 0
+    comments: tuple[DiffComment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

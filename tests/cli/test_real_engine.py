@@ -124,6 +124,17 @@ def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
     assert "Discounts without floating point" in (project / "CHANGELOG.md").read_text()
     undone = document(clawpy("undo", card["id"], "--json"))
     assert undone["changeSet"]["state"] == "undone"
+    part = document(clawpy("land", card["id"], "--only", "CHANGELOG.md", "--hunk", "1", "--json"))
+    assert part["changeSet"]["state"] == "landed"  # the only hunk of the only file
+    clawpy("undo", card["id"])
+    assert "no hunk 2" in clawpy("land", card["id"], "--only", "CHANGELOG.md", "--hunk", "2").err
+    assert "it does not change nope" in clawpy("land", card["id"], "--only", "nope").err
+    assert "see `clawpy work`" in clawpy("land", "zzzz").err
+    [comment] = document(clawpy("comment", card["id"], "CHANGELOG.md:1", "shorter", "--json"))["changeSet"]["comments"]
+    assert (comment["number"], comment["line"], comment["text"]) == (1, 1, "shorter")
+    assert "comment 1 on CHANGELOG.md:1" in clawpy("work", card["id"], "--diff").out
+    assert "its comments stay as notes" in clawpy("comment", card["id"], "--send").err
+    assert "comment 1" not in clawpy("comment", card["id"], "--remove", "1").out
     change = undone["changeSet"]["id"]
     refused = clawpy("undo", card["id"])
     assert f"{change} is undone already" in refused.err

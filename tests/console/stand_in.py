@@ -252,7 +252,7 @@ class Changes(Port):
     def preview_land(self, id: str) -> Any:
         return LandPreview(True, files=3)
 
-    def land(self, id: str) -> ChangeSet:
+    def land(self, id: str, only: Any = ()) -> ChangeSet:
         return self._set(id, ChangeState.LANDED)
 
     def branch(self, id: str) -> ChangeSet:

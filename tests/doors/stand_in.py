@@ -176,7 +176,7 @@ class Changes(Shelf):
     def _become(self, change_id: str, state: ChangeState) -> None:
         self.things[change_id] = replace(self.get(change_id), state=state)
 
-    def land(self, change_id: str) -> None:
+    def land(self, change_id: str, only: object = ()) -> None:
         self._become(change_id, ChangeState.LANDED)
 
     def branch(self, change_id: str) -> None:

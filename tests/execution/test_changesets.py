@@ -193,14 +193,14 @@ def test_branch_has_the_sessions_diff_alone(world: World) -> None:
     branched = world.changes.branch(change_set.id)
 
     git = world.repository.git
-    assert branched.branch == "clawpy/session_1"
-    assert git("diff", "--name-only", "main", "clawpy/session_1") == "a.txt"
-    assert git("rev-parse", "clawpy/session_1^") == git("rev-parse", "main")
-    assert git("log", "-1", "--format=%s|%an|%ae|%cI", "clawpy/session_1") == (
+    assert branched.branch == "clawpy/mend-the-cart"
+    assert git("diff", "--name-only", "main", "clawpy/mend-the-cart") == "a.txt"
+    assert git("rev-parse", "clawpy/mend-the-cart^") == git("rev-parse", "main")
+    assert git("log", "-1", "--format=%s|%an|%ae|%cI", "clawpy/mend-the-cart") == (
         "Mend the cart|Test|test@example.org|2026-01-05T09:30:00+00:00"
     )
     assert picture(world.root) == files
-    git("branch", "-q", "-D", "clawpy/session_1")
+    git("branch", "-q", "-D", "clawpy/mend-the-cart")
     assert git_state(world.root) == state
     assert our_refs(world.root) == []
     assert not world.worktrees.folder("session_1").exists()
@@ -208,12 +208,12 @@ def test_branch_has_the_sessions_diff_alone(world: World) -> None:
 
 @pytest.mark.long
 def test_branch_names_give_way(world: World) -> None:
-    world.repository.git("branch", "clawpy/session_1")
-    assert world.changes.branch(world.changed(edit_a).id).branch == "clawpy/session_1-2"
-    world.repository.git("branch", "-q", "-D", "clawpy/session_1", "clawpy/session_1-2")
+    world.repository.git("branch", "clawpy/mend-the-cart")
+    assert world.changes.branch(world.changed(edit_a).id).branch == "clawpy/mend-the-cart-2"
+    world.repository.git("branch", "-q", "-D", "clawpy/mend-the-cart", "clawpy/mend-the-cart-2")
     world.repository.git("branch", "clawpy")
     change_set = world.changed(edit_a, name="session_2")
-    assert world.changes.branch(change_set.id).branch == "clawpy-session_2"
+    assert world.changes.branch(change_set.id).branch == "clawpy-mend-the-cart"
 
 
 def test_branch_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,8 +225,8 @@ def test_branch_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pyt
     world.changes.branch(change_set.id)
 
     git = world.repository.git
-    assert git("ls-tree", "-r", "--name-only", "clawpy/session_1") == "y.txt"
-    assert git("log", "--format=%an <%ae>", "clawpy/session_1") == "Clawpy Console <clawpy@localhost>"
+    assert git("ls-tree", "-r", "--name-only", "clawpy/mend-the-cart") == "y.txt"
+    assert git("log", "--format=%an <%ae>", "clawpy/mend-the-cart") == "Clawpy Console <clawpy@localhost>"
     world.close()
 
 
@@ -278,3 +278,33 @@ def test_our_own_writes_are_remembered(world: World) -> None:
     world.changes.undo(change_set.id)
     assert world.changes.written_by_us(str(world.root)) == {"a.txt": (world.root / "a.txt").stat().st_mtime_ns}
     assert world.changes.written_by_us("/elsewhere") == {}
+
+
+def test_comments_on_lines(world: World) -> None:
+    def edit(folder: Path) -> None:
+        edit_a(folder)
+        (folder / "b.txt").unlink()
+
+    change_set = world.changed(edit)
+    heard = world.bus.subscribe(lambda: None)
+    comment = world.changes.comment
+    comment(change_set.id, "a.txt", 4, "write 4\x1b[2J instead")
+    [first, second] = comment(change_set.id, "b.txt", 1, "keep it", old=True).comments
+    assert (first.quote, first.text, second.quote, second.old) == ("four", "write 4 instead", "b", True)
+    assert world.changes.unsent_comments(change_set.id).split("\n\n")[1:] == [
+        "a.txt:4\n> four\nwrite 4 instead",
+        "b.txt:1 (before your change)\n> b\nkeep it",
+    ]
+    assert [event.kind for event in heard.drain()] == ["ChangeSetCommented"] * 2
+    for path, line, code in (("a.txt", 5, "unknown_line"), ("b.txt", 1, "unknown_line"), ("c", 1, "unknown_file")):
+        assert code_of(lambda path=path, line=line: comment(change_set.id, path, line, "no")) == code
+    assert code_of(lambda: comment(change_set.id, "a.txt", 1, "  \n")) == "bad_comment"
+
+    assert [one.sent for one in world.changes.sent_comments(change_set.id).comments] == [
+        world.clock.now().isoformat()
+    ] * 2
+    assert code_of(lambda: world.changes.unsent_comments(change_set.id)) == "no_comments"
+    assert [one.number for one in world.changes.remove_comment(change_set.id, 1).comments] == [2]
+    assert code_of(lambda: world.changes.remove_comment(change_set.id, 1)) == "unknown_comment"
+    world.changes.discard(change_set.id)
+    assert [one.text for one in world.changes.get(change_set.id).comments] == ["keep it"]

@@ -289,7 +289,7 @@ def test_an_edit_between_plan_and_write_is_never_overwritten(world: World, name:
 def make_waiting(tx: Transaction, change_set_id: str) -> None:
     row = tx.session.get(ChangeSetRow, change_set_id)
     assert row is not None
-    row.state = "waiting"
+    row.state, row.landings = "waiting", []
     tx.session.add(row)
 
 

@@ -169,7 +169,7 @@ def test_a_repository_with_longer_hashes(tmp_path: Path) -> None:
     assert (world.root / "a.txt").read_text() == "theirs\n"
     world.changes.undo(change_set.id)
     assert picture(world.root) == before
-    assert world.changes.branch(change_set.id).branch == "clawpy/session_1"
+    assert world.changes.branch(change_set.id).branch == "clawpy/mend-the-cart"
     world.close()
 
 

@@ -135,13 +135,37 @@ def test_a_branch_that_a_session_became_is_nothing_that_somebody_left(
     repository.commit("one", {"a.py": "1"})
     repository.git("branch", "-m", "trunk")
     git = Git(repository.path)
-    for session in ("sess_7k2m9x4qd1ab", "sess_7k2m9x4qd1ab", "auto_7k2m9x4qd1ab"):
-        branching.create(git, branching.free_name(git, session), repository.commit("theirs", {"b.py": session}))
-    repository.git("update-ref", "refs/remotes/origin/clawpy/sess_7k2m9x4qd1ab", "HEAD")
+    for title in ("Fix lint in cart!", "Fix lint in cart!", "…"):
+        commit = repository.commit(f"{title}\n\nSession: sess_1", {"b.py": title})
+        branching.create(git, branching.free_name(git, title, "sess_1"), commit)
+    repository.git("update-ref", "refs/remotes/origin/clawpy/fix-lint-in-cart", "HEAD")
+    repository.commit("mine", {"c.py": "1"})
     repository.git("branch", "clawpy/mine")
     assert [branch.name for branch in reader.read(repository.path).branches] == ["clawpy/mine", "trunk"]
-    repository.git("checkout", "-q", "clawpy/auto_7k2m9x4qd1ab")
-    assert "clawpy/auto_7k2m9x4qd1ab" in [branch.name for branch in reader.read(repository.path).branches]
+    repository.git("checkout", "-q", "clawpy/fix-lint-in-cart-2")
+    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in reader.read(repository.path).branches]
+    repository.commit("mine, too", {"d.py": "1"})
+    repository.git("checkout", "-q", "trunk")
+    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in reader.read(repository.path).branches]
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Fix lint in cart", "clawpy/fix-lint-in-cart"),
+        ("  fix: lint in cart/*.py (2 files)\nand more", "clawpy/fix-lint-in-cart-py-2-files"),
+        ("größer als zuvor", "clawpy/größer-als-zuvor"),
+        ("-- ~^:?*[ @{ ..lock", "clawpy/lock"),
+        ("…", "clawpy/sess_1"),
+        ("word " * 40, "clawpy/word-word-word-word-word-word-word-word"),
+        ("x" * 400, "clawpy/" + "x" * 43),
+    ],
+)
+def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, name: str) -> None:
+    repository.commit("one", {"a.py": "1"})
+    assert branching.free_name(Git(repository.path), title, "sess_1") == name
+    repository.git("branch", name)
+    assert branching.free_name(Git(repository.path), title, "sess_1") == f"{name}-2"
 
 
 def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, reader: GitReader) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -104,7 +105,12 @@ def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
         lines += _change(change, style, named=options.get("verb") in CHANGING)
     for file in document.get("diff", ()):
         lines += ["", style.bold(f"{file['status']} {clean(file['path'])}")]
-        lines += [_diff_line(line, style) for line in clean(file["hunks"]).splitlines()]
+        numbers = itertools.count(1)
+        for line in clean(file["hunks"]).split("\n"):
+            number = f"  hunk {next(numbers)}" if line.startswith("@@ ") else ""
+            lines.append(_diff_line(line, style) + number)
+    if "continues" in document:
+        lines.append(f"The card {style.bold(clean(document['continues']['id']))} sends them; approve it.")
     return "\n".join(lines)
 
 
@@ -131,8 +137,13 @@ def _change(one: Document, style: Style, *, named: bool = False) -> list[str]:
             lines.append(style.bad(f"      ✗ cannot be landed: {clean(file['refused'])}"))
         if file["note"]:
             lines.append(style.wants(f"      ▲ {clean(file['note'])}"))
+    for comment in one["comments"]:
+        before, sent = " before" if comment["old"] else "", "  (sent)" if comment["sent"] else ""
+        lines.append(f"    comment {comment['number']} on {clean(comment['path'])}:{comment['line']}{before}{sent}")
+        lines += [style.dim(f"      > {clean(comment['quote'])}"), *indented(comment["text"])]
     if one["state"] == "waiting":
-        lines.append(style.dim("    land, branch or discard it"))
+        landed = f"{count(one['landedFiles'], 'file')} landed, this is the rest: " if one["landedFiles"] else ""
+        lines.append(style.dim(f"    {landed}land, branch or discard it"))
     return lines
 
 

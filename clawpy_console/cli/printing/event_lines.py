@@ -208,7 +208,11 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
         f"{e.agent} made {count(len(e.calls), 'tool call')} in session {e.subject}: {_names(e.calls)}"
     ),
     "ChangeSetReady": lambda e: f"change set {e.subject} waits: {count(e.files, 'file')}",
-    "ChangeSetLanded": lambda e: f"landed: {e.subject}, {count(e.files, 'file')}",
+    "ChangeSetLanded": lambda e: (
+        f"landed: {e.subject}, {count(e.files, 'file')}" + (f", {e.left} left" if e.left else "")
+    ),
+    "ChangeSetCommented": lambda e: f"change set {e.subject} has {count(e.comments, 'comment')}",
+    "ChangeSetNarrowed": lambda e: f"the rest of change set {e.subject} was discarded",
     "ChangeSetBranched": lambda e: f"change set {e.subject} was committed to the branch {e.branch}",
     "ChangeSetDiscarded": _discarded,
     "LandingUndone": lambda e: f"landing undone: {e.subject}",

@@ -43,6 +43,7 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "snooze": lap,
     "undo": lap,
     "land": lap,
+    "comment": lap,
     "branch": lap,
     "discard": lap,
     "work": work,

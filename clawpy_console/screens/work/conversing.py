@@ -109,8 +109,8 @@ class Conversing(ConsoleScreen):
         if session is not None and session.gone:
             self.app.say(f"{session.gone}: {self._instead_of_folder(session)}", "warning")
         elif session is not None:
-            says = "" if session.state.over else "the session keeps working there meanwhile"
-            agent = "" if session.state.over else ", its agent still works here"
+            says = "" if session.state.over else "The session keeps working there."
+            agent = "" if session.state.over else ", where its agent still works"
             name = words.crop(words.one_line(session.prompt), 60)
             outside.open_shell(self.app, session.cwd, says=says, banner=f"The worktree of “{name}”{agent}")
 

@@ -1,10 +1,10 @@
--- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026 0027 0028 0029 0030 0031 0033 0035
+-- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026 0027 0028 0029 0030 0031 0033 0035 0036
 BEGIN IMMEDIATE;
 CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES ('0035');
+INSERT INTO "alembic_version" VALUES ('0036');
 CREATE TABLE chain_links (
 	id INTEGER NOT NULL, 
 	from_channel VARCHAR NOT NULL, 
@@ -30,9 +30,8 @@ CREATE TABLE change_sets (
 	decided_at VARCHAR(32), 
 	branch VARCHAR NOT NULL, 
 	note VARCHAR NOT NULL, 
-	landing JSON, 
 	written JSON NOT NULL, 
-	kept BOOLEAN NOT NULL, 
+	kept BOOLEAN NOT NULL, landings JSON DEFAULT '[]' NOT NULL, comments JSON DEFAULT '[]' NOT NULL, 
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_change_sets_state CHECK (state IN ('waiting', 'landed', 'branched', 'discarded', 'undone')), 
 	UNIQUE (session_id)
@@ -550,8 +549,8 @@ CREATE TABLE "dpo_pairs" (
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_dpo_pairs_weight CHECK (weight > 0 AND weight <= 1)
 );
-CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
 CREATE INDEX ix_dpo_pairs_chosen ON dpo_pairs (chosen_prediction_id);
+CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
 CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
 CREATE TABLE training_runs (
 	id VARCHAR NOT NULL, 
