@@ -97,6 +97,7 @@ class Known:
 
     `older` says that there were sessions before these.
     `fault` is what keeps the settings from being read as they stand in their file.
+    `served` are channels that a model or an agent serves, each with its name.
     `by_itself` says in a line what is still needed before anything runs without the operator; `acts` that nothing is.
     """
 
@@ -107,6 +108,7 @@ class Known:
     changes: tuple[ChangeSet, ...] = ()
     tasks: tuple[Task, ...] = ()
     agents: tuple[AgentView, ...] = ()
+    served: tuple[tuple[str, str], ...] = ()
     retired: tuple[AgentView, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     permissions: tuple[PermissionRequest, ...] = ()
@@ -257,6 +259,7 @@ def _settings(engine: Engine) -> dict[str, Any]:
         "autonomies": tuple((place, str(current.workspace(place).autonomy)) for place in places),
         "switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items()),
         "fault": engine.settings.fault,
+        "served": tuple((one, by) for one in current.channels if (by := engine.hiring.served(one))),
         "sandbox": _sandbox(engine),
     }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
-from engine.values import MICRO, Card, RailVerdict, Tier, Verdict
+from engine.values import MICRO, Card, RailVerdict, Verdict
 from engine.values.text import count as count
 
 if TYPE_CHECKING:  # what verbs print needs no Textual
@@ -28,10 +28,10 @@ def span(length: timedelta) -> str:
 
 
 def duration(length: timedelta) -> str:
-    """How long something took, or has run: `14s`, `4m 12s`, `1h 02m`, `2d 3h`. An age is a `span`, in one unit."""
+    """How long something took, or has run: `<1s`, `14s`, `4m 12s`, `1h 02m`, `2d 3h`. Ages are a `span`."""
     seconds = max(0, int(length.total_seconds()))
     if seconds < 60:
-        return f"{seconds}s"
+        return f"{seconds}s" if seconds else "<1s"
     if seconds < 3600:
         return f"{seconds // 60}m {seconds % 60:02}s"
     hours, rest = divmod(seconds, 3600)
@@ -132,18 +132,6 @@ def _asked(card: Card) -> str:
             said = (part for part in verdict.reason.split("; ") if "production" in part)
             return one_line(next(said, verdict.reason))
     return ""
-
-
-def how_sure(card: Card, *, both: bool) -> str:
-    """`quick check` while no confidence is stated, then `72%`, with the word as well where there is room for `both`.
-    What is broken or about to be lost has a mark besides: colour alone says nothing."""
-    said = f"{card.how_sure} {card.tier_word}" if card.stated and both else card.how_sure
-    return f"▲ {said}" if card.tier is Tier.BROKEN else said
-
-
-def tier_style(card: Card) -> str:
-    """The style of these words."""
-    return "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink"
 
 
 def blocked(card: Card) -> RailVerdict | None:

@@ -144,7 +144,8 @@ class LinesView(ScrollKeys, Toned, can_focus=True):
             if self._tail_first and self.scroll_offset.y + before >= self.virtual_size.height - 1:
                 self.scroll_end(animate=False, immediate=True, force=True, x_axis=False)  # the end stays in sight
             return
-        follow = self.at_end if self._width else self._tail_first
+        at_end = self.scroll_offset.y + before >= self.virtual_size.height - 1
+        follow = at_end if self._width else self._tail_first
         top = self._line_at(self.scroll_offset.y) if self._lines else 0
         self._width = width
         self._end, self._starts = 0, []

@@ -272,6 +272,7 @@ class Settings(Port):
         super().__init__(engine)
         self.current = SimpleNamespace(
             keys={},
+            channels=("koji-core",),
             console=SimpleNamespace(theme="clawpy-dark", mouse=True, bell=True),
             silence_threshold_ms=1_800_000,
             cross_poll_enabled=True,

@@ -40,12 +40,12 @@ async def test_before_the_twin_has_learnt_a_card_shows_its_tier_and_after_that_i
         await until(pilot, lambda: "Learning: 3 of 30" in screen_text(console))
         text = screen_text(console)
         assert text.count("Learning") == 1
-        assert [word in text for word in ("▲ at risk", "blocks soon", "quick check", "upkeep")] == [True] * 4
+        assert [word in text for word in ("BROKEN", "BLOCKS", "CHECK", "UPKEEP")] == [True] * 4
         assert "40%" not in text
         await pilot.press("enter")
         await until(pilot, lambda: "PLACE IN THE STACK" in screen_text(console))
         told = screen_text(console)
-        assert "1 of 4  at risk: something is broken or about to be lost" in told
+        assert "BROKEN 1 of 4: something is broken or about to be lost" in told
         assert "Test that broke" in told
         assert "CONFIDENCE" not in told
 
@@ -59,7 +59,7 @@ async def test_details_say_why_a_card_was_moved_and_what_its_confidence_is_made_
         told = screen_text(console)
         assert "moved up to “blocks soon”: you approved 19 of 19 like it" in told
         assert "sum         = 0.720" in told
-        assert "72% blocks soon" in told
+        assert "72%  SUGGESTED" in told
 
 
 async def test_details_say_what_a_card_lacks_where_it_can_be_given(console: ConsoleApp, engine: StandIn) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from tests.console.cards import FIRST, SECOND, front, named, stack
+from tests.console.cards import FIRST, SECOND, front, named, shown, stack
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 
@@ -46,8 +46,9 @@ async def test_a_kind_that_a_reason_switches_off_is_told_with_the_way_back(
     async with console.run_test(size=(200, 60)) as pilot:
         await live(pilot)
         await pilot.press("left", "4")
-        told = "“lint” cards are switched off in shop  ·  Undo: u"
-        await until(pilot, lambda: told in " ".join(screen_text(console).split("\n")))
+        told = "“lint” cards are switched off in shop · Undo: u"
+        message = console.screen.query_one("#message")
+        await until(pilot, lambda: told in shown(console, message.region).replace("  ", " "))
         await pilot.press("u")
         await until(pilot, lambda: named(engine, "undo"))
         assert front(console) == FIRST

@@ -86,7 +86,7 @@ async def test_the_heading_of_the_pane_in_focus_is_lit_and_no_other(console: Con
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         await pilot.press("tab", "tab")
-        for pane in ("pane-agents", "pane-live"):
+        for pane in ("pane-agents", "pane-work"):
             await pilot.press("tab")
             accent = Color.parse(console.theme_variables["accent"])
             lit = [one.parent.id for one in console.screen.query(".heading") if one.styles.color == accent]
@@ -110,7 +110,7 @@ async def test_what_is_read_while_the_app_ends_is_drawn_on_nothing(console: Cons
 async def test_clocks_of_running_tasks_turn_together(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        tasks = console.screen.query_one("#tasks", Rows)
+        tasks = console.screen.query_one("#sessions", Rows)
         seen = set()
         for tenth in range(10):
             console.screen.tick(NOW.replace(microsecond=0) + timedelta(seconds=tenth / 10))

@@ -8,37 +8,89 @@ from datetime import timedelta
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.rows import Rows
-from clawpy_console.words import name
-from engine.values import (
-    CheckResult,
-    Outcome,
-    SessionState,
-    Status,
-)
-from tests.console import stand_in
-from tests.console.cards import FIRST, front, named, stack
+from clawpy_console.widgets.rows import Row, Rows
+from engine.values import SessionState
+from tests.console.cards import FIRST, front, named
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 
 
-@pytest.mark.long
-async def test_before_tells_a_red_run_from_a_green_one_and_leaves_out_what_was_withdrawn(
+def row(app: ConsoleApp, rows: str, text: str) -> tuple[Row, str]:
+    """The row of the list with this text, and what stands below it."""
+    found = app.screen.query_one(rows, Rows)._rows
+    at = next(at for at, one in enumerate(found) if text in one.text)
+    below = found[at + 1].text if at + 1 < len(found) and not found[at + 1].id else ""
+    return found[at], below
+
+
+async def test_work_says_in_words_how_each_session_ended_and_when(console: ConsoleApp, engine: StandIn) -> None:
+    landed = engine.sessions.all[1]
+    engine.sessions.all[1] = dataclasses.replace(landed, discarded_at=engine.now - timedelta(minutes=2))
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        first = console.screen.query_one("#sessions", Rows)._rows[0]
+        assert (first.mark, first.text) == ("◐", "shop: Hunt flakes: 4 slowest tests, 20 times")
+        told = {
+            "Hunt flakes": "15s · running",
+            "Format and fix": "14:10 · 1m 00s · discarded",  # when it was discarded, not when it ended
+            "Run the tests of": "13:51 · 1m 00s · 1 test failed",
+            "Summarise the day": "13:09 · 1m 00s · 4 commits, 2 test",
+        }
+        for text, below in told.items():
+            assert below in row(console, "#sessions", text)[1]
+        assert "succeeded" not in screen_text(console)
+
+
+async def test_what_could_not_run_is_not_called_a_failure(console: ConsoleApp, engine: StandIn) -> None:
+    at = next(at for at, one in enumerate(engine.sessions.all) if one.id == "sess_000000000004")
+    ran = engine.sessions.all[at]
+    engine.sessions.all[at] = dataclasses.replace(ran, state=SessionState.CANNOT_RUN, error="ruff is not found")
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        shown, below = row(console, "#sessions", "Lint the 6 files")
+        assert (shown.mark, "cannot run: ruff" in below) == ("○", True)
+
+
+async def test_tasks_and_agents_are_shown_only_while_there_are_any(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        tasks = console.screen.query_one("#tasks", Rows)._rows
+        assert [one.text for one in tasks] == ["cart rounding"]  # sessions are in the list of work
+        assert [one.text for one in console.screen.query_one("#agents", Rows)._rows] == ["koji-core"]
+        assert "research" not in screen_text(console)  # nobody serves that channel
+        engine.tasks.list = lambda **_: []
+        engine.settings.current.channels = ()
+        console.renew(["tasks", "settings"])
+        await until(pilot, lambda: "TASKS" not in screen_text(console) and "AGENTS" not in screen_text(console))
+
+
+@pytest.mark.parametrize(("size", "side_by_side"), [((120, 40), False), ((160, 50), True), ((200, 60), True)])
+async def test_the_live_output_has_the_room_below_the_card_or_beside_its_evidence(
+    console: ConsoleApp, size: tuple[int, int], side_by_side: bool
+) -> None:
+    async with console.run_test(size=size) as pilot:
+        await live(pilot)
+        card, output, why = (console.screen.query_one(one).region for one in ("#stack", "#live", "#evidence"))
+        if side_by_side:
+            assert card.right < why.x < why.right < output.x
+            await until(pilot, lambda: "approved 6 of 7" in screen_text(console))
+        else:
+            assert card.bottom < output.y
+            assert output.width >= card.width
+            assert not why.area
+        assert "....F......" in screen_text(console)
+
+
+async def test_before_the_first_session_there_is_no_pane_for_output_or_work(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    red = CheckResult("pytest", 23, 12, failing=("tests/test_cart.py::test_total",))
-    [ran] = [one for one in engine.sessions.all if one.prediction_id == "pred_000000000013"]
-    engine.sessions.all.append(dataclasses.replace(ran, id="sess_red", prediction_id="pred_000000000014", check=red))
-    gone = {"status": Status.EXPIRED, "outcome": Outcome.WITHDRAWN, "prompt": "Lint what is gone"}
-    card = engine.cards.all["pred_000000000012"]
-    engine.cards.all[card.id] = stand_in.card(12, gone.pop("prompt"), decided_at=card.decided_at, **gone)
-    async with console.run_test(size=(200, 60)) as pilot:
+    engine.sessions.all, engine.changes.all = [], []
+    async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        [flakes] = [line for line in screen_text(console).split("\n") if "Rerun the 4 slowest" in line]
-        [suite] = [line for line in screen_text(console).split("\n") if "Run the whole suite before" in line]
-        assert [word in flakes for word in ("✓ Rerun", "succeeded")] == [True, True]
-        assert [word in suite for word in ("▲ Run", "12 tests failed")] == [True, True]
-        assert "Lint what is gone" not in screen_text(console)
+        await until(pilot, lambda: not console.screen.query_one("#live").region.area)
+        assert "WORK" not in screen_text(console)
+        await pilot.press("shift+tab")
+        assert console.screen.pane == "agents"
 
 
 @pytest.mark.long
@@ -65,35 +117,13 @@ async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
         assert not [one for one, region in others for toast in toasts if region.overlaps(toast)]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", [(120, 40), (200, 60)])
-async def test_what_is_next_names_the_repository_where_there_are_several(
-    console: ConsoleApp, engine: StandIn, size: tuple[int, int]
-) -> None:
-    def next_line() -> str:
-        [line] = [line for line in screen_text(console).split("\n") if "Rehearse merging" in line]
-        return line
-
-    async with console.run_test(size=size) as pilot:
-        await live(pilot)
-        await pilot.press("escape")
-        rehearsal = next(one for one in stack(console).cards if "Rehearse merging" in one.assignment.prompt)
-        await until(pilot, lambda: f"  {name(rehearsal.assignment.workspace)} " in next_line())
-        for id, card in engine.cards.all.items():
-            here = dataclasses.replace(card.assignment, workspace=rehearsal.assignment.workspace)
-            engine.cards.all[id] = dataclasses.replace(card, assignment=here)
-        console.renew(["cards"])
-        await until(pilot, lambda: f"  {name(rehearsal.assignment.workspace)} " not in next_line())
-        assert f"  {rehearsal.assignment.channel} " in next_line()
-
-
 async def test_keys_of_the_stack_do_nothing_while_another_pane_has_the_focus(
     console: ConsoleApp, engine: StandIn
 ) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         await pilot.press("tab")
-        assert console.screen.pane == "tasks"
+        assert console.screen.pane == "queue"
         await pilot.press("l", "h", "right", "left", "s", "j", "k")
         assert front(console) == FIRST
         assert not named(engine, "approve", "dismiss", "snooze")
@@ -104,28 +134,18 @@ async def test_panes_are_walked_with_tab_both_ways(console: ConsoleApp) -> None:
     async with console.run_test(size=(80, 24)) as pilot:
         await live(pilot)
         seen = []
-        for _ in range(5):
+        for _ in range(6):
             await pilot.press("tab")
             seen.append(console.screen.pane)
-        assert seen == ["tasks", "queue", "agents", "live", "stack"]
+        assert seen == ["queue", "tasks", "agents", "work", "live", "stack"]
         await pilot.press("shift+tab")
         assert console.screen.pane == "live"
         assert console.screen.query_one("#live").region.height > 3  # folded columns unfold when they are looked at
 
 
-async def test_what_could_not_run_is_no_failure_among_the_tasks(console: ConsoleApp, engine: StandIn) -> None:
-    at = next(at for at, one in enumerate(engine.sessions.all) if one.id == "sess_000000000004")
-    ran = engine.sessions.all[at]
-    engine.sessions.all[at] = dataclasses.replace(ran, state=SessionState.CANNOT_RUN, error="ruff is not found")
-    async with console.run_test(size=(200, 60)) as pilot:
-        await live(pilot)
-        [line] = [line for line in screen_text(console).split("\n") if "Lint the 6 files: ruff" in line]
-        assert ("○ Lint" in line, "✗" in line) == (True, False)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-@pytest.mark.parametrize("pane", ["tasks", "queue", "agents", "live"])
+@pytest.mark.parametrize("pane", ["tasks", "queue", "agents", "work", "live"])
 async def test_escape_leads_back_to_the_cards_from_every_pane(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int], pane: str
 ) -> None:
@@ -165,27 +185,17 @@ async def test_folded_the_queue_tells_how_long_something_waits(
 async def test_the_queue_leads_to_the_session(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press("tab", "tab", "enter")
+        await pilot.press("tab", "enter")
         await until(pilot, lambda: console.current_mode == "work")
         await until(pilot, lambda: console.screen.session and console.screen.session.id == "sess_000000000002")
 
 
-@pytest.mark.long
-async def test_enter_on_who_or_what_never_ran_leads_somewhere_all_the_same(
+async def test_enter_on_an_agent_that_never_worked_shows_it_in_the_hierarchy(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+    engine.sessions.all = []
+    async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        tasks = console.screen.query_one("#tasks", Rows)
-        tasks.focus()
-        tasks.select("task_2")
-        await pilot.press("enter")
-        await until(pilot, lambda: "It has not run yet." in screen_text(console))
-        agents = console.screen.query_one("#agents", Rows)
-        idle = next(
-            row.id for row in agents._rows if row.id and all(one.agent != row.id for one in engine.sessions.all)
-        )
-        agents.focus()
-        agents.select(idle)
+        console.screen.go_to("agents")
         await pilot.press("enter")
         await until(pilot, lambda: console.current_mode == "hierarchy")

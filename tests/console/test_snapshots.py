@@ -13,7 +13,7 @@ from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import cards
 
-SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
+SIZES = {"80x24": (80, 24), "120x40": (120, 40), "160x50": (160, 50), "200x60": (200, 60)}
 
 SCREENS = {
     "mission": ("escape",),

@@ -7,14 +7,13 @@ import threading
 from dataclasses import replace
 
 import pytest
+from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from engine.values import (
-    RailVerdict,
-    Refusal,
-    Tier,
-    Verdict,
-)
+from clawpy_console.screens.mission.card import KINDS_OF_WORK, facts, kind_of_work
+from clawpy_console.widgets.rows import Rows
+from engine.execution.runners.flows import FLOWS
+from engine.values import RailVerdict, Refusal, Status, Tier, Verdict
 from tests.console import stand_in
 from tests.console.cards import FIRST, RISKY, SECOND, front, named, shown, stack
 from tests.console.conftest import live, screen_text, until
@@ -46,7 +45,7 @@ async def test_a_refusal_brings_the_card_back_with_its_reason(console: ConsoleAp
         await pilot.press("right")
         await until(pilot, lambda: front(console) == FIRST)
         assert "the hour's cap is reached" in screen_text(console)
-        assert "wait until 15:00" in shown(console, console.screen.query_one("#trail").region)
+        assert "wait until 15:00" in shown(console, console.screen.query_one("#message").region)
 
 
 WHY = "the content filter would stop it: it deletes outside the workspace, where nothing of a session is undone"
@@ -66,12 +65,12 @@ async def test_the_whole_of_a_refusal_can_be_read(
     async with console.run_test(size=size) as pilot:
         await live(pilot)
         await pilot.press(*(["right"] if key == "approve" else ["left", "u"]))
-        trail = console.screen.query_one("#trail")
-        await until(pilot, lambda: "✗" in shown(console, trail.region))
-        assert shown(console, trail.region) == f"✗ {WHY} ({MEND})"
+        message = console.screen.query_one("#message")
+        await until(pilot, lambda: "✗" in shown(console, message.region))
+        assert shown(console, message.region) == f"✗ {WHY} ({MEND})"
         assert stack(console).region.height >= 9
         await pilot.press("left")
-        await until(pilot, lambda: trail.region.height == 1)
+        await until(pilot, lambda: message.region.height == 1)
 
 
 async def test_undo_takes_back_the_last_decision_then_the_one_before(console: ConsoleApp, engine: StandIn) -> None:
@@ -176,21 +175,72 @@ async def test_a_new_card_never_takes_the_place_of_the_one_on_screen(console: Co
         assert front(console) == FIRST
 
 
-async def test_j_and_k_turn_the_stack_and_decide_nothing(console: ConsoleApp, engine: StandIn) -> None:
+def rows(app: ConsoleApp) -> Rows:
+    """The list of cards under the card that is shown."""
+    return app.screen.query_one("#cards", Rows)
+
+
+async def test_down_j_and_k_show_another_card_and_the_keys_decide_the_one_that_is_shown(
+    console: ConsoleApp, engine: StandIn
+) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         assert "CARDS  1 of 5" in screen_text(console)
+        assert [row.mark.strip() for row in rows(console)._rows] == ["BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"]
         await pilot.press("j", "down")
         await until(pilot, lambda: "CARDS  3 of 5" in screen_text(console))
+        assert rows(console).current == front(console) == RISKY
         await pilot.press("k")
         assert front(console) == SECOND
         await pilot.press("k", "k")
         await until(pilot, lambda: "CARDS  5 of 5" in screen_text(console))  # from the first to the last
         assert not named(engine, "approve", "dismiss", "snooze")
-        await pilot.press("j", "j", "left")  # what is shown is decided, and the one behind it stands in its place
+        await pilot.press("j", "j", "left")
         await until(pilot, lambda: named(engine, "dismiss"))
         assert named(engine, "dismiss") == [("dismiss", SECOND)]
-        assert stack(console).place == (2, 4)
+        assert "CARDS  2 of 4" in screen_text(console)  # the next card stands at the same place
+        assert rows(console).current == front(console) == RISKY
+
+
+async def click(pilot: Pilot, text: str) -> None:
+    """Click on the last place of the screen that says `text`."""
+    lines = screen_text(pilot.app).split("\n")
+    y = max(number for number, line in enumerate(lines) if text in line)
+    await pilot.click(offset=(lines[y].rindex(text) + 1, y))
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
+    console: ConsoleApp, engine: StandIn, size: tuple[int, int]
+) -> None:
+    async with console.run_test(size=size) as pilot:
+        await live(pilot)
+        await pilot.press("escape", *(["tab"] if size[0] > 80 else []))  # on a narrow terminal another pane hides them
+        await click(pilot, "Rehearse merging")
+        assert front(console) == RISKY
+        assert stack(console).has_focus  # the keys of the cards work at once
+        assert "CARDS  3 of 5" in screen_text(console)
+        await click(pilot, "Rehearse merging")
+        await until(pilot, lambda: "Card details" in screen_text(console))
+        await pilot.press("escape")
+        await click(pilot, "← dismiss")  # a key of the footer
+        await until(pilot, lambda: named(engine, "dismiss") == [("dismiss", RISKY)])
+
+
+@pytest.mark.parametrize("engine_says", ["decided", "new"])
+async def test_the_count_is_of_what_is_pending(console: ConsoleApp, engine: StandIn, engine_says: str) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("j", "j")
+        if engine_says == "decided":  # elsewhere: on the phone, or by another program
+            engine.cards._decide(FIRST, Status.REJECTED)
+        else:
+            engine.cards.all["pred_new"] = stand_in.card(77, "Something else", tier=Tier.UPKEEP)
+        console.renew(["cards"])
+        place = "2 of 4" if engine_says == "decided" else "3 of 6"
+        await until(pilot, lambda: f"CARDS  {place}" in screen_text(console))
+        assert front(console) == RISKY
 
 
 async def test_what_is_at_risk_comes_to_the_front_and_a_quick_check_does_not(console: ConsoleApp) -> None:
@@ -283,3 +333,15 @@ async def test_text_from_elsewhere_is_shown_literally_and_breaks_no_column(
         await pilot.press("enter")
         await pilot.pause()
         await pilot.press("escape")
+
+
+def test_every_flow_has_a_kind_of_work_that_a_card_can_say() -> None:
+    assert {flow for flows in KINDS_OF_WORK.values() for flow in flows.split()} == set(FLOWS)
+    assert kind_of_work(stand_in.card(1, "x", flow="lint")) == "lint"
+    assert kind_of_work(stand_in.card(1, "x", flow="tidy_imports")) == "tidy imports"  # one that was learned
+    assert kind_of_work(stand_in.card(1, "x", flow=None)) == "koji-core"  # an agent or a model serves it
+
+
+def test_what_costs_nothing_shows_no_cost() -> None:
+    assert "est. $0.05" in facts(stand_in.card(1, "x", estimate=50_000))
+    assert "$" not in facts(stand_in.card(1, "x", estimate=0))

@@ -80,7 +80,7 @@ async def test_who_landed_something_finds_it_when_he_comes_back(console: Console
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
 
 
-@pytest.mark.parametrize(("keys", "list"), [(("tab", "tab"), "#queue"), (("2",), "#sessions")])
+@pytest.mark.parametrize(("keys", "list"), [(("tab",), "#queue"), (("2",), "#sessions")])
 async def test_what_waits_to_be_landed_has_a_mark_that_is_not_the_cursors(
     console: ConsoleApp, keys: tuple[str, ...], list: str
 ) -> None:

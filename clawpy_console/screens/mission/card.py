@@ -1,17 +1,49 @@
-"""One card: what is proposed, how sure, why, what it costs, what it touches."""
+"""One card: what is proposed, why, what it changes, what it costs."""
 
 from __future__ import annotations
 
-from rich.cells import cell_len
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
 from clawpy_console import words
-from engine.values import Band, Card, Signal
+from engine.values import Band, Card, Signal, Source, Tier
 
 SHORT = {"time_of_day": "time", "active_tasks": "tasks", "recent_conversations": "talk", "git_state": "git"}
 BAR = 8
+
+KINDS_OF_WORK = {
+    "tests": "run_tests check_clean_head hunt_flakes narrow_failures quarantine time_tests uncovered_lines",
+    "bisect": "bisect",
+    "lint": "lint fix_lint",
+    "fix": "apply_fix",
+    "merge": "rehearse_merge forecast_conflicts unfinished_operation",
+    "revert": "rehearse_revert",
+    "rebase": "rehearse_autosquash",
+    "undo": "undo_landing",
+    "branches": "report_branches keep_commits",
+    "review": "review_unpushed look_at_changes look_at_pull_request look_together look_at_stash",
+    "debugging": "look_for_leftovers remove_leftovers",
+    "docs": "look_at_mentions update_docs write_agents_md",
+    "release": "look_at_release draft_changelog",
+    "summary": "summarise_day",
+    "packages": "prepare_environment update_lock",
+    "disk": "reclaim_space",
+}
+"""A word for each kind of work, and the flows that do it."""
+
+_KIND = {flow: word for word, flows in KINDS_OF_WORK.items() for flow in flows.split()}
+
+
+def kind_of_work(card: Card) -> str:
+    """`tests`, `lint`, `merge` where a flow does it; a flow that was learned by its name; else the channel."""
+    flow = card.assignment.flow
+    return _KIND.get(flow, flow.replace("_", " ")) if flow else card.assignment.channel
+
+
+def tier_label(card: Card) -> str:
+    """The tier in one word, `YOURS` on a prompt of your own."""
+    return "YOURS" if card.source is Source.OPERATOR else card.tier.name
 
 
 def signal_name(name: str) -> str:
@@ -26,22 +58,19 @@ def bar(share: float, width: int = BAR) -> str:
 
 
 def headline(card: Card, width: int) -> Content:
-    """`shop → koji-core` at the left; at the right how sure it is, the word of its tier, and badges."""
-    place = f"{words.name(card.assignment.workspace)} → {card.assignment.channel}"
-    right = _badges(card, both=True)
-    if cell_len(place) + 1 + right.cell_length > width:
-        right = _badges(card, both=False)
-    left = Content.styled(words.crop(place, width - right.cell_length - 1), "$grey")
-    return Content.assemble(left, " " * max(1, width - left.cell_length - right.cell_length), right)
-
-
-def _badges(card: Card, *, both: bool) -> Content:
-    said: list[tuple[str, str]] = [(words.how_sure(card, both=both), words.tier_style(card))]
-    if card.stated and card.band in (Band.SUGGESTED, Band.ACT):
-        said += [("  ", ""), ("SUGGESTED", "bold $accent")]
+    """`BROKEN  shop · tests` at the left; at the right the confidence once it is stated, and badges."""
+    badges = []
+    if card.stated:
+        badges.append((f"{round(card.confidence * 100)}%", "bold $ink"))
+        if card.band in (Band.SUGGESTED, Band.ACT):
+            badges.append(("  SUGGESTED", "bold $accent"))
     if card.novel:
-        said += [("  ", ""), ("NEW", "bold $wants")]
-    return Content.assemble(*said)
+        badges.append(("  NEW", "bold $wants"))
+    right = Content.assemble(*badges)
+    label = Content.styled(f"{tier_label(card)}  ", "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink")
+    place = f"{words.name(card.assignment.workspace)} · {kind_of_work(card)}"
+    room = max(1, width - label.cell_length - right.cell_length - 1)
+    return Content.assemble(label, (words.fit(place, room), "$grey"), " ", right)
 
 
 def signal_line(signal: Signal, width: int) -> Content:
@@ -57,12 +86,12 @@ def signal_line(signal: Signal, width: int) -> Content:
 
 
 def facts(card: Card) -> str:
-    """Cost, what it touches, what runs it, what undoes it; nothing of these is known while no runner takes it."""
+    """What it may cost, what it changes, what runs it, what undoes it; unknown while nothing can run it."""
     if not card.undo_note:
         return "No model or agent can run this yet."
     runs = f"runs: {card.assignment.flow or words.one_line(card.served) or card.assignment.runner}"
     touches = words.touches(card.assignment.flow or "", card.check_only, card.without_sandbox)
-    parts = [f"est. {words.money(card.estimate)}", touches, runs]
+    parts = [*([f"est. {words.money(card.estimate)}"] if card.estimate else []), touches, runs]
     if continued := card.assignment.parameters.get("continues") if card.assignment.flow is None else None:
         parts.append(f"continues {continued}")
     undo = words.one_line(card.undo_note)
@@ -71,7 +100,7 @@ def facts(card: Card) -> str:
 
 
 def caution(card: Card) -> tuple[str, str] | None:
-    """The one line that wants a person before approving, with its colour, or None."""
+    """What you should read before approving, with its colour, or None."""
     if stopper := words.blocked(card):
         return f"✗ {stopper.rail} would block: {words.one_line(stopper.reason)}", "$wrong"
     if (risk := words.risk(card)) and risk != words.NO_SANDBOX:  # that stands under the headline
@@ -81,12 +110,13 @@ def caution(card: Card) -> tuple[str, str] | None:
     return None
 
 
-def layout(card: Card, width: int, height: int) -> list[Content]:
+def layout(card: Card, width: int, height: int, *, with_signals: bool = True) -> list[Content]:
     """The card as exactly `height` lines of at most `width` cells. What matters stays as the room shrinks: head,
     prompt, facts and caution first, then the reason, then the signals."""
     blank = Content("")
     below: list[Content] = []
-    signals = sorted((one for one in card.signals if one.relevance > 0.02), key=lambda one: -one.share)
+    found = [one for one in card.signals if one.relevance > 0.02] if with_signals else []
+    signals = sorted(found, key=lambda one: -one.share)
     prompt = Content.styled(words.one_line(card.assignment.prompt), "bold $ink").wrap(width)
     reason = Content.styled(words.one_line(card.reasoning), "$grey").wrap(width) if card.reasoning else []
     free = height - 4 - min(len(prompt), 3) - len(signals)  # rows that nothing else would fill
@@ -129,4 +159,6 @@ class CardView(Widget):
     def render(self) -> Content:
         if self.card is None:
             return Content("")
-        return Content("\n").join(layout(self.card, self.content_size.width, self.content_size.height))
+        beside = self.screen.has_class("-wide")  # the evidence stands beside the card
+        width, height = self.content_size
+        return Content("\n").join(layout(self.card, width, height, with_signals=not beside))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
@@ -15,26 +14,15 @@ from textual.widgets import Static, TextArea
 from clawpy_console import words
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import bindings
-from clawpy_console.screens.mission.card import bar, headline, signal_name
+from clawpy_console.screens.mission.card import headline
+from clawpy_console.screens.mission.evidence import evidence, parameter_lines
 from clawpy_console.screens.mission.stack import CardStack
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
-from engine import kind_title
-from engine.values import Card, RailVerdict, Refusal, Source, Verdict
+from engine.values import Card, RailVerdict, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
-
-TERMS = (("twin", 0.40), ("pattern", 0.25), ("urgency", 0.20), ("time", 0.15))
-"""The terms of the confidence and their weights, as the sum is written (SPEC 2.5)."""
-
-
-def parameter_lines(parameters: Mapping[str, Any]) -> str:
-    """A flow's parameters as `key = value` lines, values as JSON except plain texts."""
-    return "\n".join(
-        f"{key} = {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-        for key, value in parameters.items()
-    )
 
 
 def parse_parameters(text: str) -> dict[str, Any] | None:
@@ -50,80 +38,6 @@ def parse_parameters(text: str) -> dict[str, Any] | None:
         except json.JSONDecodeError:
             found[key.strip()] = value  # a text that only begins like JSON, such as a commit id
     return found
-
-
-def tier_lines(card: Card) -> list[Content]:
-    """Where it stands in the stack and why, with what moved it there."""
-    if card.source is Source.OPERATOR:
-        return [Content.styled("your own prompts come first", "$grey")]
-    style = words.tier_style(card)
-    said = Content.assemble(
-        (f"{int(card.tier)} of 4  ", "$faint"), (card.tier.word, style), (f": {card.tier.meaning}", "$grey")
-    )
-    moved = card.parts.words[len(TERMS) :] if card.parts is not None else ()
-    return [said, *(Content.styled(words.one_line(one), "$grey") for one in moved)]
-
-
-def sum_lines(card: Card) -> list[Content]:
-    """The confidence as a sum, each term with its value and where it came from; nothing while none is stated."""
-    parts = card.parts
-    if parts is None or not card.stated:
-        return []
-    lines = []
-    for number, (name, weight) in enumerate(TERMS):
-        value = getattr(parts, name)
-        why = parts.words[number] if number < len(parts.words) else ""
-        product = (f" = {weight * value:.3f}  ", "$grey")
-        said = (f"  {words.one_line(why)}", "$grey")
-        lines.append(Content.assemble((f"{weight:.2f} · {value:.2f}", "$ink"), product, (f"{name:<8}", "$faint"), said))
-    lines.append(Content.assemble(("sum         = ", "$faint"), (f"{parts.total:.3f}", "bold $ink"),
-                                  (f"  {card.band.value}", "$accent")))  # fmt: skip
-    return lines
-
-
-def signal_lines(card: Card) -> list[Content]:
-    """All signals with weight, relevance and evidence; those that found nothing too."""
-    lines = []
-    for one in card.signals:
-        said = words.one_line(one.error or "; ".join(one.evidence)) or "nothing"
-        drawn = Content.assemble((f"{signal_name(one.name):<8} ", "$faint"), (bar(one.relevance), "$accent"))
-        figures = (f" {one.weight:.2f} · {one.relevance:.2f}  ", "$faint")
-        lines.append(Content.assemble(drawn, figures, (said, "$faint" if one.error else "$grey")))
-    return lines
-
-
-def rail_line(one: RailVerdict) -> Content:
-    """A rail's word with its reason."""
-    glyph, style = {Verdict.ALLOW: ("✓", "$grey"), Verdict.ASK: ("▲", "$wants"), Verdict.BLOCK: ("✗", "$wrong")}[
-        one.verdict
-    ]
-    rule = f"  ({one.rule})" if one.rule and one.verdict is not Verdict.ALLOW else ""
-    return Content.assemble(
-        (f"{glyph} {one.rail:<8} ", style), (words.one_line(one.reason) or "allows", "$grey"), (rule, "$faint")
-    )
-
-
-def runs_words(card: Card) -> str:
-    """Who does it: a flow, with what it runs if it was learnt, or an agent with what serves it and what that reaches
-    of the network."""
-    served = words.one_line(card.served)
-    if card.assignment.flow:
-        return f"{card.assignment.flow}{f' ({served})' if served else ''}, by {card.agent}"
-    return f"{served or card.assignment.runner}, by {card.agent}"
-
-
-def continues_words(card: Card) -> str:
-    """The finished session whose words and changes it goes on with, "" for none."""
-    former = card.assignment.parameters.get("continues") if card.assignment.flow is None else None
-    return f"{former}: its conversation and its changes that are not landed" if former else ""
-
-
-def _title(text: str) -> Content:
-    return Content.styled(text, "bold $faint")
-
-
-def _fact(name: str, text: str) -> Content:
-    return Content.assemble((f"{name:<10}", "$faint"), (text, "$grey"))
 
 
 class Details(Dialog[None]):
@@ -215,33 +129,10 @@ class Details(Dialog[None]):
         head = Content.styled(words.one_line(card.assignment.prompt), "bold $ink")
         bare = Content.styled(f"▲ {words.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
         self.query_one("#head", Drawn).show(lambda width: [headline(card, width), bare, *head.wrap(width)])
-        assignment = card.assignment
-        lines: list[Content] = [Content("")]
+        lines = [Content("")]
         if card.note:  # what it lacks, beside the editor where it can be given
             lines += [Content.styled(f"▲ {words.one_line(card.note)}", "$wants"), Content("")]
-        if card.reasoning:
-            lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
-        lines += [_title("PLACE IN THE STACK"), *tier_lines(card), Content("")]
-        if summed := sum_lines(card):
-            lines += [_title("CONFIDENCE"), *summed, Content("")]
-        if card.signals:  # none speak for a prompt of one's own
-            lines += [_title("SIGNALS"), *signal_lines(card), Content("")]
-        if self._rails:
-            lines += [_title("RAILS NOW"), *(rail_line(one) for one in self._rails), Content("")]
-        lines += [
-            _title("WORK"),
-            _fact("kind", kind_title(card.kind)),
-            _fact("like this", self._like),
-            _fact("cost", f"est. {words.money(card.estimate)}"),
-            _fact("runs", runs_words(card)),
-            *([_fact("continues", continued)] if (continued := continues_words(card)) else []),
-            _fact("where", assignment.workspace),
-            _fact("changes", words.touches(assignment.flow or "", card.check_only, card.without_sandbox)),
-            _fact("sandbox", self.app.known.sandbox or "not tested yet"),
-            _fact("undo", card.undo_note or "–"),
-            _fact("source", f"{card.source.value}, made {words.moment(card.created_at, self.app.now())}, "
-                           f"expires {words.moment(card.expires_at, self.app.now())}"),
-        ]  # fmt: skip
+        lines += evidence(card, self._rails, self._like, self.app.known, self.app.now())
         self.query_one("#why", Drawn).show(lambda width: [row for line in lines for row in words.rows(line, width)])
 
     def _refuse(self, text: str) -> None:

@@ -1,7 +1,7 @@
-"""The stack of cards: one card in front, swiped away by a key, the next one standing there in the same frame.
+"""The stack of cards: one card is shown; a key decides it, and the next one stands there in the same frame.
 
-The stack only shows and asks. It posts `Decided` with the id of the card that was on screen when the key went down;
-who gets the message calls the engine, and `bring_back`s the card if the engine refuses.
+The stack only shows and asks. It posts `Decided` with the card that was on screen when the key was pressed; the screen
+calls the engine, and `bring_back`s the card if the engine refuses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clawpy_console.screens.mission.card import CardView
 from engine.values import Card, DismissReason, Tier
 
 STEADY = 0.15
-"""Seconds for which keys are ignored after the card changed under the operator's hands."""
+"""Seconds for which keys are ignored after another card came up by itself."""
 
 WHY = 4.0
 """Seconds after a dismissal in which one more key may say why. Any other key ends them and does what it always does."""
@@ -35,7 +35,7 @@ FLIGHT = 0.18
 
 
 class CardStack(Widget, can_focus=True):
-    """Cards in rank order, one of them in front, the first to begin with."""
+    """The pending cards in rank order; one of them is in front, the first to begin with."""
 
     BINDINGS = bindings("stack")
     DEFAULT_CSS = """
@@ -53,24 +53,17 @@ class CardStack(Widget, can_focus=True):
 
     @dataclass
     class Decided(Message):
-        """The operator decided the card `card`: "approve", "dismiss" or "snooze"."""
+        """`card` was decided: "approve", "dismiss" or "snooze"."""
 
         card: Card
         how: str
 
     @dataclass
     class Explained(Message):
-        """The operator said why he dismissed a card."""
+        """A reason was given for a dismissal."""
 
         card_id: str
         reason: DismissReason
-
-    @dataclass
-    class Wanted(Message):
-        """The operator wants something else: "details", "undo", "own", "predict", "filter"; `card` is in front."""
-
-        what: str
-        card: Card | None
 
     class Turned(Message):
         """Another card is in front, or the numbers changed."""
@@ -84,7 +77,6 @@ class CardStack(Widget, can_focus=True):
         self._changed_at = float("-inf")
         self._armed = ""
         self._empty = Content("")
-        self._several = False
 
     def compose(self) -> ComposeResult:
         yield CardView(id="front")
@@ -93,8 +85,8 @@ class CardStack(Widget, can_focus=True):
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """The cards that wait, the front one first, those that follow it after it."""
-        return (*self._cards[self._at :], *self._cards[: self._at])
+        """The cards that are pending, in rank order."""
+        return self._cards
 
     @property
     def front(self) -> Card | None:
@@ -103,7 +95,7 @@ class CardStack(Widget, can_focus=True):
 
     @property
     def place(self) -> tuple[int, int]:
-        """The place of the front card among those that wait, and how many these are: the third of five."""
+        """The place of the card in front among the pending ones, and how many these are: the third of five."""
         return self._at + 1, len(self._cards)
 
     @property
@@ -117,12 +109,9 @@ class CardStack(Widget, can_focus=True):
         """True while the front card's risk was pointed out and the second key is awaited."""
         return self.front is not None and self._armed == self.front.id
 
-    def show(self, cards: Sequence[Card], *, empty: str, several: bool = False) -> None:
+    def show(self, cards: Sequence[Card], *, empty: str) -> None:
         """What is pending. The card in front stays in front while it is among them, unless something came that is at
-        risk or blocks soon while it is neither. `several`: there is more than one workspace to choose from."""
-        if several != self._several:
-            self._several = several
-            self.refresh_bindings()
+        risk or blocks soon while it is neither."""
         before = self.front
         ids = [card.id for card in cards]
         kept = before is not None and before.id in ids
@@ -179,14 +168,12 @@ class CardStack(Widget, can_focus=True):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing now are not offered."""
-        if action in ("approve", "dismiss", "snooze", "details"):
+        if action in ("approve", "dismiss", "snooze"):
             return self.front is not None
         if action == "turn":
             return len(self._cards) > 1
         if action == "why":
             return bool(self.asks_why)
-        if action == "filter":
-            return self._several
         return super().check_action(action, parameters)
 
     def _steady(self) -> bool:
@@ -247,8 +234,13 @@ class CardStack(Widget, can_focus=True):
         self._decide("snooze", Offset(0, -1))
 
     def action_turn(self, by: int) -> None:
-        """Another card in front; decide nothing."""
+        """The next card, or with -1 the one before; from the last to the first."""
         self._replace(self._cards, (self._at + by) % len(self._cards), own=True)
+
+    def turn_to(self, card_id: str) -> None:
+        """The card `card_id`, if it is pending."""
+        at = next((at for at, one in enumerate(self._cards) if one.id == card_id), self._at)
+        self._replace(self._cards, at, own=True)
 
     def action_why(self, reason: str) -> None:
         card_id = self.asks_why
@@ -257,22 +249,6 @@ class CardStack(Widget, can_focus=True):
             self.refresh_bindings()
             self.post_message(self.Explained(card_id, DismissReason(reason)))
             self.post_message(self.Turned())
-
-    def action_details(self) -> None:
-        if self.front is not None:
-            self.post_message(self.Wanted("details", self.front))
-
-    def action_undo(self) -> None:
-        self.post_message(self.Wanted("undo", self.front))
-
-    def action_own_prompt(self) -> None:
-        self.post_message(self.Wanted("own", self.front))
-
-    def action_predict(self) -> None:
-        self.post_message(self.Wanted("predict", self.front))
-
-    def action_filter(self) -> None:
-        self.post_message(self.Wanted("filter", self.front))
 
     def on_key(self, event: events.Key) -> None:
         """Any key that gives no reason ends the time for one: a digit is a screen again."""

@@ -1,0 +1,150 @@
+"""Why a card is there and what would happen: the lines of its details, and of the pane beside it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from textual.content import Content
+
+from clawpy_console import words
+from clawpy_console.screens.mission.card import bar, signal_name, tier_label
+from clawpy_console.screens.mission.lines import result_words
+from clawpy_console.state import Known
+from engine import kind_title
+from engine.values import Card, RailVerdict, Source, Tier, Verdict
+
+TERMS = (("twin", 0.40), ("pattern", 0.25), ("urgency", 0.20), ("time", 0.15))
+"""The terms of the confidence and their weights, as the sum is written (SPEC 2.5)."""
+
+
+def evidence(card: Card, rails: Sequence[RailVerdict], like: str, known: Known, now: datetime) -> list[Content]:
+    """All that speaks for and against `card`. `rails`: what each says; `like`: how you decided cards like it."""
+    lines: list[Content] = []
+    if card.reasoning:
+        lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
+    lines += [
+        title("PLACE IN THE STACK"),
+        *tier_lines(card),
+        *_fact_lines(_history(card, like, known, now)),
+        Content(""),
+    ]
+    if card.signals:  # none speak for a prompt of your own
+        lines += [title("SIGNALS"), *signal_lines(card), Content("")]
+    if rails:
+        lines += [title("RAILS NOW"), *rail_lines(rails), Content("")]
+    lines += [title("WORK"), *_fact_lines(_facts(card, known, now)), Content("")]
+    if summed := sum_lines(card):
+        lines += [title("CONFIDENCE"), *summed, Content("")]
+    return lines
+
+
+def parameter_lines(parameters: Mapping[str, Any]) -> str:
+    """A flow's parameters as `key = value` lines, values as JSON except plain texts."""
+    return "\n".join(
+        f"{key} = {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for key, value in parameters.items()
+    )
+
+
+def tier_lines(card: Card) -> list[Content]:
+    """Where it stands in the stack and why, with what moved it there."""
+    if card.source is Source.OPERATOR:
+        return [Content.styled("your own prompts come first", "$grey")]
+    style = "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink"
+    said = Content.assemble((f"{tier_label(card)} ", style), (f"{int(card.tier)} of 4: {card.tier.meaning}", "$grey"))
+    moved = card.parts.words[len(TERMS) :] if card.parts is not None else ()
+    return [said, *(Content.styled(words.one_line(one), "$grey") for one in moved)]
+
+
+def sum_lines(card: Card) -> list[Content]:
+    """The confidence as a sum, each term with its value and where it came from; nothing while none is stated."""
+    parts = card.parts
+    if parts is None or not card.stated:
+        return []
+    lines = []
+    for number, (name, weight) in enumerate(TERMS):
+        value = getattr(parts, name)
+        why = parts.words[number] if number < len(parts.words) else ""
+        product = (f" = {weight * value:.3f}  ", "$grey")
+        said = (f"  {words.one_line(why)}", "$grey")
+        lines.append(Content.assemble((f"{weight:.2f} · {value:.2f}", "$ink"), product, (f"{name:<8}", "$faint"), said))
+    lines.append(Content.assemble(("sum         = ", "$faint"), (f"{parts.total:.3f}", "bold $ink"),
+                                  (f"  {card.band.value}", "$accent")))  # fmt: skip
+    return lines
+
+
+def signal_lines(card: Card) -> list[Content]:
+    """All signals with weight, relevance and evidence; those that found nothing too."""
+    lines = []
+    for one in card.signals:
+        said = words.one_line(one.error or "; ".join(one.evidence)) or "nothing"
+        drawn = Content.assemble((f"{signal_name(one.name):<8} ", "$faint"), (bar(one.relevance), "$accent"))
+        figures = (f"  {one.weight:.2f} · {one.relevance:.2f}", "$faint")
+        lines.append(Content.assemble(drawn, " ", (said, "$faint" if one.error else "$grey"), figures))
+    return lines
+
+
+def rail_lines(rails: Sequence[RailVerdict]) -> list[Content]:
+    """Each rail with its reason; those that allow without one are one line."""
+    signs = {Verdict.ALLOW: ("✓", "$grey"), Verdict.ASK: ("▲", "$wants"), Verdict.BLOCK: ("✗", "$wrong")}
+    lines = []
+    for one in rails:
+        glyph, style = signs[one.verdict]
+        rule = f"  ({one.rule})" if one.rule and one.verdict is not Verdict.ALLOW else ""
+        if one.reason or rule:
+            said = (words.one_line(one.reason), "$grey")
+            lines.append(Content.assemble((f"{glyph} {one.rail:<8} ", style), said, (rule, "$faint")))
+    plain = [one.rail for one in rails if one.verdict is Verdict.ALLOW and not one.reason]
+    return [*lines, Content.styled(f"✓ {', '.join(plain)}: no objection", "$grey")] if plain else lines
+
+
+def runs_words(card: Card) -> str:
+    """Who does it: a flow, with what it runs if it was learnt, or an agent with what serves it and what that reaches
+    of the network."""
+    served = words.one_line(card.served)
+    if card.assignment.flow:
+        return f"{card.assignment.flow}{f' ({served})' if served else ''}, by {card.agent}"
+    return f"{served or card.assignment.runner}, by {card.agent}"
+
+
+def continues_words(card: Card) -> str:
+    """The finished session whose words and changes it goes on with, "" for none."""
+    former = card.assignment.parameters.get("continues") if card.assignment.flow is None else None
+    return f"{former}: its conversation and its changes that are not landed" if former else ""
+
+
+def title(text: str) -> Content:
+    return Content.styled(text, "bold $faint")
+
+
+def _fact_lines(facts: Sequence[tuple[str, str]]) -> list[Content]:
+    """Names and what is to be said of them, where there is anything."""
+    return [Content.assemble((f"{name:<10}", "$faint"), (text, "$grey")) for name, text in facts if text]
+
+
+def _history(card: Card, like: str, known: Known, now: datetime) -> list[tuple[str, str]]:
+    """How you decided cards like it, and how the flow ended in this workspace the last time."""
+    flow, workspace = card.assignment.flow, card.assignment.workspace
+    same = (one for one in known.sessions if flow and (one.flow, one.workspace) == (flow, workspace))
+    last = next((one for one in same if one.state.over), None)
+    return [("like this", like), ("last time", result_words(last, now) if last else "")]
+
+
+def _facts(card: Card, known: Known, now: datetime) -> list[tuple[str, str]]:
+    """What the work is, and what it touches."""
+    assignment = card.assignment
+    life = f"made {words.moment(card.created_at, now)}, expires {words.moment(card.expires_at, now)}"
+    return [
+        ("kind", kind_title(card.kind)),
+        ("cost", f"est. {words.money(card.estimate)}" if card.estimate else ""),
+        ("runs", runs_words(card)),
+        ("continues", continues_words(card)),
+        ("where", assignment.workspace),
+        ("changes", words.touches(assignment.flow or "", card.check_only, card.without_sandbox)),
+        ("sandbox", known.sandbox or "not tested yet"),
+        ("undo", card.undo_note),
+        ("source", f"{card.source.value}, {life}"),
+    ]
