@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.doors.keys import keep_key
     from engine.doors.mcp import serve as mcp_serve
     from engine.doors.notifying import keep_address
+    from engine.doors.verbs import dispatch
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
     from engine.prediction.kinds import kind_title
@@ -29,6 +30,7 @@ __all__ = [
     "Home",
     "Refusal",
     "call",
+    "dispatch",
     "document",
     "exit_status",
     "gateway_token",
@@ -64,6 +66,10 @@ def __getattr__(name: str) -> Any:
         from engine.doors import calling
 
         return getattr(calling, name)
+    if name == "dispatch":
+        from engine.doors import verbs
+
+        return verbs.dispatch
     if name == "document":
         from engine.doors import documents
 

@@ -96,8 +96,10 @@ def agents_parser(add: Add, plain: dict[str, Any]) -> None:
 
 
 def _profile(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+    if options.undo and options.file is not None:
+        raise WrongUse("--undo takes no file")
     if options.file is None:
-        return {"id": options.id}
+        return {"id": options.id} | ({"undo": True} if options.undo else {})
     try:
         text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -117,11 +119,12 @@ def wisdom_parsers(add: Add, plain: dict[str, Any]) -> None:
     guidance = add("guidance", says, "clawpy guidance backend_builder", told)
     guidance.add_argument("id", metavar="AGENT")
     guidance.add_argument("--to", metavar="LEADER", help="also the guidance it would get under this leader")
-    says = "show the guidance of a leader, or preview and save an edited text"
+    says = "show the guidance of a leader, preview and save an edited text, or undo the last save"
     profile = add("profile", says, "clawpy profile cto guidance-of-cto.md --yes", _profile)
     profile.add_argument("id", metavar="LEADER")
     profile.add_argument("file", nargs="?", metavar="FILE", help="the edited text; - for standard input")
     profile.add_argument("--yes", action="store_true", help="save it; without, only show which prompts change")
+    profile.add_argument("--undo", action="store_true", help="undo the last save")
     says = "show findings of agents, and which gate refused them"
     action = _actions(add("bubbles", says, "clawpy bubbles list --state refused", asked), plain, required=False)
     shown = action("list", "show findings", "clawpy bubbles list --state queued")

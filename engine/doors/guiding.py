@@ -8,7 +8,16 @@ from engine.doors import wire
 from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
 from engine.hierarchy import profile_text
-from engine.values import Bubble, BubbleState, FlushReport, Guidance, GuidanceItem, Refusal, TeachingState
+from engine.values import (
+    Bubble,
+    BubbleState,
+    FlushReport,
+    Guidance,
+    GuidanceItem,
+    LeaderProfile,
+    Refusal,
+    TeachingState,
+)
 from engine.values.trust import label
 
 if TYPE_CHECKING:
@@ -20,15 +29,19 @@ def guidance(engine: Engine, arguments: Arguments) -> Document:
     agent = arguments.needed("id")
     elsewhere = arguments.text("reportsTo")
     if not elsewhere:
-        return _guidance(engine.wisdom.guidance(agent)) | {"teaching": _teaching(engine.wisdom.teaching(agent))}
+        wisdom = engine.wisdom
+        document = _guidance(wisdom.guidance(agent)) | {"teaching": _teaching(wisdom.teaching(agent))}
+        return document if document["hops"] else document | {"profile": _profile(wisdom.profile(agent))}
     preview = engine.wisdom.preview_move(agent, elsewhere)
     return _guidance(preview.before) | {"moved": _guidance(preview.after)}
 
 
 def profile(engine: Engine, arguments: Arguments) -> Document:
     """What a leader tells those below it, as a text to edit; with `text` what that would change, and with `yes` as
-    well it is saved."""
+    well it is saved. With `undo` the last save is undone."""
     leader, wisdom = arguments.needed("id"), engine.wisdom
+    if arguments.flag("undo"):
+        return {"leader": leader, "text": profile_text.printed(wisdom.undo_profile(leader)), "undone": True}
     before = wisdom.profile(leader)
     said = {"leader": leader, "text": profile_text.printed(before)}
     text = arguments.maybe("text")
@@ -41,6 +54,7 @@ def profile(engine: Engine, arguments: Arguments) -> Document:
         wisdom.revise_profile(leader, edits)
     return said | {
         "edits": [{"section": one.section, "key": one.key, "value": one.value} for one in edits],
+        "fromSoul": list(preview.from_soul),
         "prompts": [{"agents": agents, "changes": list(lines)} for agents, lines in preview.changes],
         "saved": arguments.flag("yes") and bool(edits),
     }
@@ -91,6 +105,7 @@ def bubble(one: Bubble) -> Document:
         "category": one.learning.category,
         "confidence": one.learning.confidence.value,
         "importance": one.learning.importance.value,
+        "evidence": list(one.learning.evidence),
         "reasons": [*one.learning.confidence.reasons, *one.learning.importance.reasons],
         "gates": [{"number": g.number, "name": g.name, "passed": g.passed, "reason": g.reason} for g in one.gates],
         "refusedBy": refused.name if refused else "",
@@ -136,6 +151,19 @@ def _guidance(one: Guidance) -> Document:
             for hop in one.hops
         ],
         "provenance": dict(one.provenance),
+    }
+
+
+def _profile(one: LeaderProfile) -> Document:
+    return {
+        "domain": one.domain,
+        "principles": list(one.principles),
+        "guardrails": list(one.guardrails),
+        "patterns": [
+            {"key": each.key, "text": each.said, "foundBy": len(each.sources), "uses": each.uses}
+            for each in one.patterns
+        ],
+        "decisions": [{"key": each.id, "text": each.text} for each in one.decisions],
     }
 
 

@@ -23,12 +23,21 @@ def agents(engine: Engine, arguments: Arguments) -> Document:
     if action == "list":
         left = [one.id for one in people.retired()]
         coding = {"coding": _coding(engine), "codingSupported": list(engine.hiring.supported)}
-        return {"agents": [wire.agent(one) for one in people.list()], **coding, "retired": left}
+        return {
+            "agents": [wire.agent(one) for one in people.list()],
+            **coding,
+            "retired": left,
+            "problems": people.problems(),
+            "cascade": engine.wisdom.config.model_dump(),
+            "folder": str(engine.home.agents),
+        }
     if action == "serve":
         channel, name = arguments.needed("channel"), arguments.needed("id")
         engine.hiring.hire(name, channel)
         return {"channel": channel, "coding": [one for one in _coding(engine) if one["name"] == name]}
     agent_id = arguments.needed("id")
+    if action == "show":
+        return _shown(engine, agent_id)
     if action == "retire":
         one = people.get(agent_id)
         people.retire(agent_id)
@@ -48,8 +57,31 @@ def agents(engine: Engine, arguments: Arguments) -> Document:
     if action == "tier":
         guiding.assign_tier(engine, agent_id, arguments)
     leaders, reason = people.chain(agent_id)
-    document: Document = {"agent": wire.agent(people.get(agent_id)), "chain": leaders, "chainEnd": reason}
-    return document | ({"soul": people.soul(agent_id)} if action == "show" else {})
+    return {"agent": wire.agent(people.get(agent_id)), "chain": leaders, "chainEnd": reason}
+
+
+def _shown(engine: Engine, agent_id: str) -> Document:
+    """All about one agent; of one that is broken or retired what can be told."""
+    people = engine.hierarchy
+    retired = next((one for one in people.retired() if one.id == agent_id), None)
+    one = retired or people.get(agent_id)
+    folder = engine.home.agents / ".retired" / one.id if retired else engine.home.agents / one.id
+    document: Document = {"agent": wire.agent(one), "archetype": one.archetype, "folder": str(folder)}
+    if retired or one.broken:
+        return document | {"chain": [], "chainEnd": "", "retired": retired is not None}
+    lineage, channels = people.lineage(agent_id), engine.settings.current.channels
+    return document | {
+        "chain": [leader.id for leader in lineage.leaders],
+        "chainTiers": [leader.tier for leader in lineage.leaders],
+        "chainEnd": lineage.chain.words,
+        "serves": [
+            {"channel": name, "runner": line.runner, "fallback": list(line.fallback), "model": line.model}
+            for name in one.channels
+            if (line := channels.get(name))
+        ],
+        "tools": people.tools(agent_id).model_dump(mode="json"),
+        "soul": people.soul(agent_id),
+    }
 
 
 def _coding(engine: Engine) -> list[Document]:

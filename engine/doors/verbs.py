@@ -90,7 +90,7 @@ VERBS: Mapping[str, Verb] = {
         managing.agents, "action", "id", "reportsTo", "title", "archetype", "domain", "channel", "tier", speaks=True
     ),
     "guidance": _verb(guiding.guidance, "id", "reportsTo"),
-    "profile": _verb(guiding.profile, "id", "text", "yes", speaks=True),
+    "profile": _verb(guiding.profile, "id", "text", "yes", "undo", speaks=True),
     "learnings": _verb(
         learning.learnings,
         *("action", "workspace", "id", "reason", "scope", "session", "kind", "words", "limit", "judge"),

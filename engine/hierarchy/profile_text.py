@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from engine.hierarchy.seeds import items, seed_profile
+from engine.hierarchy.seeds import items, seed_profile, unknown_headings
 from engine.values import LeaderProfile, ProfileEdit, Refusal
 
 KEYED = ("patterns", "decisions")
@@ -52,7 +52,14 @@ def _version(profile: LeaderProfile) -> str:
 
 
 def edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
-    """What makes `before` say what `text` says, in the order of the sections."""
+    """What makes `before` say what `text` says, in the order of the sections. Raises `Refusal` `bad_profile` for a
+    heading that no profile has: what stands below it would be lost."""
+    if unknown := unknown_headings(text):
+        raise Refusal(
+            "bad_profile",
+            f"a profile has no heading “{unknown[0]}”",
+            "use Domain, Principles, Guardrails, Patterns, Decisions",
+        )
     wanted = seed_profile(before.leader, text)
     found: list[ProfileEdit] = []
     if wanted.domain != before.domain:

@@ -49,6 +49,10 @@ RECENT = 5
 """So many decisions are recent ones."""
 
 ORIGIN = "hierarchy.origin"
+SAVED = "hierarchy.saved."
+"""Under this and a leader's id: of each item that its last edit changed the section, the key and the version before,
+"" for none. Versions are names, so that nothing which is forgotten stays here."""
+
 TICK = timedelta(microseconds=1)
 
 
@@ -231,9 +235,38 @@ class Profiles:
         changes = self._bodies(self.get(leader), edits)
 
         def work(tx: Transaction) -> None:
+            known = newest(tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader)))
+            before = {(section, key): known.get((section, key)) for section, key, _ in changes}
+            versions = [[*item, one.version if one else ""] for item, one in before.items()]
+            state.put(tx, f"{SAVED}{leader}", versions)
             for section, key, body in changes:
                 self.write(tx, leader, section, key, body)
                 tx.record(ProfileEdited(subject=leader, section=section, key=key))
+
+        self._database.write(work)
+        return self.get(leader)
+
+    def undo(self, leader: str) -> LeaderProfile:
+        """Items that the last edit changed, as they were before it. Raises `Refusal` `nothing_to_undo`."""
+        seed = self._seed(leader)
+        seeded = {("patterns", one.key): one.text for one in seed.patterns}
+        seeded |= {("decisions", one.id): one.text for one in seed.decisions}
+
+        def work(tx: Transaction) -> None:
+            saved: list[list[str]] = state.get(tx.session, f"{SAVED}{leader}", [])
+            if not saved:
+                raise Refusal(
+                    "nothing_to_undo", f"no save of the guidance from {leader} can be undone", "only the last one can"
+                )
+            stored = tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader))
+            entries = {(one.section, one.key, one.version): one for one in stored}
+            for section, key, version in saved:
+                before = entries.get((section, key, version))
+                text = seeded.get((section, key), "")
+                body = before.body if before else {"text": text, TRUST: Trust.OPERATOR.value} if text else {}
+                self.write(tx, leader, section, key, body, before.learnt if before else ())
+                tx.record(ProfileEdited(subject=leader, section=section, key=key))
+            state.put(tx, f"{SAVED}{leader}", [])
 
         self._database.write(work)
         return self.get(leader)

@@ -86,20 +86,35 @@ def slug(text: str) -> str:
 
 def items(soul: str) -> Iterator[tuple[str, str]]:
     """Each item of a text with its section, in the order of the text."""
-    section, fence = "", ""
-    for line in without_section(soul, INHERITED).splitlines():
-        opened = re.match(r"\s{0,3}(```+|~~~+)", line)
-        if fence:
-            fence = "" if opened and opened[1].startswith(fence) else fence
-            continue
-        if opened:
-            fence = opened[1]
-            continue
-        heading = _HEADING.match(line)
-        if heading:
-            section = _SECTIONS.get(" ".join(heading[1].lower().rstrip(":").split()), "")
+    section = ""
+    for line in _lines(soul):
+        if heading := _HEADING.match(line):
+            section = _section(heading[1])
             continue
         listed = _ITEM.match(line)
         text = item_text(listed[1] if listed else line)
         if section and text and not text.startswith("<!--"):
             yield section, text
+
+
+def unknown_headings(text: str) -> list[str]:
+    """The headings of a text that name no section of a profile."""
+    headings = [heading[1] for line in _lines(text) if (heading := _HEADING.match(line))]
+    return [heading for heading in headings if not _section(heading)]
+
+
+def _section(heading: str) -> str:
+    return _SECTIONS.get(" ".join(heading.lower().rstrip(":").split()), "")
+
+
+def _lines(soul: str) -> Iterator[str]:
+    """The lines that count: no fenced code, and nothing that M2 wrote."""
+    fence = ""
+    for line in without_section(soul, INHERITED).splitlines():
+        opened = re.match(r"\s{0,3}(```+|~~~+)", line)
+        if fence:
+            fence = "" if opened and opened[1].startswith(fence) else fence
+        elif opened:
+            fence = opened[1]
+        else:
+            yield line

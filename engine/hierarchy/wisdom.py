@@ -101,7 +101,8 @@ class Wisdom:
         return profile_text.written(profile)
 
     def profile_edits(self, before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
-        """What makes a profile say what an edited `profile_text` says; none where they say the same."""
+        """What makes a profile say what an edited `profile_text` says; none where they say the same. Raises `Refusal`
+        `bad_profile` for a heading that no profile has."""
         return profile_text.edits(before, text)
 
     def revise_profile(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
@@ -110,12 +111,20 @@ class Wisdom:
         self._agents.get(leader)
         return self._profiles.edit(leader, edits)
 
+    def undo_profile(self, leader: str) -> LeaderProfile:
+        """Make what the last `revise_profile` of a leader changed as it was before. Raises `Refusal`: `unknown_agent`,
+        `nothing_to_undo`."""
+        self._agents.get(leader)
+        return self._profiles.undo(leader)
+
     def preview_profile(self, leader: str, edits: Sequence[ProfileEdit]) -> ProfilePreview:
         """What these changes would make of the profile, and whose prompts would change. Raises `Refusal` as
         `revise_profile`."""
         self._agents.get(leader)
         profile = self._profiles.preview(leader, edits)
-        return ProfilePreview(profile, self.cascade.preview_profile(profile))
+        emptied = (one.section for one in edits if not one.value and not one.key)
+        from_soul = tuple(section for section in emptied if getattr(profile, section))
+        return ProfilePreview(profile, self.cascade.preview_profile(profile), from_soul)
 
     def retract(self, lesson: str) -> list[str]:
         """A lesson is taken back: no leader says it, nothing of it goes up, and souls that were taught lose it now.

@@ -190,10 +190,12 @@ class MovePreview:
 
 @dataclass(frozen=True, slots=True)
 class ProfilePreview:
-    """What edits would make of a leader's profile, and of the guidance of each agent where that changes."""
+    """What edits would make of a leader's profile, and of the guidance of each agent where that changes. `from_soul`
+    are the sections that the edits empty, so that what `soul.md` says of them is used again."""
 
     profile: LeaderProfile
     prompts: tuple[MovePreview, ...]
+    from_soul: tuple[str, ...] = ()
 
     @property
     def changes(self) -> list[tuple[list[str], tuple[str, ...]]]:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clawpy_console import outside, words
+from clawpy_console.dialogs.ask import Ask
+from clawpy_console.dialogs.edit_file import EditFile
+from clawpy_console.dialogs.send_up import send_up
 from clawpy_console.keys import shown_key
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.hierarchy.lines import broken_file
-from clawpy_console.screens.hierarchy.organisation import OWNER, below
-from engine.values import AgentFile, AgentView, LeaderProfile, Taught
+from clawpy_console.screens.hierarchy.agent import broken_file
+from clawpy_console.screens.hierarchy.edit_profile import EditProfile
+from clawpy_console.screens.hierarchy.move_agent import MoveAgent
+from clawpy_console.screens.hierarchy.new_agent import NewAgent
+from clawpy_console.screens.hierarchy.organisation import OWNER, Node, below
+from clawpy_console.screens.hierarchy.tree import Tree
+from engine.values import AgentView, Taught
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -24,27 +31,30 @@ TIERS = (
     ("a", "auto", "set by archetype, name or default"),
 )
 ASSIGNED = "tier_assignments"
-"""How the rule begins by which an agent has the tier that the operator gave it."""
+"""The rule of a tier that you set begins with this."""
+
+Undo = tuple[str, Callable[["Engine"], object]]
+"""What is said when a change was undone, and the call that undoes it."""
 
 
 class Organising(ConsoleScreen):
-    """Base of a screen with an agent under the cursor. The last change of the organisation can be taken back."""
+    """Base of the screen: the keys that change the agent in the row under the cursor. The last change can be undone."""
 
-    _undo: tuple[str, Callable[[Engine], object]] | None = None
+    _undo: Undo | None = None
+
+    @property
+    def node(self) -> Node | None:
+        """The row under the cursor."""
+        return self.query_one("#tree", Tree).node
 
     @property
     def agent(self) -> AgentView | None:
         """The agent under the cursor, retired ones included."""
-        raise NotImplementedError
+        return self.node.agent if self.node is not None else None
 
     @property
-    def hands_down(self) -> bool:
-        """Whether what is shown of the agent is guidance for the agents below."""
-        raise NotImplementedError
-
-    @property
-    def leads_here(self) -> str:
-        """Whom a new agent would report to: the row under the cursor."""
+    def gives_guidance(self) -> bool:
+        """Whether the guidance of a leader is shown."""
         raise NotImplementedError
 
     def select_agent(self, agent_id: str) -> None:
@@ -54,27 +64,26 @@ class Organising(ConsoleScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing here are not offered."""
         one = self.agent if self.ready else None
-        member = one is not None and one.state != "retired"
-        if action == "move":
-            return member and one is not None and not one.broken
-        if action in ("edit", "editor"):
-            return member and bool(self._file)
-        if action in ("tier", "retire"):
-            return member
-        if action == "restore":
-            return one is not None and not member
-        if action == "undo":
-            return self._undo is not None
+        active = one is not None and one.state != "retired"
+        match action:
+            case "move":
+                return one is not None and active and not one.broken
+            case "edit" | "editor":
+                return active and bool(self._file)
+            case "tier" | "retire":
+                return active
+            case "restore":
+                return one is not None and not active
+            case "undo":
+                return self._undo is not None
         return super().check_action(action, parameters)
 
-    # Where it stands
+    # Place and tier
 
     def action_move(self) -> None:
-        """Under another leader, after a look at what that changes."""
-        from clawpy_console.screens.hierarchy.move_agent import MoveAgent
-
-        engine, one = self.app.live(), self.agent
-        if engine is None or one is None:
+        """Move it under another leader, with a preview of what that changes."""
+        one = self.agent
+        if one is None or self.app.live() is None:
             return
 
         def chosen(leader: str | None) -> None:
@@ -82,196 +91,173 @@ class Organising(ConsoleScreen):
                 self._change(
                     f"{one.id} reports to {leader} now",
                     lambda engine: engine.hierarchy.move(one.id, leader),
-                    lambda _: (f"{one.id} is back", lambda engine: engine.hierarchy.move(one.id, one.reports_to)),
+                    lambda engine, _: engine.hierarchy.move(one.id, one.reports_to),
                     shows=one.id,
                 )
 
-        under = below(self.known.agents, one.id)
-        leaders = [two for two in self.known.agents if not two.broken and two.id != one.id and two.id not in under]
+        under = {one.id, *below(self.known.agents, one.id)}
+        leaders = [two for two in self.known.agents if not two.broken and two.id not in under]
         self.app.push_screen(MoveAgent(one, leaders), chosen)
 
     def action_tier(self) -> None:
-        """Say which tier it is, or take that back."""
-        from clawpy_console.dialogs.ask import Ask
-
+        """Set its tier, or let the rules decide."""
         one = self.agent
-        if self.app.live() is None or one is None:
+        if one is None or self.app.live() is None:
             return
         before = one.tier if one.tier_rule.startswith(ASSIGNED) else None
 
         def chosen(key: str | None) -> None:
             tier = int(key) if key and key != "a" else None
-            if key is None or tier == before:
-                return
-            said = f"{one.id} is now tier {tier}" if tier else f"{one.id}: tier set by the rules again"
-            self._change(
-                said,
-                lambda engine: engine.hierarchy.assign_tier(one.id, tier),
-                lambda _: (f"{one.id}: undone", lambda engine: engine.hierarchy.assign_tier(one.id, before)),
-            )
+            if key is not None and tier != before:
+                self._change(
+                    f"{one.id} is now tier {tier}" if tier else f"{one.id}: tier set by the rules again",
+                    lambda engine: engine.hierarchy.assign_tier(one.id, tier),
+                    lambda engine, _: engine.hierarchy.assign_tier(one.id, before),
+                )
 
         title = f"Which tier is {words.crop(one.id, 40)}? Now {one.tier}, by {words.crop(one.tier_rule, 60)}"
-        present = str(before) if before else "auto"
-        self.app.push_screen(Ask(words.crop(title, 70), "", TIERS, present=present), chosen)
+        self.app.push_screen(Ask(words.crop(title, 70), "", TIERS, present=str(before or "auto")), chosen)
 
     # Its files
 
     @property
     def _file(self) -> str:
-        """The file to edit: of a broken agent the one that is broken; "" when no file would mend it."""
-        one = self.agent
-        if one is None:
-            return ""
-        return broken_file(one) if one.broken else "soul.md"
+        """The file to edit: the broken one of a broken agent; "" where no file would fix it."""
+        return broken_file(self.agent.broken) if self.agent and self.agent.broken else "soul.md"
 
     def action_edit(self) -> None:
-        """Edit here what is shown: what a leader tells those below, else the file."""
-        from clawpy_console.dialogs.edit_file import EditFile
-
+        """Edit what is shown: the guidance of a leader, else the file."""
         engine, one, name = self.app.live(), self.agent, self._file
         if engine is None or one is None or not name:
             return
-        if self.hands_down and not one.broken:
-            self.app.look_up(lambda: engine.wisdom.profile(one.id), lambda now: self._edit_profile(engine, now))
-            return
-
-        def opened(now: AgentFile) -> None:
-            self.app.push_screen(EditFile(now), lambda saved: self.app.renew(["agents"]) if saved else None)
-
-        self.app.look_up(lambda: engine.files.read(one.id, name), opened)
-
-    def _edit_profile(self, engine: Engine, now: LeaderProfile) -> None:
-        from clawpy_console.screens.hierarchy.edit_profile import EditProfile
-
-        def saved(change: tuple[LeaderProfile, LeaderProfile] | None) -> None:
-            if change is None:
-                return
-            before, after = change
-            leader, back = now.leader, engine.wisdom.profile_edits(after, engine.wisdom.profile_text(before))
-            self._done(
-                f"Saved the guidance from {leader}",
-                (f"the guidance from {leader} is as it was", lambda engine: engine.wisdom.revise_profile(leader, back)),
+        if self.gives_guidance and not one.broken:
+            self.app.look_up(
+                lambda: engine.wisdom.profile(one.id),
+                lambda now: self.app.push_screen(
+                    EditProfile(engine, now), lambda saved: self._saved(one.id) if saved else None
+                ),
+            )
+        else:
+            self.app.look_up(
+                lambda: engine.files.read(one.id, name),
+                lambda now: self.app.push_screen(
+                    EditFile(now), lambda saved: self.app.renew(["agents"]) if saved else None
+                ),
             )
 
-        self.app.push_screen(EditProfile(engine, now), saved)
+    def _saved(self, leader: str) -> None:
+        self._done(f"Saved the guidance from {leader}", lambda engine: engine.wisdom.undo_profile(leader))
 
     def action_editor(self) -> None:
-        """Edit the file in the operator's editor; what he saves there shows up by itself."""
+        """Edit the file in your own editor; what you save there is shown by itself."""
         engine, one, name = self.app.live(), self.agent, self._file
         if engine is not None and one is not None and name:
             outside.open_editor(self.app, str(engine.files.folder / one.id / name))
 
-    # Who there is
+    # Which agents there are
 
     def action_new(self) -> None:
         """A new agent under the one under the cursor."""
-        from clawpy_console.screens.hierarchy.new_agent import NewAgent
+        one = self.agent
+        leader = one.id if one is not None and not one.broken and one.state != "retired" else OWNER
 
-        if self.app.live() is None:
-            return
+        def made(new: AgentView | None) -> None:
+            if new is not None:
+                self._done(f"Created {new.id}", lambda engine: engine.hierarchy.retire(new.id), shows=new.id)
 
-        def made(one: AgentView | None) -> None:
-            if one is not None:
-                self._done(
-                    f"Created {one.id}",
-                    (f"{one.id} is removed again", lambda engine: engine.hierarchy.retire(one.id)),
-                    shows=one.id,
-                )
-
-        self.app.push_screen(NewAgent(self.leads_here or OWNER), made)
+        if self.app.live() is not None:
+            self.app.push_screen(NewAgent(leader), made)
 
     def action_retire(self) -> None:
-        """Take it out, after a second key; whether it may go is looked at before that is asked."""
+        """Retire it, after a question; what forbids that is said before."""
         engine, one = self.app.live(), self.agent
-        if engine is not None and one is not None:
-            self.app.look_up(lambda: engine.hierarchy.check_retire(one.id), lambda _: self._ask_to_retire(one))
+        if engine is None or one is None:
+            return
+        title = f"Retire {words.crop(one.id, 40)}?"
+        question = "It runs nothing any more. Its folder and memory are kept. To restore it: the retired agents, below."
 
-    def _ask_to_retire(self, one: AgentView) -> None:
         def retire() -> None:
             self._change(
                 f"{one.id} is retired",
                 lambda engine: engine.hierarchy.retire(one.id),
-                lambda name: (f"{one.id} is back", lambda engine: engine.hierarchy.restore(str(name))),
+                lambda engine, name: engine.hierarchy.restore(name),
             )
 
-        question = (
-            "It no longer runs anything. Its folder and memory are kept; you can restore it from the list of "
-            "retired agents."
+        self.app.look_up(
+            lambda: engine.hierarchy.check_retire(one.id),
+            lambda _: self.app.confirm(title, question, "retire", retire),
         )
-        self.app.confirm(f"Retire {words.crop(one.id, 40)}?", question, "retire", retire)
 
     def action_restore(self) -> None:
-        """Bring a retired agent back."""
+        """Restore a retired agent."""
         one = self.agent
         if one is not None:
             agent_id = one.id.partition(".")[0]
             self._change(
                 f"{agent_id} is back under {one.reports_to}",
                 lambda engine: engine.hierarchy.restore(one.id),
-                lambda _: (f"{agent_id} is retired again", lambda engine: engine.hierarchy.retire(agent_id)),
+                lambda engine, _: engine.hierarchy.retire(agent_id),
                 shows=agent_id,
             )
 
-    # Down and up
+    # Guidance and findings
 
     def action_teach(self) -> None:
-        """Write what leaders say into every worker's soul, after a second key."""
-
-        def teach() -> None:
-            if (engine := self.app.live()) is not None:
-                self.app.ask(engine.wisdom.teach, taught)
+        """Write guidance into the soul.md of every worker, after a question."""
+        engine = self.app.live()
 
         def taught(agents: list[Taught]) -> None:
             did = {word: sum(one.did == word for one in agents) for word in ("taught", "unchanged", "skipped")}
-            self.app.say(
-                ", ".join(f"{count} {word}" for word, count in did.items() if count) or "There is no worker to teach."
-            )
+            self.app.say(", ".join(f"{count} {word}" for word, count in did.items() if count) or "No workers.")
             self.app.renew(["agents"])
 
-        question = (
-            "The guidance of its leaders is written into the section “Inherited Wisdom” of every worker's soul.md. "
-            "The rest of each file stays as it is; edits inside that section are overwritten."
-        )
-        self.app.confirm("Teach every worker now?", question, "teach", teach)
+        if engine is not None:
+            question = (
+                "The guidance of its leaders is written into the section “Inherited Wisdom” of every worker's soul.md. "
+                "The rest of each file stays as it is; edits inside that section are overwritten."
+            )
+            self.app.confirm(
+                "Teach every worker now?", question, "teach", lambda: self.app.ask(engine.wisdom.teach, taught)
+            )
 
     def action_flush(self) -> None:
-        """Send what passed all gates up, after a look at it and a second key."""
-        from clawpy_console.dialogs.send_up import send_up
-
+        """Send findings that passed all gates to their leaders, after a question."""
         send_up(self.app)
 
     # Doing and undoing
 
     def action_undo(self) -> None:
-        """Take the last change back."""
+        """Undo the last change."""
         engine, undo = self.app.live(), self._undo
         if engine is None or undo is None:
             return
-        said, back = undo
 
         def done(_: object) -> None:
             self._undo = None
-            self.app.say(said)
+            self.app.say(f"Undone: {undo[0]}")
             self.app.renew(["agents"])
             self.refresh_bindings()
 
-        self.app.ask(lambda: back(engine), done)
+        self.app.ask(lambda: undo[1](engine), done)
 
     def _change(
         self,
         said: str,
-        act: Callable[[Engine], object],
-        back: Callable[[object], tuple[str, Callable[[Engine], object]]],
+        act: Callable[[Engine], Any],
+        undo: Callable[[Engine, Any], object],
         *,
         shows: str = "",
     ) -> None:
-        """Do `act`; `back` gets what it returned, and says how it is taken back."""
+        """Do `act`; `undo` gets what it returned."""
         engine = self.app.live()
         if engine is not None:
-            self.app.ask(lambda: act(engine), lambda result: self._done(said, back(result), shows=shows))
+            self.app.ask(
+                lambda: act(engine),
+                lambda result: self._done(said, lambda engine: undo(engine, result), shows=shows),
+            )
 
-    def _done(self, said: str, undo: tuple[str, Callable[[Engine], object]], *, shows: str = "") -> None:
-        self._undo = undo
+    def _done(self, said: str, undo: Callable[[Engine], object], *, shows: str = "") -> None:
+        self._undo = said, undo
         self.app.say(f"{said}. Undo: {shown_key('hierarchy.undo', self.app.keymap)}")
         self.app.renew(["agents"])
         if shows:

@@ -1,40 +1,72 @@
-"""Screen 3, hierarchy: who is under whom, and of each agent who it is, what it is told and found out (SPEC 1)."""
+"""Screen 3, hierarchy: the organisation left, the agent under the cursor right (SPEC 1)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Static
 
 from clawpy_console import words
+from clawpy_console.fields import Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.filtering import Filtering
-from clawpy_console.screens.hierarchy import details as agent_details
-from clawpy_console.screens.hierarchy import lines as lines
-from clawpy_console.screens.hierarchy.details import Overview, Portrait
-from clawpy_console.screens.hierarchy.organisation import FOLD, GROUP, OWNER, Folds, path, tree
+from clawpy_console.screens.hierarchy import agent as told
+from clawpy_console.screens.hierarchy.organisation import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, path, tree
 from clawpy_console.screens.hierarchy.organising import Organising
 from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
+from clawpy_console.widgets.parts import cropped, drawn
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.scrolled import Scrolled
 from clawpy_console.widgets.session import session_row
 from clawpy_console.widgets.tab_line import Columns, TabLine
-from engine.values import AgentView, Bubble, PromptPart, SourceKind
+from engine import dispatch
+from engine.values import PromptPart, Refusal, SourceKind
 
-TABS = ("who", "guidance", "bubbles", "teaching", "work")
+if TYPE_CHECKING:
+    from engine import Engine
 
-FIRST = {"guidance": ("block", "story"), "bubbles": ("items", "story"), "work": ("items",)}
-"""Where Enter leads in each tab, the first that is there; else to the text."""
+PURPOSE = "Your agents: who leads whom, what each is told, finds out and costs."
+
+TABS = ("who", "guidance", "findings", "teaching", "work")
+
+PARTS: Mapping[str, Callable[[Engine, str], Any]] = {
+    "who": lambda engine, id: dispatch(engine, "agents", {"action": "show", "id": id}),
+    "guidance": lambda engine, id: dispatch(engine, "guidance", {"id": id}),
+    "block": lambda engine, id: engine.wisdom.guidance(id),
+    "findings": lambda engine, id: dispatch(engine, "bubbles", {"agent": id, "limit": MOST})["bubbles"],
+    "work": lambda engine, id: engine.sessions.list(agent=id, limit=MOST),
+}
+"""How each part of what is shown of an agent is read."""
+
+MOST = 200
+"""So many findings and sessions of an agent are listed."""
 
 SETTLED = 0.06
 """Seconds that the cursor rests on a row before it is read: walking through a long tree reads nothing."""
+
+
+def read(engine: Engine, id: str) -> dict[str, Any]:
+    """What is shown of an agent or of the owner, part by part. In place of a part that cannot be read stands why."""
+    if id == OWNER:
+        queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MOST})["bubbles"]
+        return {"id": id, "organisation": dispatch(engine, "agents", {}), "findings": queued}
+    shown: dict[str, Any] = {"id": id}
+    for name, part in PARTS.items():
+        try:
+            shown[name] = part(engine, id)
+        except (Refusal, OSError, ValueError) as error:
+            shown[name] = f"▲ {error}"
+    return shown
 
 
 class HierarchyScreen(Organising, Filtering):
@@ -52,10 +84,11 @@ class HierarchyScreen(Organising, Filtering):
         super().__init__()
         self._folds = Folds()
         self._tab = TABS[0]
-        self._shown: Portrait | Overview | None = None
+        self._shown: dict[str, Any] = {}
         self._wanted = ""  # an agent to put the cursor on as soon as it is there
 
     def body(self) -> ComposeResult:
+        yield Static(PURPOSE, id="purpose", markup=False)
         yield Columns(id="tabs")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
@@ -65,9 +98,8 @@ class HierarchyScreen(Organising, Filtering):
             with Vertical(id="right", classes="pane"):
                 yield TabLine()
                 yield Drawn(id="whom")
-                yield Static(id="about", markup=False)
                 yield Rows(id="items")
-                with VerticalScroll(id="story"):
+                with Scrolled(id="story"):
                     yield Drawn(id="detail")
                 yield PromptLines(id="block")
 
@@ -94,146 +126,111 @@ class HierarchyScreen(Organising, Filtering):
     def filtered(self) -> None:
         self._draw_tree()
         rows = self.query_one("#tree", Tree)
-        if self.needle and (rows.node is None or not rows.is_match(rows.current)):
-            rows.select(rows.first_match)
+        found = [one.id for one in rows.nodes.values() if one.agent and one.matches]
+        if self.needle and found and rows.current not in found:
+            rows.select(found[0])
 
     def _draw_tree(self) -> None:
-        known, needle = self.known, self.needle
-        if self._wanted and any(one.id == self._wanted for one in known.agents):
-            self._reveal(self._wanted)
-        nodes = tree(known.agents, known.retired, folds=self._folds, needle=needle)
-        empty = "No match." if needle else "No agents yet."
-        rows = self.query_one("#tree", Tree)
-        rows.show_nodes(nodes, empty=empty)
-        if self._wanted and rows.has(self._wanted):
+        known, rows = self.known, self.query_one("#tree", Tree)
+        if any(one.id == self._wanted for one in known.agents):  # unfold whatever hides it
+            folds, above = self._folds, {self._wanted, OWNER, *path(known.agents, self._wanted)}
+            self._folds = replace(folds, closed=folds.closed - above, kept=folds.kept | {self._wanted})
+        nodes = tree(known.agents, known.retired, folds=self._folds, needle=self.needle)
+        rows.show_nodes(nodes, empty="No match." if self.needle else "No agents yet.")
+        if self._wanted in rows.nodes:
             rows.select(self._wanted)
             self._wanted = ""
-        self._draw_title(sum(one.agent is not None and one.matches for one in nodes) if needle else None)
-
-    def _draw_title(self, found: int | None) -> None:
-        agents = self.known.agents
-        counts = [
-            (f"{found:,} of {len(agents):,}" if found is not None else f"{len(agents):,}", "$grey"),
-            *(
-                (f"  {count} {word}", style)
-                for word, states, style in (
-                    ("working", ("running",), "$accent"),
-                    ("waiting", ("waiting",), "$wants"),
-                    ("broken", ("broken",), "$wrong"),
-                )
-                if (count := sum(one.state in states for one in agents))
-            ),
-        ]
-        self.put("#tree-title", Content.assemble("ORGANISATION  ", *counts))
+        total = f"{len(known.agents):,}"
+        if self.needle:
+            total = f"{sum(one.agent is not None and one.matches for one in nodes):,} of {total}"
+        counts = {state: sum(one.state == state for one in known.agents) for state in ("running", "waiting", "broken")}
+        said = [(f"  {count} {STATES[state][2]}", f"${STATES[state][1]}") for state, count in counts.items() if count]
+        self.put("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *said))
 
     def _draw_detail(self) -> None:
-        """Bring the right side up to date with what was read and the tab that is chosen."""
-        one, now = self._shown, self.app.now()
-        portrait = one if isinstance(one, Portrait) else None
-        self._draw_tab_line()
-        self.query_one("#whom", Drawn).show(self._heading)
-        tab = self._tab if portrait or self._tab == "bubbles" else TABS[0]
-        about = self._about(tab)
-        self.query_one("#about").display = bool(about.plain)
-        self.put("#about", about)
-        self._draw_items(now)
-        block = self.query_one("#block", PromptLines)
-        guidance = portrait.guidance if portrait and tab == "guidance" else None
-        block.display = bool(guidance and guidance.lines)
+        """Draw what was read, in the tab that is chosen."""
+        shown, tab = self._shown, self._tab
+        count = {"findings": len(self._part("findings", ())), "work": self.agent.sessions if self.agent else 0}
+        tabs = [name for name in TABS if name in shown or (name == "teaching" and "guidance" in shown)]
+        here = tab if tab in tabs else TABS[0]
+        self.query_one(TabLine).show([(name, f"{count.get(name) or ''}") for name in tabs or TABS[:1]], here)
+        self.query_one("#whom", Drawn).show(lambda width: [self._heading(width)])
+        self._draw_items(self.app.now())
+        block, guidance = self.query_one("#block", PromptLines), self._part("block", None)
+        block.display = tab == "guidance" and bool(guidance and guidance.lines)
         self.set_class(block.display, "-block")
-        if guidance and guidance.lines:
+        if block.display:
             part = PromptPart("leadership-guidance", guidance.lines, tokens=guidance.tokens)
             if block.whole != part.text:
                 block.show([part])
                 block.seek(SourceKind.LEADER)
-        self.query_one("#story").display = tab != "work" or not (portrait and portrait.sessions)
         self._draw_story()
-        for name in TABS:
-            self.set_class(name == tab, f"-tab-{name}")
-        self._keep_focus()
+        self.set_class(here == "work", "-tab-work")
+        if self.focused is not None and not self.focused.display:
+            self._enter()
         self._draw_tabs()
         self.refresh_bindings()
 
-    def _heading(self, width: int) -> list[Content]:
-        if isinstance(self._shown, Portrait):
-            return lines.heading(self._shown.agent, width)
-        return [Content.styled(f"{OWNER}  you" if isinstance(self._shown, Overview) else "", "bold $ink")]
+    def _part(self, name: str, otherwise: Any) -> Any:
+        """A part of what was read, `otherwise` where there is none."""
+        part = self._shown.get(name, otherwise)
+        return otherwise if isinstance(part, str) else part
 
-    def _draw_tab_line(self) -> None:
-        one = self._shown
-        if isinstance(one, Overview):
-            tabs = [("who", ""), ("bubbles", f"{one.queued}" if one.queued else "")]
-            here = self._tab if self._tab == "bubbles" else "who"
-        elif one is None or one.agent.state == "retired":
-            tabs, here = [("who", "")], "who"
-        else:
-            counts = {"bubbles": len(one.bubbles), "work": one.agent.sessions}
-            tabs = [(name, f"{counts[name]:,}" if counts.get(name) else "") for name in TABS]
-            here = self._tab
-        self.query_one(TabLine).show(tabs, here)
-
-    def _about(self, tab: str) -> Content:
-        one = self._shown
-        if isinstance(one, Portrait):
-            if tab == "guidance" and one.guidance is not None:
-                return lines.guidance_words(one.guidance)
-            if tab == "bubbles":
-                return lines.bubble_words(one)
-            if tab == "work":
-                return lines.work_words(one)
-        return Content("")
+    def _heading(self, width: int) -> Content:
+        one = self.agent
+        if one is None:
+            return Content.styled("owner  you" if self._shown else "", "bold $ink")
+        sign, colour, word = STATES[one.state]
+        title = f"  {words.one_line(one.title)}" if one.title else ""
+        return cropped(
+            [(words.one_line(one.id), "bold $ink"), (f"  {sign} {word or 'idle'}", f"${colour}"),
+             (f"  tier {one.tier}", "$ink"), (title, "$grey")], width,
+        )  # fmt: skip
 
     def _draw_items(self, now: datetime) -> None:
-        rows = self._item_rows(now)
+        rows: list[Row] = []
+        if self._tab == "findings":
+            found = self._part("findings", [])
+            own = [one for one in found if one["targetAgent"] == self._shown["id"]]
+            others = [one for one in found if one not in own]
+            for title, listed in (("FOUND BY IT", own), ("SENT UP TO IT" if self.agent else "ON THEIR WAY UP", others)):
+                if listed:
+                    rows += [Row("", "")] if rows else []
+                    rows += [Row("", f" {title}  {_counted(listed)}"), *(_finding_row(one, now) for one in listed)]
+        elif self._tab == "work" and self.agent and self.agent.sessions:
+            one = self.agent
+            took = f"{words.count(one.sessions, 'session')}  {one.used:,} tokens  {words.money(one.spent)}"
+            rows = [Row("", f" {took}"), *(session_row(session, now) for session in self._part("work", ()))]
         items = self.query_one("#items", Rows)
         items.show(rows)
         items.display = bool(rows)
 
-    def _item_rows(self, now: datetime) -> list[Row]:
-        one = self._shown
-        if self._tab == "bubbles" and one is not None:
-            return lines.bubble_rows(one.bubbles, one.agent.id if isinstance(one, Portrait) else "", now)
-        if self._tab == "work" and isinstance(one, Portrait):
-            return [session_row(session, now) for session in one.sessions]
-        return []
-
     def _draw_story(self) -> None:
-        self.query_one("#detail", Drawn).show(self._story)
+        self.query_one("#detail", Drawn).show(lambda width: drawn(self._fields(), width))
+        self.query_one("#story").display = any(True for _ in self._fields())
 
-    def _story(self, width: int) -> list[Content]:
-        one, now, tab = self._shown, self.app.now(), self._tab
-        if isinstance(one, Overview):
-            if tab == "bubbles":
-                return lines.bubble_lines(self._bubble, now, width)
-            return lines.owner_lines(one, self.known.agents, width)
-        if one is None:
-            return self._row_lines(width)
-        if one.agent.state == "retired" or tab == "who":
-            return lines.who_lines(one, width)
-        if tab == "guidance" and one.guidance is not None:
-            told = lines.hop_lines(one.guidance, width)
-            return told or (lines.profile_lines(one.profile, width) if one.profile else [])
-        if tab == "bubbles":
-            return lines.bubble_lines(self._bubble, now, width)
-        if tab == "teaching":
-            return lines.teaching_lines(one, now, width)
-        return []
-
-    def _row_lines(self, width: int) -> list[Content]:
-        """For a row that is no agent."""
-        node = self.query_one("#tree", Tree).node
-        if node is None or node.agent is not None:
-            return []
-        key = shown_key("tree.unfold", self.app.keymap)
-        hint = {FOLD: f"{key} shows them here, {shown_key('hierarchy.everyone', self.app.keymap)} everyone everywhere",
-                GROUP: f"{key} shows these agents"}.get(node.id[:1], "")  # fmt: skip
-        return [*Content.styled(node.text, "$ink").wrap(width), Content.styled(hint, "$grey")]
-
-    @property
-    def _bubble(self) -> Bubble | None:
-        """The finding under the cursor."""
-        current = self.query_one("#items", Rows).current
-        return next((one for one in (self._shown.bubbles if self._shown else ()) if one.id == current), None)
+    def _fields(self) -> Iterator[Field]:
+        shown, now, tab = self._shown, self.app.now(), self._tab
+        part = shown.get("guidance" if tab == "teaching" else tab)
+        if isinstance(part, str):
+            yield Field("", part, "wants")
+        elif tab == "findings" and "findings" in shown:
+            current = self.query_one("#items", Rows).current
+            yield from told.finding(next((one for one in shown["findings"] if one["id"] == current), None), now)
+        elif tab == "guidance" and part:
+            yield from told.guidance(part)
+        elif tab == "teaching" and part:
+            yield from told.teaching(part["teaching"], now)
+        elif tab == "work" and "work" in shown:
+            if self.agent and not self.agent.sessions:
+                yield Field("", "No sessions yet.", "grey")
+        elif "organisation" in shown:
+            yield from told.organisation(shown["organisation"])
+        elif "who" in shown:
+            yield from told.agent(shown["who"])
+        elif (node := self.node) is not None and node.agent is None:
+            yield Field("", node.text)
+            yield Field("", f"{shown_key('tree.unfold', self.app.keymap)} shows these agents", "grey")
 
     def _draw_tabs(self) -> None:
         name = words.crop(self.agent.id if self.agent else OWNER, 40)
@@ -247,52 +244,32 @@ class HierarchyScreen(Organising, Filtering):
     # Reading
 
     def _read_detail(self, wait: float = 0.0) -> None:
-        """Read whom the cursor is on anew."""
-        engine, node = self.app.engine, self.query_one("#tree", Tree).node
+        """Read what is under the cursor again."""
+        engine, node = self.app.engine, self.node
         if engine is None or node is None:
             return
-        agent = self.agent
-        if agent is not None:
-            now = agent
-            self.read(lambda: agent_details.portrait(engine, now), self._take, group="detail", wait=wait)
-        elif node.id == OWNER:
-            self.read(lambda: agent_details.overview(engine), self._take, group="detail", wait=wait)
+        if node.agent is None and node.id != OWNER:
+            self._take({})
         else:
-            self._take(None)
+            self.read(lambda: read(engine, node.id), self._take, group="detail", wait=wait)
 
-    def _take(self, shown: Portrait | Overview | None) -> None:
-        before, self._shown = self._shown, shown
-        same = isinstance(before, Portrait) and isinstance(shown, Portrait) and before.agent.id == shown.agent.id
+    def _take(self, shown: dict[str, Any]) -> None:
+        same = self._shown.get("id") == shown.get("id")
+        self._shown = shown
         self._draw_detail()
         if not same:
             self.query_one("#story").scroll_home(animate=False)
 
-    # Going about
+    # Moving about
 
     @property
-    def agent(self) -> AgentView | None:
-        node = self.query_one("#tree", Tree).node
-        return node.agent if node is not None else None
-
-    @property
-    def hands_down(self) -> bool:
-        return self._tab == "guidance" and isinstance(self._shown, Portrait) and self._shown.profile is not None
-
-    @property
-    def leads_here(self) -> str:
-        one = self.agent
-        return one.id if one is not None and not one.broken and one.state != "retired" else OWNER
+    def gives_guidance(self) -> bool:
+        return self._tab == "guidance" and "profile" in self._part("guidance", {})
 
     def select_agent(self, agent_id: str) -> None:
         self._wanted = agent_id
         self.filter.put_away()
         self._draw_tree()
-
-    def _reveal(self, agent_id: str) -> None:
-        """Unfold whatever keeps an agent out of sight."""
-        above = {agent_id, OWNER, *path(self.known.agents, agent_id)}
-        folds = self._folds
-        self._folds = replace(folds, closed=folds.closed - above, kept=folds.kept | {agent_id})
 
     @on(Rows.Moved, "#tree")
     def _row_moved(self) -> None:
@@ -302,19 +279,17 @@ class HierarchyScreen(Organising, Filtering):
 
     @on(Tree.Fold)
     def _fold(self, message: Tree.Fold) -> None:
-        name, folds = message.row_id, self._folds
-        node = self.query_one("#tree", Tree).node
-        opens = message.open if message.open is not None else not (node is not None and node.open)
-        if name.startswith(FOLD):
-            self._folds = replace(folds, shown=folds.shown | {name[len(FOLD) :]})
-        elif name == f"{GROUP}retired":
-            self._folds = replace(folds, shown=folds.shown | {name} if opens else folds.shown - {name})
-        elif node is not None and node.open is not None:
-            self._folds = replace(folds, closed=folds.closed - {name} if opens else folds.closed | {name})
+        folds, row = self._folds, frozenset({message.row_id.removeprefix(FOLD)})
+        node = self.query_one("#tree", Tree).nodes[message.row_id]
+        opens = message.open if message.open is not None else not node.open
+        if message.row_id.startswith(FOLD) or message.row_id == RETIRED:
+            self._folds = replace(folds, shown=folds.shown | row if opens else folds.shown - row)
+        elif node.open is not None:
+            self._folds = replace(folds, closed=folds.closed - row if opens else folds.closed | row)
         self._draw_tree()
 
     def action_everyone(self) -> None:
-        """Show those who never worked, or fold them again."""
+        """Show agents that never worked, or fold them again."""
         everyone = not self._folds.everyone
         self._folds = replace(self._folds, everyone=everyone, shown=self._folds.shown if everyone else frozenset())
         self._draw_tree()
@@ -328,52 +303,43 @@ class HierarchyScreen(Organising, Filtering):
             self._enter()
 
     def _enter(self) -> None:
-        for pane in (*FIRST.get(self._tab, ()), "story"):
-            if self.query_one(f"#{self.PANES[pane]}").display and self.go_to(pane):
-                return
+        """Go to the first pane of the tab."""
+        panes = ("block", "story") if self._tab == "guidance" else ("items", "story")
+        any(self.query_one(f"#{pane}").display and self.go_to(pane) for pane in panes)
 
     @on(TabLine.Chosen)
     def _tab_chosen(self, message: TabLine.Chosen) -> None:
-        self._go_to_tab(message.name)
-
-    def action_tab(self, by: int) -> None:
-        """The next tab, or the one before."""
-        names = [name for name, _ in self.query_one(TabLine).tabs]
-        here = self.query_one(TabLine).here
-        if here in names:
-            self._go_to_tab(names[(names.index(here) + by) % len(names)])
-
-    def _go_to_tab(self, name: str) -> None:
-        self._tab = name
+        self._tab = message.name
         inside = self.pane not in ("tree", "")
         self._draw_detail()
         self.query_one("#story").scroll_home(animate=False)
         if inside:
             self._enter()
 
-    def _keep_focus(self) -> None:
-        """A pane that has the focus and is gone hands it on."""
-        node = self.focused
-        if node is not None and not node.display:
-            self._enter()
+    def action_tab(self, by: int) -> None:
+        """The next tab, or the one before."""
+        line = self.query_one(TabLine)
+        names = [name for name, _ in line.tabs]
+        if line.here in names:
+            self._tab_chosen(TabLine.Chosen(names[(names.index(line.here) + by) % len(names)]))
 
     @on(Rows.Moved, "#items")
     def _item_moved(self) -> None:
-        if self._tab == "bubbles":
+        if self._tab == "findings":
             self._draw_story()
 
     @on(Rows.Opened, "#items")
     def _item_opened(self, message: Rows.Opened) -> None:
-        if self._tab == "bubbles":
+        if self._tab == "findings":
             self.go_to("story")
         elif any(one.id == message.row_id for one in self.known.sessions):
             self.app.open_session(message.row_id)
         else:
-            self.app.say("It is older than the sessions listed in work.", "warning")
+            self.app.say("This session is older than those listed in work.", "warning")
 
     @on(PromptLines.Opened)
     def _line_opened(self, message: PromptLines.Opened) -> None:
-        """From a line of the guidance to the leader that says it."""
+        """From a line of the guidance to the leader that gives it."""
         if message.source.kind is SourceKind.LEADER:
             self.select_agent(message.source.ref.partition("#")[0])
             self.go_to("tree")
@@ -386,3 +352,15 @@ class HierarchyScreen(Organising, Filtering):
 
     def copy_text(self) -> str:
         return self.agent.id if self.agent else ""
+
+
+def _counted(findings: list[Any]) -> str:
+    counts = {said: sum(one["state"] == state for one in findings) for state, (_, _, said) in told.FINDINGS.items()}
+    return "  ·  ".join(f"{count} {said}" for said, count in counts.items() if count)
+
+
+def _finding_row(one: Any, now: datetime) -> Row:
+    sign, style, _ = told.FINDINGS[one["state"]]
+    word = f"gate {one['gates'][-1]['number']}" if one["refusedBy"] else one["state"].replace("flushed", "sent")
+    right = f"{word:<8} {words.span(now - datetime.fromisoformat(one['createdAt'])):>4}"
+    return Row(one["id"], words.one_line(one["text"]), sign, right, "ink", style, style if one["refusedBy"] else "grey")

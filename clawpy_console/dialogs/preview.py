@@ -1,0 +1,68 @@
+"""A dialog with a pane beside the input that shows what the input would change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+from textual.worker import Worker
+
+from clawpy_console.dialogs.base import Answer, Dialog
+from clawpy_console.fields import Field
+from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.parts import drawn
+from engine.values import Refusal
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class PreviewDialog(Dialog[Answer]):
+    """Its subclass composes a `Drawn` `#change` in a `VerticalScroll` `#pane`, a `Static` `#said` and a `KeyLine`."""
+
+    DEFAULT_CSS = """
+    PreviewDialog #body { height: 1fr; }
+    PreviewDialog #pane { width: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
+    PreviewDialog #change { height: auto; }
+    PreviewDialog #said { height: auto; padding: 0 1; }
+    PreviewDialog KeyLine { background: $surface; dock: bottom; padding: 0; }
+    """
+
+    def preview(self, call: Callable[[], T], then: Callable[[T], object], *, wait: float) -> None:
+        """Work out the preview in a thread, after `wait` seconds; a newer one takes its place."""
+
+        async def work() -> None:
+            await asyncio.sleep(wait)
+            try:
+                found = await asyncio.to_thread(call)
+            except Refusal as refusal:
+                self.refuse(refusal)
+            except Exception as error:
+                log.exception("a preview failed")
+                self.refuse(Refusal("failed", f"{type(error).__name__}: {error}", f"see {self.app.home.logs}"))
+            else:
+                then(found)
+
+        _: Worker[None] = self.run_worker(work, group="preview", exclusive=True)
+
+    def show(self, fields: Iterable[Field]) -> None:
+        """Show what would change."""
+        listed = list(fields)
+        self.query_one("#change", Drawn).show(lambda width: drawn(listed, width))
+
+    def say(self, text: str, style: str = "$wants") -> None:
+        """Say something below; "" for nothing."""
+        self.query_one("#said", Static).update(Content.styled(text, style))
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Say why it cannot be done."""
+        self.say(f"✗ {refusal}", "$wrong")
+
+    def action_page(self, by: int) -> None:
+        pane = self.query_one("#pane", VerticalScroll)
+        pane.scroll_relative(y=by * max(1, pane.size.height - 1), animate=False)

@@ -1,0 +1,258 @@
+"""An agent in words, for the screen and for verbs: who it is, its guidance, its findings (SPEC 1).
+
+Each function takes the document that a verb prints as JSON: `agents`, `guidance`, `profile`, `bubbles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from clawpy_console import words
+from clawpy_console.fields import Field, bar, changes, when
+from engine.values.wisdom import telling
+
+Document = Mapping[str, Any]
+
+TEXT_MOST = 12_000
+"""Characters of a soul that are shown; the file has all of it."""
+
+MOST = 50
+"""Problems of the organisation that are shown."""
+
+FINDINGS = {
+    "queued": ("▲", "accent", "waiting to be sent up"),
+    "refused": ("✗", "wants", "refused"),
+    "flushed": ("✓", "grey", "delivered"),
+}
+"""Sign, tone and words of each state of a finding."""
+
+REACHES_OWNER = "reaches the owner"
+
+
+def agent(document: Document) -> Iterator[Field]:
+    """Who an agent is: what its folder and the settings say. What is wrong comes first."""
+    one, folder = document["agent"], document["folder"]
+    if one["broken"]:
+        file = broken_file(one["broken"])
+        fix = f"fix {folder}/{file}" if file else f"rename {folder}: a lower-case letter, then a-z, 0-9, _ and -"
+        yield Field("", f"✗ {words.one_line(one['broken'])}", "wrong")
+        yield Field("", f"→ {fix}. It is read again when you save it.")
+    if document.get("retired"):
+        yield Field("", "Retired: it runs nothing. Its folder is kept.", "wants")
+    yield Field("tier", f"{one['tier']}  by {one['tierRule']}")
+    told = {"archetype": document["archetype"], "domain": one["domain"]}
+    told["chain" if document["chain"] else "leader"] = chain(document) or one["reportsTo"]
+    yield from (Field(name, words.one_line(text)) for name, text in told.items() if text)
+    for channel in document.get("serves", ()):
+        yield Field("serves", _serves(channel))
+    if tools := document.get("tools"):
+        yield Field("may", ", ".join(tools["allow"]) or "nothing")
+        listed = {"asks for": tools["ask"], "never": tools["deny"]}
+        yield from (Field(name, ", ".join(texts)) for name, texts in listed.items() if texts)
+        yield from (Field("model", f"{kind}: {model}") for kind, model in tools["models"].items())
+        if tools["budget"]:
+            yield Field("budget", f"${tools['budget']['usd_per_day']:,.2f} a day")
+    yield Field("folder", folder, "faint")
+    if "soul" in document:
+        yield Field("", "soul.md", "heading")
+        yield from _text(document["soul"])
+
+
+def broken_file(broken: str) -> str:
+    """The file to fix when this is what is wrong with an agent, "" when it is the name of its folder."""
+    file = broken.partition(":")[0]
+    return file if file in ("comms.json", "tools.json") else ""
+
+
+def chain(document: Document) -> str:
+    """The leaders from the direct one upward, and where that ends."""
+    tiers = document.get("chainTiers", ())
+    leaders = [f"{name} ({tiers[at]})" if tiers else name for at, name in enumerate(document["chain"])]
+    end = "owner" if document["chainEnd"] == REACHES_OWNER else document["chainEnd"]
+    return " → ".join(part for part in (*leaders, end) if part)
+
+
+def _serves(one: Document) -> str:
+    by = f"by {one['runner'].replace('acp:', 'coding agent ')}" if one["runner"] else "by nothing"
+    told = [f"{one['channel']}, {'by a flow, else by a model' if one['runner'] == 'auto' else by}"]
+    told += [f"model {one['model']}"] if one["model"] else []
+    told += [f"else {', '.join(one['fallback'])}"] if one["fallback"] else []
+    return ", ".join(told)
+
+
+def _text(text: str) -> Iterator[Field]:
+    for line in text[:TEXT_MOST].rstrip("\n").expandtabs(4).split("\n"):
+        yield Field("", line, "title" if line.startswith("#") else "ink")
+    if len(text) > TEXT_MOST:
+        yield Field("", f"… {words.count(len(text) - TEXT_MOST, 'character')} more", "faint")
+
+
+def organisation(document: Document) -> Iterator[Field]:
+    """All agents together: how much they worked, the settings of guidance, what is wrong."""
+    agents, cascade = document["agents"], document["cascade"]
+    on = {True: "on", False: "off"}
+    used = sum(one["sessions"] > 0 for one in agents)
+    busy = sum(one["state"] in ("running", "waiting") for one in agents)
+    yield Field("agents", f"{len(agents):,}, {used:,} used so far, {busy:,} working")
+    if tokens := sum(one["tokensUsed"] for one in agents):
+        yield Field("tokens", f"{tokens:,}, ${sum(one['cost'] for one in agents):.2f}")
+    budget = f"at most {cascade['m1_token_budget']:,} tokens (enable_m1, m1_token_budget)"
+    yield Field("guidance", f"in prompts {on[cascade['enable_m1']]}, {budget}")
+    every = words.span(timedelta(seconds=cascade["m2_interval_seconds"]))
+    yield Field("teaching", f"{on[cascade['enable_m2']]} (enable_m2), every {every} (m2_interval_seconds)")
+    yield Field("findings", f"{on[cascade['enable_upward_bubbling']]} (enable_upward_bubbling)")
+    yield Field("folder", document["folder"], "faint")
+    yield from problems(document["problems"])
+
+
+def problems(found: list[str]) -> Iterator[Field]:
+    """What is wrong in the organisation."""
+    if not found:
+        yield Field("", "✓ No problems.", "grey")
+        return
+    yield Field("", words.count(len(found), "problem"), "heading")
+    yield from (Field("", f"▲ {words.one_line(one)}", "wants") for one in found[:MOST])
+    if len(found) > MOST:
+        yield Field("", f"and {len(found) - MOST:,} more", "faint")
+
+
+# Guidance
+
+
+def guidance(document: Document) -> Iterator[Field]:
+    """How much guidance an agent gets, from which leaders, and what was left out; of a leader what it gives."""
+    yield Field("", budget(document), "title" if document["tokens"] else "wants")
+    for hop in document["hops"]:
+        share = bar(hop["tokens"] / hop["share"] if hop["share"] else 0.0)
+        told = hop["why"] or f"{share} {hop['tokens']:>4} of {hop['share']:>4} tokens"
+        tone = "grey" if hop["why"] else "ink"
+        yield Field(f"{hop['hop'] + 1} up", f"{hop['leader']}, tier {hop['tier']}  {told}", tone)
+    left = [(hop["leader"], item) for hop in document["hops"] for item in hop["cut"]]
+    if left:
+        yield Field("", "▼ left out (budget)", "wants")
+    for leader, item in left:
+        section = item["section"].removeprefix("recent-")
+        yield Field("", f"  {leader}, {section}: {words.one_line(item['text'])} ({item['tokens']} tokens)", "faint")
+    if document["chainEnd"] not in ("", REACHES_OWNER):
+        yield Field("", f"▲ The chain {document['chainEnd']}.", "wants")
+    if "profile" in document:
+        yield from profile(document["profile"])
+
+
+def budget(document: Document) -> str:
+    """How much of its budget the guidance of an agent takes."""
+    if not document["tokens"]:
+        return f"No guidance: {words.one_line(document['reason'])}"
+    leaders = words.count(sum(bool(hop["kept"]) for hop in document["hops"]), "leader")
+    return f"{document['tokens']:,} of {document['budget']:,} tokens from {leaders}, as in the next prompt"
+
+
+def profile(one: Document) -> Iterator[Field]:
+    """What a leader gives the agents below it."""
+    sections = ("principles", "guardrails", "patterns", "decisions")
+    if not any(one[name] for name in sections):
+        yield Field("", "It gives no guidance: its soul.md has no principles, patterns or guardrails.", "grey")
+    for name in sections:
+        if one[name]:
+            yield Field("", name, "heading")
+        yield from (Field("", f"- {_item(item)}") for item in one[name])
+
+
+def _item(item: Any) -> str:
+    if isinstance(item, str):
+        return words.one_line(item)
+    told = [words.one_line(item["text"])]
+    told += [f"found by {words.count(item['foundBy'], 'worker')}"] if item.get("foundBy") else []
+    told += [f"in {words.count(item['uses'], 'prompt')}"] if item.get("uses") else []
+    return "  · ".join(told)
+
+
+def edited(document: Document) -> Iterator[Field]:
+    """Whose prompts the edits of a leader's guidance change, and how."""
+    if not document["edits"]:
+        yield Field("", "No changes yet.", "grey")
+        return
+    for section in document["fromSoul"]:
+        yield Field("", f"▲ {section} is empty: what soul.md says of it is used again.", "wants")
+    count = words.count(len(document["edits"]), "change")
+    if not document["prompts"]:
+        none = "No prompt changes: it guides nobody, or the budget for guidance is used up."
+        yield Field("", f"{count}. {none}", "wants")
+        return
+    agents = sum(len(one["agents"]) for one in document["prompts"])
+    yield Field("", f"{count}, in {words.count(agents, 'prompt')}", "title")
+    for one in document["prompts"]:
+        yield Field("", ", ".join(one["agents"]), "heading")
+        yield from (Field("", line, "good" if line[0] == "+" else "wrong") for line in one["changes"])
+
+
+def moved(document: Document) -> Iterator[Field]:
+    """What another leader changes for an agent: tier, chain, guidance."""
+    before, after = document, document["moved"]
+    pairs = {
+        "tier": (str(before["tier"]), str(after["tier"])),
+        "chain": (chain(before), chain(after)),
+        "guidance": (_tokens(before), _tokens(after)),
+    }
+    for name, (old, new) in pairs.items():
+        if old == new:
+            yield Field(name, f"{new}  (unchanged)")
+        else:
+            yield Field(name, f"- {old}", "wrong")
+            yield Field(" ", f"+ {new}", "good")
+    diff = list(changes(before["guidance"].split("\n"), after["guidance"].split("\n")))
+    yield Field("", "its guidance", "heading") if diff else Field("", "Its guidance does not change.", "grey")
+    yield from diff
+
+
+def _tokens(one: Document) -> str:
+    return words.count(one["tokens"], "token") if one["tokens"] else f"none: {one['reason']}"
+
+
+def teaching(one: Document, now: datetime) -> Iterator[Field]:
+    """When guidance was and will be written into the agent's soul.md, and what that changes."""
+    coming = when(one["next"], now) or "no round is due"
+    if one["next"] and datetime.fromisoformat(one["next"]) <= now:
+        coming = "due now"
+    yield Field("last round", when(one["last"], now) or "never")
+    yield Field("next", coming if one["enabled"] else "when you ask: enable_m2 is off in wisdom_cascade_config.json")
+    if one["reason"]:
+        yield Field("", words.one_line(one["reason"]), "wants")
+    elif not one["diff"]:
+        yield Field("", "✓ No changes: soul.md has all guidance already.", "grey")
+    else:
+        yield Field("", "changes in the next round", "heading")
+        yield from diff(one["diff"])
+
+
+def diff(text: str) -> Iterator[Field]:
+    """A unified diff."""
+    for line in text.split("\n"):
+        tone = "faint" if line.startswith(("---", "+++", "@@")) else {"+": "good", "-": "wrong"}.get(line[:1], "grey")
+        yield Field("", line, tone)
+
+
+# Findings
+
+
+def finding(one: Document | None, now: datetime) -> Iterator[Field]:
+    """A finding, its evidence, and what each gate said."""
+    if one is None:
+        yield Field("", "No findings yet. They appear here when tests or you confirm them.", "faint")
+        return
+    sign, tone, said = FINDINGS[one["state"]]
+    yield Field("", words.one_line(one["text"]), "title")
+    way = f"{one['targetAgent']} → {one['leader'] or 'nobody'}"
+    yield Field("", f"{sign} {said}  {way}, {when(one['createdAt'], now)}, {one['trust']}", tone)
+    if one["flushedAt"]:
+        named = f"the pattern {one['pattern']}" if telling(one["pattern"]) else f"a pattern of {one['leader']}"
+        yield Field("", f"now {named}, {when(one['flushedAt'], now)}", "grey")
+    for name in ("confidence", "importance"):
+        yield Field(name, f"{bar(one[name])} {one[name]:.2f}")
+    told = {"because": "; ".join(one["reasons"]), "category": one["category"], "evidence": "; ".join(one["evidence"])}
+    yield from (Field(name, words.one_line(text), "grey") for name, text in told.items() if text)
+    for gate in one["gates"]:
+        head = f"{'✓' if gate['passed'] else '✗'} {gate['number']} {gate['name']:<11}"
+        yield Field("", f"{head} {words.one_line(gate['reason'])}", "grey" if gate["passed"] else "wrong")
