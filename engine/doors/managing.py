@@ -28,8 +28,6 @@ def agents(engine: Engine, arguments: Arguments) -> Document:
             **coding,
             "retired": left,
             "problems": people.problems(),
-            "cascade": engine.wisdom.config.model_dump(),
-            "folder": str(engine.home.agents),
         }
     if action == "serve":
         channel, name = arguments.needed("channel"), arguments.needed("id")
@@ -39,9 +37,7 @@ def agents(engine: Engine, arguments: Arguments) -> Document:
     if action == "show":
         return _shown(engine, agent_id)
     if action == "retire":
-        one = people.get(agent_id)
-        people.retire(agent_id)
-        return {"agent": wire.agent(one), "retired": True}
+        return _shown(engine, people.retire(agent_id))
     if action == "restore":
         agent_id = people.restore(agent_id).id
     if action == "add":
@@ -56,8 +52,9 @@ def agents(engine: Engine, arguments: Arguments) -> Document:
         people.move(agent_id, arguments.needed("reportsTo"))
     if action == "tier":
         guiding.assign_tier(engine, agent_id, arguments)
-    leaders, reason = people.chain(agent_id)
-    return {"agent": wire.agent(people.get(agent_id)), "chain": leaders, "chainEnd": reason}
+    document = _shown(engine, agent_id)
+    document.pop("soul", None)
+    return document
 
 
 def _shown(engine: Engine, agent_id: str) -> Document:

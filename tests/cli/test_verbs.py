@@ -244,14 +244,14 @@ def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
     tree = clawpy("agents", "list").out
     assert "\n4        backend_builder" in tree
     assert "← koji-core" in tree
-    assert "\ncoding agents\nnone is installed here; looked for Claude Code, Codex, " in tree
-    assert "tester → cto → ceo" in clawpy("agents", "add", "tester", "--to", "cto", "--domain", "tests").out
+    assert "\ncoding agents\nNone is installed here. Supported: Claude Code, Codex, " in tree
+    assert "cto (2) → ceo (1) → owner" in clawpy("agents", "add", "tester", "--to", "cto", "--domain", "tests").out
     said = clawpy("agents", "show", "cto")
     assert "# Chief technology officer" in said.out
     assert clawpy("agents", "retire", "researcher").code == 1
-    assert clawpy("agents", "retire", "tester").out == "tester is retired; its folder is kept\n"
-    assert "retired: tester; `clawpy agents restore` brings one back" in clawpy("agents", "list").out
-    assert "tester → cto → ceo" in clawpy("agents", "restore", "tester").out
+    assert "Retired: it runs nothing. Its folder is kept." in clawpy("agents", "retire", "tester").out
+    assert "retired: tester; `clawpy agents restore` restores one" in clawpy("agents", "list").out
+    assert "cto (2) → ceo (1) → owner" in clawpy("agents", "restore", "tester").out
     assert "retired" not in clawpy("agents", "list").out
 
 
@@ -265,7 +265,7 @@ def test_a_coding_agent_is_offered_and_serves_a_channel(
     program.chmod(0o755)
     monkeypatch.setattr("engine.execution.runners.acp.known.shutil.which", lambda name, path=None: found.get(name))
     found = {"claude": "/usr/bin/claude"}
-    lacking = "Claude Code  lacks its adapter: npm install -g @agentclientprotocol/claude-agent-acp"
+    lacking = "Claude Code  its adapter is missing: npm install -g @agentclientprotocol/claude-agent-acp"
     assert lacking in clawpy("agents", "list").out
     found = {"claude-agent-acp": str(program)}
     assert "Claude Code  clawpy agents serve CHANNEL claude" in clawpy("agents", "list").out
@@ -300,7 +300,7 @@ def test_tasks(clawpy: Clawpy, engines: list[StandIn], shop: Repository) -> None
     assert (task["title"], task["workspace"]) == ("cart rounding", str(shop.path))
     assert clawpy("tasks", "list").out == f"○ open     {task['id']}  cart rounding\n"
     assert "✓ done" in clawpy("tasks", "done", task["id"]).out
-    assert clawpy("tasks", "list", "--state", "open").out == "no tasks\n"
+    assert clawpy("tasks", "list", "--state", "open").out == "No tasks.\n"
 
 
 def test_config(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:

@@ -64,7 +64,7 @@ def test_whom_no_chain_leads_to_the_owner_stands_below_with_the_reason() -> None
         "  ceo",
         "    bad_tools",  # its place is known, only its tools are broken
         "=leader missing: leader missing (1)",
-        "  orphan: reports to ghost, who is not there",
+        "  orphan: reports to ghost, which does not exist",
         "    child",
         "=in a circle: in a circle (2)",
         "  a: reports to b, whom it leads: a circle",

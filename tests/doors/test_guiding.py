@@ -53,10 +53,12 @@ def test_guidance_shows_the_block_and_what_of_each_leader_is_in_it(engine: Engin
     assert str(document["guidance"]).startswith("<leadership-guidance>")
     assert document["provenance"]["guidance_sources"] == ["backend_lead", "cto", "ceo"]  # type: ignore[index]
     assert "Simple beats clever." in read
-    assert "no guidance" in done(engine, "guidance", "cto")[1]
+    leader = done(engine, "guidance", "cto")[1]
+    assert "No guidance: " in leader
+    assert "principles\n  - " in leader  # what it gives the agents below it
     moved, read = done(engine, "guidance", "junior_backend", "--to", "cto")
     assert moved["moved"]["chain"] == ["cto", "ceo"]  # type: ignore[index]
-    assert "there it would be" in read
+    assert "+ cto → ceo → owner" in read
     with pytest.raises(Refusal) as refused:
         done(engine, "guidance", "nobody")
     assert refused.value.code == "unknown_agent"
@@ -69,17 +71,17 @@ def test_a_leaders_guidance_is_edited_as_a_text_and_shows_whose_prompts_change_f
     file = tmp_path / "cto.md"
     before, read = done(engine, "profile", "cto")
     file.write_text(read)
-    assert done(engine, "profile", "cto", str(file))[1] == "nothing has changed in the guidance from cto"
+    assert done(engine, "profile", "cto", str(file))[1] == "  No changes yet."
 
     file.write_text(read.replace("Simple beats clever.", "Plain beats clever."))
     shown, read = done(engine, "profile", "cto", str(file))
     assert "- cto, principles: Simple beats clever." in read
     assert "+ cto, principles: Plain beats clever." in read
-    assert "not saved yet" in read
+    assert "Not saved. Add `--yes` to save it." in read
     assert "junior_backend" in shown["prompts"][0]["agents"]  # type: ignore[index]
     assert "Simple beats clever." in str(done(engine, "guidance", "junior_backend")[0]["guidance"])
 
-    assert "1 change, saved" in done(engine, "profile", "cto", str(file), "--yes")[1]
+    assert "Saved. Undo: clawpy profile cto --undo" in done(engine, "profile", "cto", str(file), "--yes")[1]
     assert "Plain beats clever." in str(done(engine, "guidance", "junior_backend")[0]["guidance"])
     file.write_text(str(before["text"]))
     with pytest.raises(Refusal, match="delete its version line"):
@@ -91,13 +93,42 @@ def test_a_leaders_guidance_is_edited_as_a_text_and_shows_whose_prompts_change_f
         done(engine, "profile", "cto", str(tmp_path / "nowhere.md"))
 
 
+@pytest.mark.long
+def test_an_edit_that_would_lose_or_bring_back_something_says_so_and_a_save_is_undone(
+    engine: Engine, tmp_path: Path
+) -> None:
+    file = tmp_path / "cto.md"
+    before, text = done(engine, "profile", "cto")
+    file.write_text(text.replace("## Principles", "## Principels"))
+    with pytest.raises(Refusal, match="no heading “Principels”"):
+        done(engine, "profile", "cto", str(file), "--yes")
+
+    without = text.partition("## Principles")[0] + "## Guardrails" + text.partition("## Guardrails")[2]
+    file.write_text(without.replace("## Guardrails", "## Principles\n\n- Only this.\n\n## Guardrails", 1))
+    done(engine, "profile", "cto", str(file), "--yes")
+    only = done(engine, "profile", "cto")
+    file.write_text(only[1].replace("- Only this.\n", ""))
+    shown, read = done(engine, "profile", "cto", str(file))
+    assert shown["fromSoul"] == ["principles"]
+    assert "▲ principles is empty: what soul.md says of it is used again." in read
+    done(engine, "profile", "cto", str(file), "--yes")
+    assert done(engine, "profile", "cto")[0] == before
+
+    assert "as it was before the last save" in done(engine, "profile", "cto", "--undo")[1]
+    assert done(engine, "profile", "cto")[0] == only[0]
+    with pytest.raises(Refusal) as twice:
+        done(engine, "profile", "cto", "--undo")
+    assert twice.value.code == "nothing_to_undo"
+    engine.wisdom.revise_profile("cto", engine.wisdom.profile_edits(engine.wisdom.profile("cto"), str(before["text"])))
+
+
 def test_bubbles_are_listed_with_their_gate_and_flushed(engine: Engine) -> None:
     assert done(engine, "bubbles")[1] == "No findings yet."
     engine.wisdom.offer(learning(1, agent="backend_builder"))
     engine.wisdom.offer(learning(2, agent="backend_builder", confidence=0.5))
     listed, read = done(engine, "bubbles", "list")
     assert {one["state"] for one in listed["bubbles"]} == {"queued", "refused"}  # type: ignore[attr-defined]
-    assert "gate 2, confidence: 0.50 of 0.75" in read
+    assert "✗ 2 confidence: 0.50 of 0.75" in read
     assert len(done(engine, "bubbles", "list", "--state", "refused")[0]["bubbles"]) == 1  # type: ignore[arg-type]
     flushed, read = done(engine, "bubbles", "flush")
     assert list(flushed["flushed"]) == ["backend_lead"]  # type: ignore[call-overload]

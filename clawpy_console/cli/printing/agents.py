@@ -3,93 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from clawpy_console.cli.printing.style import Document, Style, clean, count, span
-from engine.values.wisdom import telling
+from clawpy_console.cli.printing.style import Document, Style, clean, count, printed, span
+from clawpy_console.fields import Field
+from clawpy_console.screens.hierarchy import agent as told
 
 
 def agents(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """The organisation as a tree with the coding agents, or one agent, or who serves a channel now."""
     if "agents" in document:
         left = ", ".join(map(clean, document.get("retired", ())))
-        gone = [style.dim(f"retired: {left}; `clawpy agents restore` brings one back")] if left else []
-        return "\n".join([*_tree(document["agents"], style), *_coding(document, style), *gone])
+        gone = [style.dim(f"retired: {left}; `clawpy agents restore` restores one")] if left else []
+        wrong = printed(told.problems(document["problems"]), style) if document["problems"] else []
+        return "\n".join([*_tree(document["agents"], style), *_coding(document, style), *gone, *wrong])
     if "channel" in document:
         lines = [f"{clean(document['channel'])} is served by {clean(one['title'])}" for one in document["coding"]]
         return "\n".join([*lines, *(f"  log in  {clean(one['login'])}" for one in document["coding"] if one["login"])])
     one = document["agent"]
-    if document.get("retired"):
-        return f"{clean(one['id'])} is retired; its folder is kept"
-    lines = [f"{style.bold(clean(one['id']))}  {clean(one['title'])}"]
-    lines.append(f"  tier {one['tier']}  {style.dim(clean(one['tierRule']))}")
-    if one["broken"]:
-        lines.append(f"  {style.bad('broken')}  {clean(one['broken'])}")
-    chain = " → ".join(map(clean, [one["id"], *document["chain"]]))
-    lines.append(f"  {chain}  {style.dim(clean(document['chainEnd']))}")
-    lines += [f"  {word}  {clean(text)}" for word, text in (("domain", one["domain"]),) if text]
-    if one["channels"]:
-        lines.append(f"  serves  {', '.join(map(clean, one['channels']))}")
-    if document.get("soul"):
-        lines += ["", clean(document["soul"]).rstrip()]
-    return "\n".join(lines)
+    title = Field("", f"{one['id']}  {one['title']}", "title")
+    return "\n".join(printed([title, *told.agent(document)], style))
 
 
 def guidance(document: Document, options: Mapping[str, Any], style: Style) -> str:
-    """The block, what of each leader is in it, and what was cut."""
-    chain = " → ".join(map(clean, [document["targetAgent"], *document["chain"]]))
-    lines = [f"{chain}  {style.dim(clean(document['chainEnd']))}"]
-    lines.append(f"{document['tokens']} of {document['budget']} tokens" if document["guidance"] else "no guidance")
-    if document["reason"]:
-        lines.append(f"  {clean(document['reason'])}")
-    for hop in document["hops"]:
-        said = f"{hop['tokens']} of {hop['share']} tokens" if hop["kept"] else style.dim(clean(hop["why"]))
-        lines.append(f"  {hop['hop']}  {clean(hop['leader'])}  {said}")
-        lines += [f"     {style.dim('cut')}  {clean(item['text'])}" for item in hop["cut"]]
-    if document["guidance"]:
-        lines += ["", clean(document["guidance"])]
-    if document.get("teaching", {}).get("enabled") and document["teaching"]["diff"]:
-        lines += ["", style.bold("the next teaching would change soul.md"), clean(document["teaching"]["diff"])]
+    """The guidance of an agent, of each leader how much, what was left out; or what another leader would change."""
+    title = Field("", f"{document['targetAgent']} → {told.chain(document)}", "title")
     if "moved" in document:
-        lines += ["", style.bold("there it would be"), guidance(document["moved"], options, style)]
+        return "\n".join(printed([title, *told.moved(document)], style))
+    lines = printed([title, *told.guidance(document)], style)
+    lines += ["", clean(document["guidance"])] if document["guidance"] else []
+    teaching = document["teaching"]
+    if teaching["enabled"] and teaching["diff"]:
+        lines += printed(told.teaching(teaching, datetime.now().astimezone()), style)
     return "\n".join(lines)
 
 
 def profile(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """The guidance of a leader as a text, or whose prompts another text changes."""
+    if document.get("undone"):
+        return f"The guidance from {clean(document['leader'])} is as it was before the last save."
     if "edits" not in document:
         return clean(document["text"]).rstrip()
-    if not document["edits"]:
-        return f"nothing has changed in the guidance from {clean(document['leader'])}"
-    lines = [count(len(document["edits"]), "change") + (", saved" if document["saved"] else ", not saved yet")]
-    for one in document["prompts"]:
-        lines += ["", style.bold(", ".join(map(clean, one["agents"])))]
-        lines += [(style.good if line[0] == "+" else style.bad)(clean(line)) for line in one["changes"]]
-    if not document["prompts"]:
-        lines.append("no prompt changes: it guides nobody, or the budget for guidance is used up")
-    return "\n".join(lines if document["saved"] else [*lines, "", f"`{style.bold('--yes')}` saves it"])
+    lines = printed(told.edited(document), style)
+    if document["saved"]:
+        lines += ["", f"Saved. Undo: clawpy profile {clean(document['leader'])} --undo"]
+    elif document["edits"]:
+        lines += ["", f"Not saved. Add `{style.bold('--yes')}` to save it."]
+    return "\n".join(lines)
 
 
 def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str:
-    """What is on its way up and what the gates said, or what a flush did."""
+    """Findings and what the gates said, or what was sent up."""
     if "flushed" in document:
         lines = [f"{clean(leader)} ← {', '.join(map(clean, ids))}" for leader, ids in document["flushed"].items()]
         lines = lines or ["Nothing was ready to be sent up."]
         if document["waiting"]:
-            lines.append(f"for the next round: {document['waiting']}")
+            lines.append(f"{count(document['waiting'], 'finding')} for the next round")
         if document["cloudSyncFailure"]:
             lines.append(f"{style.bad('not shared yet')}  {clean(document['cloudSyncFailure'])}")
         return "\n".join(lines)
-    lines = []
+    lines, now = [], datetime.now().astimezone()
     for one in document["bubbles"]:
-        way = f"{clean(one['targetAgent'])} → {clean(one['leader']) or 'nobody'}"
-        trust = style.dim(f"[{clean(one['trust'])}]")
-        lines.append(f"{style.bold(clean(one['id']))}  {one['state']}  {way}  {trust} {clean(one['text'])}")
-        last = one["gates"][-1]
-        named = one["pattern"] if telling(one["pattern"]) else f"a pattern of {one['leader']}"
-        arrived = f"as {named}" if one["pattern"] else ""
-        told = f"gate {last['number']}, {last['name']}: {last['reason']}" if one["refusedBy"] else arrived
-        lines += [f"    {style.dim(clean(told))}"] if told else []
+        refused = [told.gate(one["gates"][-1])] if one["refusedBy"] else []
+        lines += printed([Field("", f"{one['id']}  {one['text']}", "title"), *told.standing(one, now), *refused], style)
     return "\n".join(lines) or "No findings yet."
 
 
@@ -98,12 +75,11 @@ def _coding(document: Document, style: Style) -> list[str]:
     agents = document.get("coding", [])
     if not agents:
         looked = ", ".join(document.get("codingSupported", []))
-        lines.append(style.dim(f"none is installed here; looked for {looked}"))
+        lines.append(style.dim(f"None is installed here. Supported: {looked}"))
     for one in agents:
         name = clean(one["name"])
-        offer = (
-            f"lacks its adapter: {clean(one['missing'])}" if one["missing"] else f"clawpy agents serve CHANNEL {name}"
-        )
+        missing = f"its adapter is missing: {clean(one['missing'])}"
+        offer = missing if one["missing"] else f"clawpy agents serve CHANNEL {name}"
         serves = f"← {', '.join(map(clean, one['serves']))}" if one["serves"] else style.dim(offer)
         lines.append(f"{name:<12} {clean(one['title'])}  {serves}")
     return lines
@@ -140,7 +116,7 @@ def tasks(document: Document, options: Mapping[str, Any], style: Style) -> str:
             note += "  " + style.wants(f"waits for {', '.join(map(clean, one['waitsFor']))}")
         sign = signs.get(one["state"], "?")
         lines.append(f"{sign} {one['state']:7}  {style.dim(clean(one['id']))}  {clean(one['title'])}{note}")
-    return "\n".join(lines) or "no tasks"
+    return "\n".join(lines) or "No tasks."
 
 
 def permissions(document: Document, options: Mapping[str, Any], style: Style) -> str:

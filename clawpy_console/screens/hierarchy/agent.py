@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
 from clawpy_console.fields import Field, bar, changes, when
 from engine.values.wisdom import telling
+
+if TYPE_CHECKING:
+    from engine import Engine
 
 Document = Mapping[str, Any]
 
@@ -89,22 +92,24 @@ def _text(text: str) -> Iterator[Field]:
         yield Field("", f"… {words.count(len(text) - TEXT_MOST, 'character')} more", "faint")
 
 
-def organisation(document: Document) -> Iterator[Field]:
-    """All agents together: how much they worked, the settings of guidance, what is wrong."""
-    agents, cascade = document["agents"], document["cascade"]
+def organisation(engine: Engine) -> list[Field]:
+    """All agents together: how much they worked, the settings of guidance, what is wrong. Blocking."""
+    agents, settings = engine.hierarchy.list(), engine.wisdom.config
     on = {True: "on", False: "off"}
-    used = sum(one["sessions"] > 0 for one in agents)
-    busy = sum(one["state"] in ("running", "waiting") for one in agents)
-    yield Field("agents", f"{len(agents):,}, {used:,} used so far, {busy:,} working")
-    if tokens := sum(one["tokensUsed"] for one in agents):
-        yield Field("tokens", f"{tokens:,}, ${sum(one['cost'] for one in agents):.2f}")
-    budget = f"at most {cascade['m1_token_budget']:,} tokens (enable_m1, m1_token_budget)"
-    yield Field("guidance", f"in prompts {on[cascade['enable_m1']]}, {budget}")
-    every = words.span(timedelta(seconds=cascade["m2_interval_seconds"]))
-    yield Field("teaching", f"{on[cascade['enable_m2']]} (enable_m2), every {every} (m2_interval_seconds)")
-    yield Field("findings", f"{on[cascade['enable_upward_bubbling']]} (enable_upward_bubbling)")
-    yield Field("folder", document["folder"], "faint")
-    yield from problems(document["problems"])
+    used = sum(one.sessions > 0 for one in agents)
+    busy = sum(one.state in ("running", "waiting") for one in agents)
+    tokens = sum(one.used for one in agents)
+    every = words.span(timedelta(seconds=settings.m2_interval_seconds))
+    budget = f"at most {settings.m1_token_budget:,} tokens (enable_m1, m1_token_budget)"
+    told = {
+        "agents": f"{len(agents):,}, {used:,} used so far, {busy:,} working",
+        "tokens": f"{tokens:,}, {words.money(sum(one.spent for one in agents))}" if tokens else "",
+        "guidance": f"in prompts {on[settings.enable_m1]}, {budget}",
+        "teaching": f"{on[settings.enable_m2]} (enable_m2), every {every} (m2_interval_seconds)",
+        "findings": f"{on[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
+        "folder": str(engine.home.agents),
+    }
+    return [*(Field(name, text) for name, text in told.items() if text), *problems(engine.hierarchy.problems())]
 
 
 def problems(found: list[str]) -> Iterator[Field]:
@@ -184,7 +189,7 @@ def edited(document: Document) -> Iterator[Field]:
     agents = sum(len(one["agents"]) for one in document["prompts"])
     yield Field("", f"{count}, in {words.count(agents, 'prompt')}", "title")
     for one in document["prompts"]:
-        yield Field("", ", ".join(one["agents"]), "heading")
+        yield Field("", ", ".join(one["agents"]), "accent")
         yield from (Field("", line, "good" if line[0] == "+" else "wrong") for line in one["changes"])
 
 
@@ -242,17 +247,27 @@ def finding(one: Document | None, now: datetime) -> Iterator[Field]:
     if one is None:
         yield Field("", "No findings yet. They appear here when tests or you confirm them.", "faint")
         return
-    sign, tone, said = FINDINGS[one["state"]]
     yield Field("", words.one_line(one["text"]), "title")
-    way = f"{one['targetAgent']} → {one['leader'] or 'nobody'}"
-    yield Field("", f"{sign} {said}  {way}, {when(one['createdAt'], now)}, {one['trust']}", tone)
-    if one["flushedAt"]:
-        named = f"the pattern {one['pattern']}" if telling(one["pattern"]) else f"a pattern of {one['leader']}"
-        yield Field("", f"now {named}, {when(one['flushedAt'], now)}", "grey")
+    yield from standing(one, now)
     for name in ("confidence", "importance"):
         yield Field(name, f"{bar(one[name])} {one[name]:.2f}")
     told = {"because": "; ".join(one["reasons"]), "category": one["category"], "evidence": "; ".join(one["evidence"])}
     yield from (Field(name, words.one_line(text), "grey") for name, text in told.items() if text)
-    for gate in one["gates"]:
-        head = f"{'✓' if gate['passed'] else '✗'} {gate['number']} {gate['name']:<11}"
-        yield Field("", f"{head} {words.one_line(gate['reason'])}", "grey" if gate["passed"] else "wrong")
+    yield Field("", "gates", "heading")
+    yield from (gate(each) for each in one["gates"])
+
+
+def standing(one: Document, now: datetime) -> Iterator[Field]:
+    """Where a finding is on its way up."""
+    sign, tone, said = FINDINGS[one["state"]]
+    way = f"{one['targetAgent']} → {one['leader'] or 'nobody'}"
+    yield Field("", f"{sign} {said}  {way}, {when(one['createdAt'], now)}, {one['trust']}", tone)
+    if one["flushedAt"]:
+        named = f"the pattern {one['pattern']}" if telling(one["pattern"]) else f"a pattern of {one['leader']}"
+        yield Field("", f"as {named}, {when(one['flushedAt'], now)}", "grey")
+
+
+def gate(one: Document) -> Field:
+    """A gate and what it said."""
+    said = f"{one['number']} {one['name']}: {words.one_line(one['reason'])}"
+    return Field("", f"✓ {said}", "grey") if one["passed"] else Field("", f"✗ {said}", "wrong")

@@ -70,7 +70,7 @@ def tree(
     below, why = _places(agents, retired)
     found = {one.id for one in (*agents, *retired) if all(word in searched(one) for word in needle)}
     kept = found if needle else {one.id for one in agents if busy(one) or one.id in folds.kept}
-    kept |= _leaders(agents, kept)
+    kept = kept | _leaders(agents, kept)
     folding = not needle and not folds.everyone and len(agents) > LONG
 
     def is_open(id: str) -> bool:

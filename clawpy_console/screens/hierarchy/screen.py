@@ -59,7 +59,7 @@ def read(engine: Engine, id: str) -> dict[str, Any]:
     """What is shown of an agent or of the owner, part by part. In place of a part that cannot be read stands why."""
     if id == OWNER:
         queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MOST})["bubbles"]
-        return {"id": id, "organisation": dispatch(engine, "agents", {}), "findings": queued}
+        return {"id": id, "organisation": told.organisation(engine), "findings": queued}
     shown: dict[str, Any] = {"id": id}
     for name, part in PARTS.items():
         try:
@@ -225,7 +225,7 @@ class HierarchyScreen(Organising, Filtering):
             if self.agent and not self.agent.sessions:
                 yield Field("", "No sessions yet.", "grey")
         elif "organisation" in shown:
-            yield from told.organisation(shown["organisation"])
+            yield from shown["organisation"]
         elif "who" in shown:
             yield from told.agent(shown["who"])
         elif (node := self.node) is not None and node.agent is None:
