@@ -132,8 +132,8 @@ def guidance(document: Document) -> Iterator[Field]:
     for hop in document["hops"]:
         share = bar(hop["tokens"] / hop["share"] if hop["share"] else 0.0)
         told = hop["why"] or f"{share} {hop['tokens']:>4} of {hop['share']:>4} tokens"
-        tone = "grey" if hop["why"] else "ink"
-        yield Field(f"{hop['hop'] + 1} up", f"{hop['leader']}, tier {hop['tier']}  {told}", tone)
+        who = f"{hop['leader']}, tier {hop['tier']}"
+        yield Field(f"{hop['hop'] + 1} up", f"{told}  {who}", "grey" if hop["why"] else "ink")
     left = [(hop["leader"], item) for hop in document["hops"] for item in hop["cut"]]
     if left:
         yield Field("", "▼ left out (budget)", "wants")

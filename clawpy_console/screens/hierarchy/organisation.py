@@ -136,8 +136,8 @@ def below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
 
 
 def busy(agent: AgentView) -> bool:
-    """Whether an agent has anything to show: it worked, works, serves a channel, or is broken."""
-    return bool(agent.sessions or agent.channels or agent.broken or agent.state not in ("idle", "retired"))
+    """Whether an agent has anything to show: it worked, works, or is broken."""
+    return bool(agent.sessions or agent.broken or agent.state not in ("idle", "retired"))
 
 
 def searched(agent: AgentView) -> str:

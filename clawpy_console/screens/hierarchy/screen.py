@@ -132,12 +132,13 @@ class HierarchyScreen(Organising, Filtering):
 
     def _draw_tree(self) -> None:
         known, rows = self.known, self.query_one("#tree", Tree)
-        if any(one.id == self._wanted for one in known.agents):  # unfold whatever hides it
+        there = any(one.id == self._wanted for one in known.agents)
+        if there:  # unfold whatever hides it
             folds, above = self._folds, {self._wanted, OWNER, *path(known.agents, self._wanted)}
             self._folds = replace(folds, closed=folds.closed - above, kept=folds.kept | {self._wanted})
         nodes = tree(known.agents, known.retired, folds=self._folds, needle=self.needle)
         rows.show_nodes(nodes, empty="No match." if self.needle else "No agents yet.")
-        if self._wanted in rows.nodes:
+        if there:
             rows.select(self._wanted)
             self._wanted = ""
         total = f"{len(known.agents):,}"

@@ -9,7 +9,7 @@ from textual.message import Message
 
 from clawpy_console import words
 from clawpy_console.keys import bindings
-from clawpy_console.screens.hierarchy.organisation import FOLD, GROUP, OWNER, RETIRED, STATES, Node
+from clawpy_console.screens.hierarchy.organisation import FOLD, GROUP, OWNER, RETIRED, STATES, Node, busy
 from clawpy_console.widgets.rows import Row, Rows
 
 DEEPEST = 12
@@ -95,7 +95,7 @@ def row(node: Node, wide: int = 7) -> Row:
     elif not node.matches or agent.state == "retired":
         style = "faint"
     else:
-        style = "ink" if agent.sessions or agent.channels or agent.state != "idle" else "grey"
+        style = "ink" if busy(agent) else "grey"
     return Row(
         node.id, f"{indent}{mark}{agent.tier} {words.one_line(agent.id)}{said}", sign,
         f"{word:<{wide}} {used:>6}" if word or used else "", style, colour,
