@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> int:
     """Run `clawpy` with the process's arguments; its exit code."""
+    if "_ARGCOMPLETE" in os.environ:
+        from clawpy_console.cli.completion import answer as complete
+
+        complete()
     if "status" in sys.argv:
         from clawpy_console.cli.status_bar import answer
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.doors.gateway.tokens import gateway_token
     from engine.doors.keys import keep_key
     from engine.doors.mcp import serve as mcp_serve
+    from engine.doors.names import names
     from engine.doors.notifying import keep_address
     from engine.doors.verbs import dispatch
     from engine.engine import Engine, open_engine
@@ -38,6 +39,7 @@ __all__ = [
     "keep_key",
     "kind_title",
     "mcp_serve",
+    "names",
     "open_engine",
     "read_holder",
     "simulate",
@@ -94,6 +96,10 @@ def __getattr__(name: str) -> Any:
         from engine.doors import mcp
 
         return mcp.serve
+    if name == "names":
+        from engine.doors import names
+
+        return names.names
     if name == "simulate":
         from engine.simulation import simulate
 

@@ -14,18 +14,19 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+import engine
 from clawpy_console.cli.options import Where, WrongUse, split_options
-from engine import Home, Refusal, __version__
+from engine import Home
 
 if TYPE_CHECKING:
     import argparse
 
-    from engine import Engine
+    from engine import Engine, Refusal
 
 DONE, REFUSED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
@@ -75,9 +76,6 @@ def _drop(stream: TextIO) -> None:
 def _main(argv: list[str]) -> int:
     try:
         where, rest = split_options(argv)
-        if rest[:1] == ["--version"]:
-            print(f"clawpy {__version__}")
-            return DONE
         if rest and rest[0] == "check" and len(rest) > 1 and not rest[1].startswith("-"):
             rest.insert(1, "--")  # the command's own options are part of the command
         options = _parsed(rest)
@@ -94,7 +92,7 @@ def _main(argv: list[str]) -> int:
     except WrongUse as error:
         print(f"clawpy{f' {options.verb}' if options else ''}: {error}", file=sys.stderr)
         return WRONG_USE
-    except Refusal as error:
+    except engine.Refusal as error:
         _tell(error, where)
         return WRONG_USE if error.code == "bad_arguments" else REFUSED
     except BrokenPipeError:
@@ -105,20 +103,17 @@ def _main(argv: list[str]) -> int:
         # Whoever reads the document must hear of it too; the whole story is for the person behind.
         traceback.print_exc()
         said = f"{type(error).__name__}: {error}"
-        _tell(Refusal("internal", said, "this is a fault of the program; standard error has the story"), where)
+        _tell(engine.Refusal("internal", said, "this is a fault of the program; standard error has the story"), where)
         return REFUSED
 
 
 def _parsed(rest: list[str]) -> argparse.Namespace | None:
-    """The verb and its options; None for the console, which does not wait for the parser of nineteen verbs."""
+    """The verb and its options; None for the console, which does not wait for the parser."""
     if not rest:
         return None
-    from clawpy_console.cli.command_line import parser
+    from clawpy_console.cli.parser import parse
 
-    options = parser().parse_args(rest)
-    if options.verb is None:
-        raise WrongUse("a verb is missing; see `clawpy --help`")
-    return options
+    return parse(rest)
 
 
 @contextmanager
@@ -164,10 +159,12 @@ def _console(where: Where) -> int:
     if not workspaces:
         where.scope(needed=True)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
+        raise engine.Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
     if not sys.stderr.isatty():
         told = "the console draws on standard error, and that goes elsewhere"
-        raise Refusal("no_terminal", told, f"leave the `2>` out; what goes wrong is written to {where.home.logs}")
+        raise engine.Refusal(
+            "no_terminal", told, f"leave the `2>` out; what goes wrong is written to {where.home.logs}"
+        )
     from clawpy_console.app import ConsoleApp
 
     opener = _open_demo if where.demo else open_engine
@@ -179,9 +176,7 @@ def _console(where: Where) -> int:
 
 def open_engine(home: Home, **options: Any) -> Engine:
     """`engine.open_engine`, imported when it is first needed."""
-    from engine import open_engine
-
-    return open_engine(home, **options)
+    return engine.open_engine(home, **options)
 
 
 def _open_demo(home: Home, **options: Any) -> Engine:
@@ -189,10 +184,10 @@ def _open_demo(home: Home, **options: Any) -> Engine:
     from clawpy_console.cli.demo_people import tell
     from clawpy_console.cli.demo_work import begin
 
-    engine = open_engine(home, **options)
-    tell(engine)
-    begin(engine, str(options["workspaces"][0]))
-    return engine
+    opened = open_engine(home, **options)
+    tell(opened)
+    begin(opened, str(options["workspaces"][0]))
+    return opened
 
 
 def _tell(error: Refusal, where: Where) -> None:
@@ -210,18 +205,13 @@ def _tell(error: Refusal, where: Where) -> None:
 # -- verbs
 
 
-def _ask(options: argparse.Namespace, where: Where) -> int:
-    """Ask the engine, print its document."""
-    from engine import call, exit_status
-
-    document = call(where.home, options.verb, options.build(options, where), workspaces=where.all(), opener=open_engine)
-    _print(document, options, where)
-    if options.verb == "approve":
-        return exit_status(document)
-    return REFUSED if document.get("forgotten") is False else DONE
+def _call(verb: str, arguments: Mapping[str, Any], where: Where, workspaces: Sequence[str] | None = None) -> Any:
+    """The document of an engine's verb. Raises `Refusal`."""
+    workspaces = where.all() if workspaces is None else workspaces
+    return engine.call(where.home, verb, arguments, workspaces=workspaces, opener=open_engine)
 
 
-def _print(document: dict[str, Any], options: argparse.Namespace, where: Where) -> None:
+def _print(document: Mapping[str, Any], options: argparse.Namespace, where: Where) -> None:
     if where.as_json:
         print(json.dumps(document, ensure_ascii=False))
         return
@@ -233,67 +223,66 @@ def _print(document: dict[str, Any], options: argparse.Namespace, where: Where) 
         print(text)
 
 
+def _ask(options: argparse.Namespace, where: Where) -> int:
+    """Ask the engine, print its document."""
+    from clawpy_console.cli.verbs import request
+
+    document = _call(options.verb, request(options, where), where)
+    _print(document, options, where)
+    if options.verb == "approve":
+        return engine.exit_status(document)
+    undelivered = any(not one["delivered"] for one in document.get("tested", ()))  # `clawpy notify test`
+    undone = document.get("forgotten") is False or document.get("reached") is False  # `forget`, `key test`
+    return REFUSED if undelivered or undone else DONE
+
+
 def _run(options: argparse.Namespace, where: Where) -> int:
     """The engine without a screen."""
     from clawpy_console.cli.headless import run
 
-    workspaces = where.all()
-    if not workspaces:
-        where.scope(needed=True)
-    run(where.home, workspaces, seconds=options.seconds, as_json=where.as_json)
+    run(where.home, where.all() or where.scope(needed=True), seconds=options.seconds, as_json=where.as_json)
     return DONE
 
 
 def _serve(options: argparse.Namespace, where: Where) -> int:
     """The engine without a screen, with the gateway."""
     from clawpy_console.cli.headless import run
-    from engine import read_holder
 
-    workspaces = where.all()
-    if not workspaces:
-        where.scope(needed=True)
     named = ("host", "port", "certificate", "certificate_key")
     wish = {name: value for name in named if (value := getattr(options, name)) is not None}
     wish |= {"tunnel": options.tunnel, "in_file": options.store == "file"}
+    workspaces = where.all() or where.scope(needed=True)
     try:
         run(where.home, workspaces, seconds=options.seconds, as_json=where.as_json, gateway=wish)
-    except Refusal as error:
+    except engine.Refusal as error:
         if error.code != "home_held":
             raise
-        holder = read_holder(where.home)
-        if holder is not None and holder.gateway:
-            other = f"to have it listen otherwise end it first: kill {holder.pid}"
-            fix = f"it listens already, at {holder.gateway}; {other}"
-            raise Refusal(error.code, error.message, fix) from error
+        holder = engine.read_holder(where.home)
         fix = "that engine can open it as well: clawpy config set gateway.enabled true, or Gateway on in its palette"
-        raise Refusal(error.code, error.message, fix) from error
+        if holder is not None and holder.gateway:
+            fix = f"it listens already, at {holder.gateway}; to change that, end it first: kill {holder.pid}"
+        raise engine.Refusal(error.code, error.message, fix) from error
     return DONE
 
 
 def _token(options: argparse.Namespace, where: Where) -> int:
     """The gateway's token, in this very process."""
-    from engine import gateway_token
-
     new = options.action == "new"
-    _print(gateway_token(where.home, new=new, in_file=new and options.store == "file"), options, where)
+    _print(engine.gateway_token(where.home, new=new, in_file=new and options.store == "file"), options, where)
     return DONE
 
 
 def _stop(options: argparse.Namespace, where: Where) -> int:
-    from engine import stop
-
-    _print(stop(where.home, " ".join(options.reason)), options, where)
+    _print(engine.stop(where.home, " ".join(options.reason)), options, where)
     return DONE
 
 
 def _doctor(options: argparse.Namespace, where: Where) -> int:
-    from engine import call
-
     try:
         workspaces = where.all()
-    except Refusal:
+    except engine.Refusal:
         workspaces = where.workspace_names  # what is wrong with them is one of its findings
-    document = call(where.home, "doctor", {"online": options.online}, workspaces=workspaces, opener=open_engine)
+    document = _call("doctor", {"online": options.online}, where, workspaces)
     if document["settings"] is not None:
         from clawpy_console.cli.screen_settings import problems
 
@@ -307,13 +296,9 @@ def _doctor(options: argparse.Namespace, where: Where) -> int:
 
 
 def _key(options: argparse.Namespace, where: Where) -> int:
-    """Keys, in this very process: what is typed here goes to the keyring and nowhere else."""
+    """What is typed here goes from this very process to the keyring and nowhere else."""
     if options.action != "set":
-        from engine import call
-
-        document = call(where.home, "key", options.build(options, where), opener=open_engine)
-        _print(document, options, where)
-        return DONE if document.get("reached", True) else REFUSED
+        return _ask(options, where)
     from clawpy_console.cli.keys_entry import key
 
     _print(key(options, where), options, where)
@@ -321,13 +306,9 @@ def _key(options: argparse.Namespace, where: Where) -> int:
 
 
 def _notify(options: argparse.Namespace, where: Where) -> int:
-    """An address that may hold a secret goes to the keyring from this very process, as a key does."""
+    """An address may hold a secret, and goes the same way as a key."""
     if options.action != "set":
-        from engine import call
-
-        document = call(where.home, "notify", options.build(options, where), workspaces=where.all(), opener=open_engine)
-        _print(document, options, where)
-        return DONE if all(one["delivered"] for one in document.get("tested", [])) else REFUSED
+        return _ask(options, where)
     from clawpy_console.cli.keys_entry import address
 
     _print(address(options, where, opener=open_engine), options, where)
@@ -336,10 +317,8 @@ def _notify(options: argparse.Namespace, where: Where) -> int:
 
 def _mcp(options: argparse.Namespace, where: Where) -> int:
     """Standard output belongs to the protocol from here on."""
-    from engine import mcp_serve
-
-    workspace = next(iter(where.scope()), "")
-    mcp_serve(where.home, workspace=workspace, opener=open_engine, agent=options.agent or "", version=__version__)
+    workspace, agent = next(iter(where.scope()), ""), options.agent or ""
+    engine.mcp_serve(where.home, workspace=workspace, opener=open_engine, agent=agent, version=engine.__version__)
     return DONE
 
 
@@ -352,30 +331,23 @@ def _config(options: argparse.Namespace, where: Where) -> int:
 
 
 def _check(options: argparse.Namespace, where: Where) -> int:
-    from engine import call
-
-    given = [bool(options.command), options.prompt is not None, options.batch is not None]
-    if sum(given) != 1:
+    if [bool(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
     if options.batch is not None:
         from clawpy_console.cli.check_batch import check_batch
 
         return DONE if check_batch(options.batch, where, opener=open_engine) else REFUSED
-    if options.prompt is not None:
-        arguments: dict[str, Any] = {"prompt": options.prompt}
-    else:
-        words = options.command
-        arguments = {"command": words[0] if len(words) == 1 else shlex.join(words), "cwd": str(Path.cwd())}
-    _print(call(where.home, "check", arguments, opener=open_engine), options, where)
+    words = options.command
+    command = words[0] if len(words) == 1 else shlex.join(words)
+    asked = {"prompt": options.prompt} if options.prompt is not None else {"command": command, "cwd": str(Path.cwd())}
+    _print(_call("check", asked, where, ()), options, where)
     return DONE
 
 
 def _simulate(options: argparse.Namespace, where: Where) -> int:
-    """In a home of its own that is thrown away: the one that is named is not touched."""
-    from engine import simulate
-
+    """In a home of its own that is removed at the end: the one that is named is not touched."""
     gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
-    _print(simulate(options.days, options.seed), options, where)
+    _print(engine.simulate(options.days, options.seed), options, where)
     return DONE
 
 
@@ -397,10 +369,21 @@ def _recall(options: argparse.Namespace, where: Where) -> int:
         from clawpy_console.cli.recall_batch import recall_batch
 
         return DONE if recall_batch(options.batch, where, scope, opener=open_engine) else REFUSED
-    from engine import call
+    _print(_call("recall", {"query": " ".join(options.query), "k": options.k, **scope}, where), options, where)
+    return DONE
 
-    asked = {"query": " ".join(options.query), "k": options.k, **scope}
-    _print(call(where.home, "recall", asked, workspaces=where.all(), opener=open_engine), options, where)
+
+def _help(options: argparse.Namespace, where: Where) -> int:
+    from clawpy_console.cli.pages import show
+
+    show(options.topic, where.home)
+    return DONE
+
+
+def _completion(options: argparse.Namespace, where: Where) -> int:
+    from clawpy_console.cli.completion import script
+
+    print(script(options.shell), end="")
     return DONE
 
 
@@ -418,8 +401,7 @@ SPECIAL = {
     "token": _token,
     "remember": _remember,
     "recall": _recall,
+    "help": _help,
+    "completion": _completion,
 }
 """Verbs that need more than one question, or none to an engine."""
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine import Home, Refusal
-from engine.git import repository_root
+import engine
+from engine import Home
 
 
 class WrongUse(Exception):
@@ -33,14 +33,18 @@ class Where:
 
         Raises `Refusal` when a named one is no repository, or, when it is `needed`, the current folder is none.
         """
+        from engine.git import repository_root
+
         if self.workspace_names:
             return list(dict.fromkeys(str(repository_root(Path(name).expanduser())) for name in self.workspace_names))
         try:
             return [str(repository_root(Path.cwd()))]
         except FileNotFoundError as error:
             if needed:
-                raise Refusal("no_folder", "the current folder is gone", "cd to a folder that is there") from error
-        except Refusal:
+                raise engine.Refusal(
+                    "no_folder", "the current folder is gone", "cd to a folder that is there"
+                ) from error
+        except engine.Refusal:
             if needed:
                 raise
         return []

@@ -48,7 +48,7 @@ def check_value(key: str, value: str, config: Path) -> None:
         case ["console", "theme"]:
             check_theme(value, config / "themes")
         case ["keys", action_id]:
-            keys = _keys_in(config / "config.toml")
+            keys = keys_in(config / "config.toml")
             before = {refusal.message for refusal in check_keymap(keys)[1]}
             for refusal in check_keymap(keys | {action_id: value})[1]:
                 if refusal.message not in before:
@@ -68,7 +68,7 @@ def key_parts(key: str) -> list[str]:
     return parts
 
 
-def _keys_in(file: Path) -> dict[str, str]:
+def keys_in(file: Path) -> dict[str, str]:
     """`[keys]` as it is written; the engine will say what is wrong with a file that cannot be read."""
     if not file.is_file():  # a pipe in its place would be waited for
         return {}

@@ -35,8 +35,8 @@ def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project:
     assert mute["until"] > mute["since"]
     told = clawpy("muted").out
     assert "dismissed once, the last time as “wrong”" in told
-    assert "`clawpy muted lift ID` lets it come back" in told
-    lifted = clawpy("muted", "lift", mute["id"].removeprefix("mute_")[:6])
+    assert "`clawpy muted unmute ID` lets it appear again" in told
+    lifted = clawpy("muted", "unmute", mute["id"].removeprefix("mute_")[:6])
     assert (lifted.code, "may come back" in lifted.out) == (0, True)
     assert clawpy("muted", "--json").document == {"muted": []}
     assert "forecast_conflicts" in kinds(clawpy, "predict")
@@ -57,7 +57,7 @@ def test_never_here_switches_the_kind_off_and_says_how_it_comes_back(clawpy: Cla
 def test_a_word_that_is_no_reason_and_a_mute_that_is_none(clawpy: Clawpy, project: Path) -> None:
     card = kinds(clawpy, "predict")["forecast_conflicts"]
     assert clawpy("dismiss", card, "--reason", "nonsense").code == 2
-    refused = clawpy("muted", "lift", "nothing")
+    refused = clawpy("muted", "unmute", "nothing")
     assert (refused.code, "there is no mute nothing" in refused.err) == (1, True)
     assert clawpy("muted").out == "nothing is muted\n"  # nor was anything dismissed
 

@@ -36,7 +36,7 @@ def test_it_listens_lets_the_token_in_and_shows_it_to_no_file(
         assert holder.gateway in clawpy("doctor").out
         second = clawpy("serve", "--port", "0")
         assert second.code == 1
-        assert f"at {holder.gateway}; to have it listen otherwise end it first: kill {process.pid}" in second.err
+        assert f"at {holder.gateway}; to change that, end it first: kill {process.pid}" in second.err
         process.send_signal(signal.SIGTERM)
         lines = "".join(process.communicate())
         assert process.returncode == 0
@@ -61,7 +61,7 @@ def test_where_it_may_not_listen_it_says_so(clawpy: Clawpy, shop: Repository, op
 def test_what_is_too_much_leads_to_the_help_of_the_verb(clawpy: Clawpy, left: str) -> None:
     said = clawpy("serve", left)
     assert said.code == 2
-    assert said.err == f"clawpy serve: unrecognized arguments: {left}\nsee `clawpy serve --help`\n"
+    assert said.err == f"clawpy serve: unknown argument: {left}\nsee `clawpy serve --help`\n"
 
 
 def test_a_token_on_a_machine_without_a_keyring(clawpy: Clawpy) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.cli import main as cli
-from clawpy_console.cli.command_line import span
 from clawpy_console.cli.main import main
 from clawpy_console.cli.options import WrongUse, split_options
 from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.printing.style import Style
+from clawpy_console.cli.verbs import VERBS, span
 from engine.clock import FakeClock
 from engine.doors import wire
 from engine.home import Home
@@ -25,24 +25,20 @@ from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
 from tests.doors.stand_in import StandIn, asked, card
 
-VERBS = (
-    "predict", "cards", "propose", "approve", "dismiss", "snooze", "undo", "work", "land", "branch", "discard",
-    "status", "stop", "resume", "doctor", "agents", "tasks", "config", "check", "xray", "reply",
-    "permissions", "key", "drafts", "candidates", "forget",
-)  # fmt: skip
-
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_an_example(clawpy: Clawpy, verb: str) -> None:
-    said = clawpy(verb, "--help")
-    assert said.code == 0
-    assert f"for instance:\n  clawpy {verb}" in said.out
+def test_every_verb_and_action_has_help_with_an_example(clawpy: Clawpy, verb: str) -> None:
+    for words in ([verb], *([verb, action.name] for action in VERBS[verb].actions)):
+        said = clawpy(*words, "--help")
+        assert said.code == 0
+        example = said.out.partition("\nexample:\n")[2]
+        assert "clawpy " + " ".join(words) in example or words[0] in ("token", "mcp")
 
 
 def test_help_lists_every_verb(clawpy: Clawpy) -> None:
     said = clawpy("--help")
     assert said.code == 0
-    assert all(re.search(rf"^    {verb}( |$)", said.out, re.MULTILINE) for verb in VERBS)
+    assert all(re.search(rf"^  {verb}( |$)", said.out, re.MULTILINE) for verb in VERBS)
 
 
 def test_version(clawpy: Clawpy) -> None:
@@ -110,7 +106,7 @@ def test_spans(text: str, seconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "0m", "2", "h", "-1h", "31d", "1m2h", "2 h"])
 def test_what_is_no_span(text: str) -> None:
-    with pytest.raises(Exception, match="no time span"):
+    with pytest.raises(Exception, match="is not a time span"):
         span(text)
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.command_line import parser
 from clawpy_console.cli.options import Where
+from clawpy_console.cli.parser import parse
 from clawpy_console.cli.printing.render import RENDER
 from clawpy_console.cli.printing.style import Style
+from clawpy_console.cli.verbs import request
 from engine import Engine, Home, open_engine
 from engine.doors.verbs import dispatch
 from engine.events import RetryRepeated
@@ -31,8 +32,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 def done(engine: Engine, *words: str) -> tuple[dict[str, Any], str]:
     """The document of a verb as it is typed, and what a person reads."""
-    options = parser().parse_args(words)
-    document = dispatch(engine, options.verb, options.build(options, Where(None, [], False)))
+    options = parse(words)
+    document = dispatch(engine, options.verb, request(options, Where(None, [], False)))
     json.dumps(document)
     return document, RENDER[options.verb](document, {}, PLAIN)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.cli.command_line import parser
 from clawpy_console.cli.options import Where, WrongUse
+from clawpy_console.cli.parser import parse
 from clawpy_console.cli.printing.render import RENDER
 from clawpy_console.cli.printing.style import Style
+from clawpy_console.cli.verbs import request
 from engine import Engine, Home, open_engine
 from engine.doors.verbs import dispatch
 from engine.execution.runners.flows.write_agents_md import lessons_in
@@ -33,8 +34,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 
 def typed(*words: str) -> tuple[str, dict[str, object]]:
-    options = parser().parse_args(words)
-    return options.verb, options.build(options, Where(None, [], False))
+    options = parse(words)
+    return options.verb, request(options, Where(None, [], False))
 
 
 def done(engine: Engine, *words: str) -> tuple[dict[str, object], str]:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.command_line import parser
 from clawpy_console.cli.options import Where
+from clawpy_console.cli.parser import parse
 from clawpy_console.cli.printing.render import RENDER
 from clawpy_console.cli.printing.style import Style
+from clawpy_console.cli.verbs import request
 from engine.clock import FakeClock
 from engine.doors.verbs import dispatch
 from engine.engine import Engine, open_engine
@@ -41,8 +42,8 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
 
 def typed(engine: Engine, repository: Repository, *words: str) -> tuple[Any, str]:
     """What the verb answers to this command line, and what is printed of it."""
-    options = parser().parse_args(["learnings", *words])
-    arguments = options.build(options, Where(None, [str(repository.path)], False))
+    options = parse(["learnings", *words])
+    arguments = request(options, Where(None, [str(repository.path)], False))
     document = dispatch(engine, "learnings", arguments)
     json.dumps(document)
     return document, RENDER["learnings"](document, {}, PLAIN)

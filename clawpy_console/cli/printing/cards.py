@@ -182,12 +182,12 @@ def muted(document: Document, options: Mapping[str, Any], style: Style) -> str:
     for one in document["muted"]:
         where = f"in {clean(PurePath(one['workspace']).name)}" if one["workspace"] else "everywhere"
         away = f"away until {time(one['until'])}" if one["until"] else "switched off"
-        if options.get("action") == "lift":
+        if options.get("action") == "unmute":
             away = "may come back"
         title = clean(one["kindTitle"])
         what = f"{title} {where}" if one["subject"] else f"all cards “{title}” {where}"
         lines.append(f"{style.bold(clean(one['id']))}  {what}: {away}  ({clean(one['why'])})")
         lines += indented(one["prompt"])
-    if options.get("action") != "lift" and lines:
-        lines.append(style.dim("`clawpy muted lift ID` lets it come back"))
+    if options.get("action") != "unmute" and lines:
+        lines.append(style.dim("`clawpy muted unmute ID` lets it appear again"))
     return "\n".join(lines) or "nothing is muted"

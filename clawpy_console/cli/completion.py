@@ -1,0 +1,90 @@
+"""Completions of the shell: which values an argument can have, and the script that asks for them (SPEC 9.8).
+
+`argcomplete` speaks with bash, zsh and fish; zsh and fish show the titles. The shell runs `clawpy` with `_ARGCOMPLETE`
+set, and waits for it: nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from argcomplete import autocomplete
+from argcomplete.completers import DirectoriesCompleter, FilesCompleter, SuppressCompleter
+from argcomplete.shell_integration import shellcode
+
+from clawpy_console.cli import pages
+from clawpy_console.cli.parser import parser
+from engine import Home, names
+
+SCRIPT = """{code}
+# To install these completions, {how}
+"""
+
+HOW = {
+    "bash": 'add this line to ~/.bashrc:\n#     eval "$(clawpy completion bash)"',
+    "zsh": 'add this line to ~/.zshrc, after compinit:\n#     eval "$(clawpy completion zsh)"',
+    "fish": "run this command once:\n#     clawpy completion fish > ~/.config/fish/completions/clawpy.fish",
+}
+
+
+def script(shell: str) -> str:
+    """The script of a shell, and how to install it."""
+    return SCRIPT.format(code=shellcode(["clawpy"], use_defaults=False, shell=shell).strip(), how=HOW[shell])
+
+
+def answer() -> None:
+    """Answer the shell that asks for completions, and exit."""
+    made = parser(os.environ.get("COMP_LINE", "").split())
+    _complete(made)
+    autocomplete(made, always_complete_options=False, default_completer=SuppressCompleter())
+
+
+def _complete(made: argparse.ArgumentParser) -> None:
+    for action in made._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for one in action.choices.values():
+                _complete(one)
+        elif action.choices is None:
+            action.completer = _Values(getattr(action, "values", ""))  # type: ignore[attr-defined]
+
+
+class _Values:
+    """Completes one argument with the names of a kind."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __call__(self, prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
+        home = Home.locate(getattr(parsed_args, "home", None))
+        match self._kind:
+            case "":
+                return ()
+            case "file":
+                return list(FilesCompleter()(prefix))
+            case "topics":
+                return dict.fromkeys(pages.topics(), "page of the documentation")
+            case "workspaces":
+                return [*names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
+            case "flows":
+                return _flow_or_parameter(names(home, "flows"), parsed_args.text or [])
+            case kind:
+                return _ids(names(home, kind), prefix)
+
+
+def _ids(known: Mapping[str, str], prefix: str) -> Mapping[str, str]:
+    """The names that begin with `prefix`; of an id the word before the underscore may be left out."""
+    if any(name.startswith(prefix) for name in known):
+        return known
+    return {name.partition("_")[2]: title for name, title in known.items()}
+
+
+def _flow_or_parameter(flows: Mapping[str, Any], words: list[str]) -> Mapping[str, str]:
+    """A flow, or behind its name the parameters that it takes."""
+    if not words:
+        return {name: flow["title"] for name, flow in flows.items()}
+    named = flows.get(words[0], {"parameters": {}})
+    given = {word.partition("=")[0] for word in words[1:] if "=" in word}
+    return {f"{name}=": says for name, says in named["parameters"].items() if name not in given}

@@ -1,0 +1,81 @@
+"""`clawpy help TOPIC`: the pages of the documentation in the terminal, paged there and plain when piped (SPEC 9.8)."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from pathlib import Path
+
+import engine
+from engine import Home
+
+KEYS = "keys"
+"""The page that is made from the table of keys."""
+
+
+def folder() -> Path:
+    """The folder of the pages: inside the wheel, or beside an editable install."""
+    inside = Path(__file__).parent.parent / "docs"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "docs"
+
+
+def topics() -> list[str]:
+    """The names of all pages, in small letters."""
+    return sorted({KEYS, *(file.stem.lower() for file in folder().glob("*.md"))})
+
+
+def show(topic: str | None, home: Home) -> None:
+    """Show a page, or the list of pages; the keys are those of `home`. Raises `Refusal` `unknown_topic`."""
+    text = _list() if topic is None else _page(topic.lower(), home)
+    if not sys.stdout.isatty():
+        print(text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console(width=min(Console().width, 100), no_color=bool(os.environ.get("NO_COLOR")) or None)
+    # As git does: `less` ends at once where everything fits, and shows colours.
+    os.environ.setdefault("LESS", "FRX")
+    with console.pager(styles=True, links=False):
+        console.print(Markdown(text))
+
+
+def _list() -> str:
+    rows = [f"- `clawpy help {topic}`: {_title(topic)}" for topic in topics()]
+    return "\n".join(["# Pages", "", *rows, "", "`clawpy VERB --help` explains a verb."])
+
+
+def _title(topic: str) -> str:
+    """The first heading of a page."""
+    lines = ["# Keys of the console"] if topic == KEYS else _read(topic).splitlines()
+    return next((line.lstrip("# ") for line in lines if line.startswith("# ")), topic)
+
+
+def _page(topic: str, home: Home) -> str:
+    if topic == KEYS:
+        return _keys(home)
+    known = topics()
+    if topic not in known:
+        near = difflib.get_close_matches(topic, known, 3) or known
+        raise engine.Refusal("unknown_topic", f"there is no page {topic!r}", f"one of {', '.join(near)}")
+    return _read(topic)
+
+
+def _read(topic: str) -> str:
+    return next(file for file in folder().glob("*.md") if file.stem.lower() == topic).read_text(encoding="utf-8")
+
+
+def _keys(home: Home) -> str:
+    """The table of keys as a page, with the keys that the settings change."""
+    from clawpy_console.cli.screen_settings import keys_in
+    from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, shown_key
+
+    keymap = check_keymap(keys_in(home.config_file))[0]
+    lines = ["# Keys of the console", "", "To change a key: `clawpy config set keys.ID KEY`."]
+    for group, title in GROUPS.items():
+        rows = [
+            f"| {shown_key(one.id, keymap)} | {one.tooltip} | `{one.id}` |" for one in ACTIONS if one.group == group
+        ]
+        lines += ["", f"## {title}", "", "| Key | What it does | ID |", "| --- | --- | --- |", *rows]
+    return "\n".join(lines)

@@ -1,0 +1,123 @@
+"""The names that a shell offers when you press Tab: ids with their titles, channels, flows, settings (SPEC 9.8).
+
+A shell waits for the answer, so no engine is asked and none is opened: ids are read from the database file, and what
+only large modules know is kept in `cache/names.json`. A home that is not there, or cannot be read, has no names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.home import Home
+
+MOST = 100
+"""Ids that are offered, the newest first."""
+
+BUSY_SECONDS = 0.1
+"""How long a writer may keep the database to itself before nothing is offered."""
+
+_IDS: Mapping[str, str] = {
+    "cards": "SELECT id, prompt FROM predictions WHERE status = 'pending' ORDER BY created_at DESC",
+    "decided cards": "SELECT id, prompt FROM predictions WHERE status != 'pending' ORDER BY created_at DESC",
+    "sessions": "SELECT id, prompt FROM sessions ORDER BY created_at DESC",
+    "running sessions": "SELECT id, prompt FROM sessions WHERE state = 'running' ORDER BY created_at DESC",
+    "changes": "SELECT id, title FROM change_sets WHERE state = 'waiting' ORDER BY created_at DESC",
+    "tasks": "SELECT id, title FROM tasks WHERE state != 'done' ORDER BY created_at DESC",
+    "permissions": "SELECT id, title FROM permission_requests WHERE state = 'waiting' ORDER BY asked_at DESC",
+    "candidates": "SELECT id, title FROM candidates ORDER BY created_at DESC",
+    "drafts": "SELECT id, fact FROM fact_drafts WHERE state = 'waiting' ORDER BY created_at DESC",
+    "findings": "SELECT id, text FROM bubbles WHERE state != 'flushed' ORDER BY at DESC",
+}
+
+
+def names(home: Home, kind: str) -> Mapping[str, Any]:
+    """Each name of a `kind` with its title; of "flows" a mapping with `title` and `parameters`. Never raises: what
+    cannot be read is not offered."""
+    with contextlib.suppress(OSError, ValueError, sqlite3.Error, RecursionError):
+        if kind in _IDS:
+            return _ids(home, _IDS[kind])
+        match kind:
+            case "agents":
+                return {one.name: "agent" for one in sorted(home.agents.iterdir()) if one.is_dir()}
+            case "workspaces":
+                return dict.fromkeys(home.configured_workspaces(), "workspace")
+            case "channels":
+                return {**_kept(home)["channels"], **_sections(home, "channels")}
+            case "providers":
+                return {**_kept(home)["providers"], **_sections(home, "providers")}
+            case _:
+                return dict(_kept(home)[kind])
+    return {}
+
+
+def _ids(home: Home, query: str) -> dict[str, str]:
+    with contextlib.closing(sqlite3.connect(f"{home.database.as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as db:
+        return {one: " ".join(title.split()) for one, title in db.execute(f"{query} LIMIT {MOST}")}
+
+
+def _sections(home: Home, name: str) -> dict[str, str]:
+    """The tables `[name.…]` of the settings file."""
+    if not home.config_file.is_file():
+        return {}
+    found = tomllib.loads(home.config_file.read_text(encoding="utf-8-sig")).get(name, {})
+    return dict.fromkeys(found, "from your settings")
+
+
+def _kept(home: Home) -> dict[str, Any]:
+    """What the program itself knows, from the file of this home, which is made when there is none for this version."""
+    if not home.cache.is_dir():
+        raise FileNotFoundError(home.cache)
+    file, stamp = home.cache / "names.json", _stamp()
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["stamp"] == stamp:
+            return dict(kept)
+    kept = _of_the_program() | {"stamp": stamp}
+    from engine.storage.files import write_json
+
+    write_json(file, kept)
+    return kept
+
+
+def _stamp() -> str:
+    """What changes when the flows or the settings of the program do."""
+    engine = Path(__file__).parent.parent
+    sources = (engine / "execution" / "runners" / "flows", engine / "config.py")
+    return " ".join(str(one.stat().st_mtime_ns) for one in sources)
+
+
+def _of_the_program() -> dict[str, Any]:
+    from engine.config import Settings
+    from engine.config_agents import PROVIDERS
+    from engine.config_file import accepted, parse_key
+    from engine.execution.runners.acp.known import KNOWN
+    from engine.execution.runners.flows import FLOWS
+
+    flows = {
+        name: {
+            "title": flow.title,
+            "parameters": {each: field.description or "" for each, field in flow.parameters.model_fields.items()},
+        }
+        for name, flow in FLOWS.items()
+    }
+    settings = Settings()
+    keys = _keys("", settings.model_dump(mode="json", by_alias=True))
+    return {
+        "flows": flows,
+        "settings": {key: accepted(parse_key(key)) for key in keys},
+        "channels": {name: channel.specialty for name, channel in settings.channels.items()},
+        "providers": dict.fromkeys([*PROVIDERS, "twin"], "model provider"),
+        "coding agents": {one.name: one.title for one in KNOWN},
+    }
+
+
+def _keys(key: str, value: Any) -> list[str]:
+    if isinstance(value, dict) and value:
+        return [found for name, each in value.items() for found in _keys(f"{key}.{name}" if key else name, each)]
+    return [key]

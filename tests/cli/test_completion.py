@@ -1,0 +1,133 @@
+"""Completions, asked for as bash, zsh and fish ask: the script that `clawpy completion` prints, in the real shell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clawpy_console.cli import verbs
+from clawpy_console.cli.main import main
+from clawpy_console.cli.verbs import VERBS
+from engine.doors.names import names
+from engine.home import Home
+from engine.values import DismissReason
+from engine.values.adaptation import CandidateStatus, CandidateType, RecordKind
+from tests.cli.conftest import Clawpy
+from tests.conftest import Repository
+
+BASH = """
+source /dev/stdin <<< "$(clawpy completion bash)"
+COMP_LINE="$1" COMP_POINT=${#1} COMP_TYPE=9
+_python_argcomplete clawpy
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+ZSH = """
+autoload -Uz compinit && compinit -u -d "$HOME/zcompdump"
+source <(clawpy completion zsh)
+_describe() { print -l -- "${(@P)2}" }
+BUFFER=$1 CURSOR=${#1} words=(${(z)1})
+_python_argcomplete
+"""
+
+FISH = """
+clawpy completion fish | source
+complete --do-complete $argv[1]
+"""
+
+SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+
+
+def offered(shell: str, line: str, home: Home, tmp_path: Path) -> list[str]:
+    """What the shell offers for a command line that ends where the cursor is, with the titles where it shows them."""
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {
+        "PATH": path,
+        "CLAWPY_HOME": str(home.root),
+        "HOME": str(tmp_path),
+        "TERM": "dumb",
+        "LANG": "C.UTF-8",
+    }
+    argv = [program, "-c", SHELLS[shell], *([] if shell == "fish" else [shell]), line]
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+    assert done.stderr == ""
+    return [one.strip() for one in done.stdout.splitlines() if one.strip()]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shell", SHELLS)
+def test_verbs_options_and_choices(shell: str, home: Home, tmp_path: Path) -> None:
+    found = [one.split("\t")[0].split(":")[0] for one in offered(shell, "clawpy co", home, tmp_path)]
+    assert found == ["config", "completion"] or sorted(found) == ["completion", "config"]
+    assert any("--without-sandbox" in one for one in offered(shell, "clawpy approve --w", home, tmp_path))
+    assert any("never-here" in one for one in offered(shell, "clawpy dismiss x --reason nev", home, tmp_path))
+    assert not home.cache.exists()  # Tab makes nothing
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shell", SHELLS)
+def test_ids_with_titles_flows_with_parameters_and_settings(
+    shell: str, home: Home, tmp_path: Path, shop: Repository
+) -> None:
+    assert main(["--home", str(home.root), "propose", "run_tests"]) == 0
+    [(card, title)] = names(home, "cards").items()
+    [found] = offered(shell, f"clawpy approve {card[:8]}", home, tmp_path)
+    assert found.startswith(card)
+    assert shell == "bash" or title in found
+    bare = card.partition("_")[2]
+    assert offered(shell, f"clawpy approve {bare[:6]}", home, tmp_path)[0].startswith(bare)
+    assert offered(shell, "clawpy propose bisec", home, tmp_path)[0].startswith("bisect")
+    assert offered(shell, "clawpy propose bisect goo", home, tmp_path)[0].startswith("good=")
+    assert any("quietHoursEnd" in one for one in offered(shell, "clawpy config set quiet", home, tmp_path))
+    assert any("koji-core" in one for one in offered(shell, "clawpy cards --channel k", home, tmp_path))
+
+
+def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_path: Path) -> None:
+    answers = tmp_path / "answers"
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(answers), "CLAWPY_HOME": str(home.root)}
+    line = "clawpy approve "
+    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+    program = [sys.executable, "-m", "clawpy_console"]
+    done = subprocess.run(program, env=os.environ | asked, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr, answers.read_text()) == (0, "", "", "")
+
+
+def test_nothing_heavy_is_imported_to_answer() -> None:
+    code = (
+        "import sys, clawpy_console.cli.completion; "
+        "print([name for name in ('engine.values', 'rich', 'textual') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("damage", [b"", b"no database", b"SQLite format 3\0"])
+def test_a_damaged_home_offers_nothing(home: Home, damage: bytes) -> None:
+    for folder in (home.data, home.cache, home.config):
+        folder.mkdir(parents=True)
+    home.database.write_bytes(damage)
+    home.config_file.write_bytes(b"[channels\xff")
+    for kind in ("cards", "sessions", "agents", "channels", "workspaces"):
+        assert names(home, kind) == {}
+
+
+def test_the_choices_of_the_verbs_are_the_engines() -> None:
+    assert set(verbs.DISMISS_REASONS) == set(DismissReason)
+    assert set(verbs.CANDIDATE_STATES) == set(CandidateStatus)
+    assert set(verbs.CANDIDATE_TYPES) == set(CandidateType)
+    assert set(verbs.RECORD_KINDS) == set(RecordKind)
+
+
+@pytest.mark.parametrize("shell", VERBS["completion"].arguments[0].settings["choices"])
+def test_the_script_says_how_to_install_it(clawpy: Clawpy, shell: str) -> None:
+    said = clawpy("completion", shell)
+    assert said.code == 0
+    assert f"clawpy completion {shell}" in said.out

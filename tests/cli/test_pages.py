@@ -1,0 +1,68 @@
+"""`clawpy help`: whatever pages `docs/` has, plain when piped and rendered in a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clawpy_console.cli import pages
+from engine.home import Home
+from tests.cli.conftest import Clawpy
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_all_pages_are_listed_with_their_headings(clawpy: Clawpy) -> None:
+    said = clawpy("help").out
+    for file in DOCS.glob("*.md"):
+        heading = file.read_text().partition("\n")[0].removeprefix("# ")
+        assert f"- `clawpy help {file.stem.lower()}`: {heading}\n" in said
+    assert "`clawpy help keys`: Keys of the console" in said
+
+
+def test_a_page_is_printed_as_it_is_written_when_it_is_piped(clawpy: Clawpy) -> None:
+    assert clawpy("help", "Glossary").out == (DOCS / "GLOSSARY.md").read_text() + "\n"
+
+
+def test_the_keys_are_those_of_the_settings(clawpy: Clawpy, home: Home) -> None:
+    assert "| ? | " in clawpy("help", "keys").out
+    home.config.mkdir(parents=True)
+    home.config_file.write_text('[keys]\n"app.help" = "f9"\n')
+    assert "| f9 | " in clawpy("help", "keys").out
+
+
+def test_a_page_that_does_not_exist_is_refused_with_the_nearest(clawpy: Clawpy) -> None:
+    said = clawpy("help", "glosary")
+    assert said.code == 1
+    assert said.err == "clawpy: there is no page 'glosary'\n        one of glossary\n"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("colour", [True, False])
+def test_in_a_terminal_it_is_rendered_and_paged(home: Home, colour: bool) -> None:
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"PAGER": "cat", "TERM": "xterm-256color"} | ({} if colour else {"NO_COLOR": "1"})
+    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "help"]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # its end
+            while piece := os.read(ours, 4096):
+                said += piece
+        os.close(ours)
+    assert process.returncode == 0
+    assert b"\xe2\x80\xa2 " in said  # a bullet, where the page has a dash
+    assert b"# Pages" not in said
+    assert (b";40m" in said) is colour
+
+
+def test_the_pages_are_in_the_wheel() -> None:
+    project = (DOCS.parent / "pyproject.toml").read_text()
+    assert '"docs" = "clawpy_console/docs"' in project
+    assert pages.folder() == DOCS
