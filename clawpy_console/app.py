@@ -243,7 +243,7 @@ class ConsoleApp(KnowingApp):
     def _noticed(self, message: Noticed) -> None:
         event = message.event
         if event.kind == "HoldLifted":
-            self.over(event.subject, f"{event.subject} lifted")
+            self.over(event.subject, f"The {event.subject} ended.")
             return
         said = alerts.sentence(event)
         if said is None:
@@ -341,7 +341,7 @@ class ConsoleApp(KnowingApp):
 
     def ask_to_resume(self, hold: Hold) -> None:
         """Lift `hold`; asks first where that lets more than what is new run."""
-        from clawpy_console.screens.safety.lines import QUESTIONS
+        from clawpy_console.screens.safety.standing import QUESTIONS
 
         if hold.word not in QUESTIONS:
             self.resume(hold.word)

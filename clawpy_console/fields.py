@@ -56,3 +56,9 @@ def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
             continue  # the names of the files, and a first part that begins at the top
         text = "  ⋮" if line.startswith("@@") else f"{line[0]} {line[1:]}".expandtabs(4)
         yield Field("", text, tones.get(line[0], "grey"))
+
+
+def spark(values: Sequence[float]) -> str:
+    """Values as one cell each, `▁` for nothing, higher for more."""
+    most = max(values, default=0)
+    return "".join("▁" if value <= 0 else "▂▃▄▅▆▇█"[min(6, int(value / most * 7))] for value in values)

@@ -104,7 +104,7 @@ def test_a_kind_of_a_newer_release_is_told_by_its_fields() -> None:
         ),
         (
             CandidatePromoted(subject="cand_1", type="t", title="Heal once", by="operator"),
-            "in force by operator: cand_1, Heal once",
+            "active by operator: cand_1, Heal once",
         ),
         (
             CandidateRejected(subject="cand_1", type="t", title="Heal once", by="operator", reason="too dear"),

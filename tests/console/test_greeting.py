@@ -118,7 +118,7 @@ async def test_after_an_absence_five_lines_until_a_key(home, engine: StandIn) ->
         text = screen_text(app)
         for word in ("done", "approved", "rejected", "learnt", "spent"):
             assert word in text
-        assert "2 learnings carried up" in text
+        assert "2 learnings promoted" in text
         await pilot.press("y")
         await pilot.pause()
         assert "While you were away" not in screen_text(app)

@@ -56,7 +56,7 @@ async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path
     demo_work.learn(engine)
     then = engine.since(engine.clock.now() - timedelta(hours=1))
     assert (then.learnt.learnings, then.learnt.facts, then.learnt.proposed) == (2, 2, 1)
-    assert "2 learnings carried up, 2 facts kept, 1 candidate to review" in str(lines(engine))
+    assert "2 learnings promoted, 2 facts kept, 1 candidate to review" in str(lines(engine))
     app = ConsoleApp(lambda: engine, Home.locate(tmp_path / "home"), [], now=engine.clock.now)
     app.animation_level = "none"
     async with app.run_test(size=(150, 50)) as pilot:

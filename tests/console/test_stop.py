@@ -100,7 +100,7 @@ async def test_what_was_said_of_a_stop_goes_when_it_is_lifted(console: ConsoleAp
         engine.bus.publish(CostWarned(subject="hour", window="hour", spent=1_600_000, cap=2_000_000))
         await until(pilot, lambda: "stop: F12 pressed" in screen_text(console) and "cost: 80 %" in screen_text(console))
         engine.bus.publish(HoldLifted(subject="stop", reason="resumed by the operator"))
-        await until(pilot, lambda: "stop lifted" in screen_text(console))
+        await until(pilot, lambda: "The stop ended." in screen_text(console))
         await pilot.pause()
         assert "stop: F12 pressed" not in screen_text(console)
         assert "cost: 80 %" in screen_text(console)  # which is as true as before
@@ -134,7 +134,7 @@ async def test_what_no_hold_refused_stays_told(console: ConsoleApp, engine: Stan
 async def test_switches_ask_before_they_are_turned_on(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press("6", "tab", "down", "enter", "enter")
+        await pilot.press("6", "tab", "tab", "down", "enter", "enter")
         assert not any(call[0] == "set" for call in engine.noted)
         await pilot.press("enter", "y")
         await until(pilot, lambda: ("set", "autonomousModeEnabled", True) in engine.noted)

@@ -195,7 +195,7 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     "CostWarned": lambda e: f"cost: {_money(e.spent)} of the {e.window}'s {_money(e.cap)}",
     "BudgetExceeded": lambda e: f"budget of {e.subject}: {_money(e.spent)} of {_money(e.budget)}",
     "HoldPlaced": lambda e: f"{e.subject}: {e.reason}",
-    "HoldLifted": lambda e: f"{e.subject} lifted: {e.reason}",
+    "HoldLifted": lambda e: f"the {e.subject} ended: {e.reason}",
     # Sessions and what they changed
     "SessionStarted": lambda e: f"session {e.subject} started for {e.prediction_id}, sandbox {e.sandbox}",
     "SessionEnded": lambda e: f"session {e.subject} {e.state}, {_money(e.cost)}: {e.summary}",
@@ -260,7 +260,7 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     "OverlayFoundHarmful": _harmful,
     "CandidateDrafted": lambda e: f"candidate {e.subject}: {e.title}",
     "CandidateWeighed": _weighed,
-    "CandidatePromoted": lambda e: f"in force by {e.by}: {e.subject}, {e.title}",
+    "CandidatePromoted": lambda e: f"active by {e.by}: {e.subject}, {e.title}",
     "CandidateRejected": lambda e: f"turned down by {e.by}: {e.subject}, {e.title}{_why(e.reason)}",
     "CandidateRolledBack": lambda e: f"rolled back by {e.by}: {e.subject}, {e.title}{_why(e.reason)}",
     "CandidateDecisionUndone": lambda e: (

@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from clawpy_console.cli.printing.style import Document, Style, clean, count, how_it_ended, one_line, span, time
+from clawpy_console import words
+from clawpy_console.cli.printing.style import (
+    Document,
+    Style,
+    clean,
+    count,
+    how_it_ended,
+    one_line,
+    printed,
+    span,
+    time,
+)
+from clawpy_console.fields import Field
+from clawpy_console.screens.safety import standing
 
 SAID = {"did_himself": "done by yourself", "original": "edited", "kept": "kept"}
 """What the operator's behaviour said, where its name is not a word."""
@@ -28,12 +41,7 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
             f"{paint('○')} {style.bold('no engine is running')} (last: {document['state']} {since}); "
             "`clawpy` or `clawpy run` starts one"
         ]
-    for hold in held:
-        until = f" until {time(hold['until'])}" if hold["until"] else ""
-        told = (
-            f"  {style.wants(hold['word'])}{until}: {clean(hold['reason'])}; `clawpy resume {hold['word']}` to resume"
-        )
-        lines.append(told)
+    lines += printed((_hold(one) for one in held), style)
     lines.append(
         "  cost  "
         f"hour ${spent['costThisHour']:.2f}/{spent['costCapPerHour']:g}  "
@@ -71,6 +79,13 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
     return "\n".join(lines)
 
 
+def _hold(one: Document) -> Field:
+    """A stop or a pause, and how it ends."""
+    until, now = one["until"] and datetime.fromisoformat(one["until"]), datetime.now(UTC)
+    left = words.duration(until - now) if until and until > now else ""
+    return standing.hold(one["word"], one["reason"], time(one["since"]), f"`clawpy resume {one['word']}`", left)
+
+
 def _since(then: Document, style: Style, most: int) -> list[str]:
     """What happened since the operator was last away, the last `most` of each; nothing when nothing did."""
     ran, blocked, known = then["ran"], then["blocked"], then["learnt"]
@@ -98,10 +113,10 @@ def _since(then: Document, style: Style, most: int) -> list[str]:
 def learnt(learnings: int, facts: int, proposed: int, by_itself: int) -> str:
     """What was learnt, in words; "" for nothing. See `engine.views.Learnt`."""
     told = (
-        (learnings, "learning carried up", "learnings carried up"),
+        (learnings, "learning promoted", "learnings promoted"),
         (facts, "fact kept", "facts kept"),
         (proposed, "candidate to review", "candidates to review"),
-        (by_itself, "candidate in force by itself", "candidates in force by themselves"),
+        (by_itself, "candidate activated by itself", "candidates activated by themselves"),
     )
     return ", ".join(f"{number:,} {one if number == 1 else many}" for number, one, many in told if number)
 
@@ -126,12 +141,13 @@ def dnd(document: Document, options: Mapping[str, Any], style: Style) -> str:
 
 
 def resume(document: Document, options: Mapping[str, Any], style: Style) -> str:
-    """What was lifted, and how everything stands now."""
-    lifted = [
-        f"{style.good('▶')} {one['word']} is lifted; it was in force since {time(one['since'])}: {clean(one['reason'])}"
+    """What ended, and how everything stands now."""
+    ended = [
+        f"{style.good('▶')} Resumed after the {standing.HOLDS[one['word']]} of {time(one['since'])}: "
+        f"{clean(one['reason'])}"
         for one in document.get("lifted", ())
     ]
-    return "\n".join([*lifted, status(document, options, style)])
+    return "\n".join([*ended, status(document, options, style)])
 
 
 def stop(document: Document, options: Mapping[str, Any], style: Style) -> str:

@@ -1,11 +1,12 @@
-"""Screen 6, safety: the rails as a pipeline, caps, the state machine, holds, what was blocked and why (SPEC 3, 7)."""
+"""Screen 6, safety: rails, caps, the state, stops and pauses, what was blocked and why (SPEC 3, 7)."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -15,14 +16,17 @@ from textual.widgets import Static
 from clawpy_console import words
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.filtering import Filtering
-from clawpy_console.screens.safety import gauges, machine, pipeline
-from clawpy_console.screens.safety import lines as lines
-from clawpy_console.screens.safety.pipeline import Pipeline
-from clawpy_console.state import Logged
+from clawpy_console.screens.safety import standing
+from clawpy_console.state import Known, Logged
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
-from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.parts import drawn
+from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.tab_line import Columns
+from engine.values import Verdict
+
+PURPOSE = "Every piece of work passes these rails, in this order, before it runs."
+NOTHING = "Nothing was blocked."
 
 MOVE_THE_RAILS = frozenset({"log", "blocked", "costs", "holds", "autonomy", "switches", "autonomies", "sessions"})
 """Fields of `Known` whose change makes what is read of the rails old."""
@@ -48,17 +52,17 @@ AUTONOMY = (
 
 
 class SafetyScreen(Filtering):
-    """What keeps the engine in bounds, and how it stands.
+    """What keeps the engine in bounds, and how it stands: rails, what was blocked, what can be switched.
 
-    Three columns below the pipeline: how things stand, what was blocked, what can be switched. On a middling terminal
-    the last two share a place, on a narrow one all three: the pane in focus is the one that is seen.
+    On a middling terminal the last two share a place, on a narrow one all three: the pane in focus is the one that is
+    seen.
     """
 
     MODE = "safety"
     CSS_PATH = "safety.tcss"
-    AUTO_FOCUS = "#blocked"
+    AUTO_FOCUS = "#rails"
     BINDINGS = bindings("safety")
-    PANES = {"rails": "pipeline", "blocked": "blocked", "switches": "switches"}
+    PANES = {"rails": "rails", "blocked": "blocked", "switches": "switches"}
     COLUMNS = {"rails": "left", "blocked": "right", "switches": "third"}
     FILTERED = "blocked"
 
@@ -66,31 +70,22 @@ class SafetyScreen(Filtering):
     _read_at: datetime | None = None
 
     def body(self) -> ComposeResult:
-        yield Pipeline(id="pipeline")
-        yield Drawn(id="said")
+        yield Static(PURPOSE, id="purpose", markup=False)
         yield Columns(id="tabs")
         with Horizontal(id="columns"):
             with VerticalScroll(id="left", classes="pane", can_focus=False):
-                yield Static(id="cost-title", classes="heading", markup=False)
-                yield Drawn(id="gauges")
-                yield Static("STATE", classes="heading", markup=False)
-                yield Drawn(id="machine")
-                yield Static("HOLDS", classes="heading", markup=False)
-                yield Drawn(id="holds")
+                yield Static("RAILS", classes="heading", markup=False)
+                yield Rows(id="rails", empty="Loading…", classes="-fit")
+                yield Drawn(id="standing")
             with Vertical(id="right", classes="pane"):
                 yield Static(id="blocked-title", classes="heading", markup=False)
                 yield Filter("rail, rule, words of the prompt or the reason")
-                yield Rows(id="blocked", empty="Nothing was blocked.", classes="-fit")
+                yield Rows(id="blocked", empty=NOTHING, classes="-fit")
                 yield Drawn(id="why")
-                yield Static(id="chain-title", classes="heading", markup=False)
-                yield Drawn(id="chain")
             with VerticalScroll(id="third", classes="pane", can_focus=False):
                 yield Static("SWITCHES", classes="heading", markup=False)
                 yield Rows(id="switches", classes="-fit")
-                yield Static("KILL SWITCH, FOUR LEVELS", classes="heading", markup=False)
-                yield Drawn(id="levels")
-                yield Static("SANDBOX", classes="heading", markup=False)
-                yield Drawn(id="sandbox")
+                yield Drawn(id="machine")
 
     # Time
 
@@ -107,8 +102,8 @@ class SafetyScreen(Filtering):
     def _second(self) -> None:
         """While this screen is looked at, a second that makes a difference is drawn."""
         now = self.app.now()
-        if self.ready and machine.counts_down(self.known, now):
-            self._draw_moments(now)
+        if self.ready and standing.counts_down(self.known, now):
+            self._draw_standing(now)
         if self._read_at is not None and now - self._read_at >= READ_EVERY:
             self._read_again(now)
 
@@ -116,93 +111,71 @@ class SafetyScreen(Filtering):
         self._read_at = now
         self.app.renew(["rails", "autonomy", "phase"])
 
-    def on_resize(self, event: events.Resize) -> None:
-        if self.ready:
-            self.draw(frozenset())
-
     def tick(self, now: datetime) -> None:
         super().tick(now)
         if self.ready:
-            self._draw_moments(now)
+            self._draw_standing(now)
 
     # Drawing
 
     def draw(self, changed: frozenset[str]) -> None:
         known, now = self.known, self.app.now()
         if changed & MOVE_THE_RAILS and self.is_current:
-            # Not the autonomy: while a cycle is due its next time is now, another one with each reading.
+            # Not the autonomy: while a check is due its next time is now, another one with each reading.
             self.app.renew(["rails", "phase"])
-        low = self.size.height < 34
-        self._draw_moments(now)
-        title = Content.assemble("COST  ", gauges.legend())
-        self.put("#cost-title", title)
-        self.query_one("#gauges", Drawn).show(lambda width: gauges.gauges(known, width, now, tall=not low))
+        self._draw_standing(now)
         self._draw_blocked(now)
-        self._draw_chain(now)
-        self.query_one("#switches", Rows).show(list(lines.switch_rows(known)))
-        self.query_one("#levels", Drawn).show(lambda width: lines.level_lines(known.levels, width))
-        sandbox = known.sandbox or "not tested yet"
-        self.query_one("#sandbox", Drawn).show(lambda width: Content.styled(sandbox, "$grey").wrap(max(8, width)))
+        self.query_one("#switches", Rows).show(list(switch_rows(known)))
+        machine = list(standing.machine(known, now))
+        self.query_one("#machine", Drawn).show(lambda width: drawn(machine, width))
         self.refresh_bindings()
 
-    def _draw_moments(self, now: datetime) -> None:
-        """What a second can change: countdowns in the pipeline, the machine and the holds."""
-        known, low = self.known, self.size.height < 34
-        rails = self.query_one("#pipeline", Pipeline)
-        cursor = rails.cursor if rails.has_focus else -1
-        rails.show(lambda width: pipeline.pipeline(known, width, now, cursor))
-        self.query_one("#said", Drawn).show(lambda width: lines.decision_lines(known, width, now, cursor))
-        holds = self.app.holds
-        resume, dnd = (shown_key(action, self.app.keymap) for action in ("app.resume", "safety.dnd"))
-        self.query_one("#machine", Drawn).show(lambda width: lines.machine_lines(known, now, width, low))
-        self.query_one("#holds", Drawn).show(lambda width: lines.hold_lines(known, holds, now, width, resume, dnd))
+    def _draw_standing(self, now: datetime) -> None:
+        """The rails, cost and state: what a second can change."""
+        known, rows = self.known, self.query_one("#rails", Rows)
+        rows.show(list(rail_rows(known, now)))
+        rail = next((one for one in known.rails if one.rail == rows.current), None)
+        keys = [shown_key(action, self.app.keymap) for action in ("app.resume", "safety.dnd")]
+        fields = [*standing.rails(known, rail, now), *standing.state(known, self.app.holds, now, *keys),
+                  *standing.cost(known.burn, now)]  # fmt: skip
+        self.query_one("#standing", Drawn).show(lambda width: drawn(fields, width))
 
     def _draw_tabs(self) -> None:
-        blocked = f"blocked {len(self.known.blocked)}"
-        columns = {"left": "caps and state", "right": blocked, "third": "switches"}
+        columns = {"left": "rails", "right": f"blocked {len(self.known.blocked)}", "third": "switches"}
         self.show_columns(columns, shown_key("panes.next", self.app.keymap))
 
     def on_descendant_focus(self) -> None:
+        super().on_descendant_focus()
         if self.ready:
             self._draw_tabs()
 
-    def _shown(self) -> list[Logged]:
-        needle = self.needle
-        return [one for one in self.known.blocked if all(word in lines.searched(one) for word in needle)]
-
     def _draw_blocked(self, now: datetime) -> None:
-        shown, total = self._shown(), len(self.known.blocked)
-        count = f"{len(shown)} of {total}" if self.needle else f"{total}" if total else ""
+        needle, total = self.needle, len(self.known.blocked)
+        shown = [one for one in self.known.blocked if all(word in searched(one) for word in needle)]
+        count = f"{len(shown)} of {total}" if needle else f"{total}" if total else ""
         aside = "   ⇥ switches" if 100 <= self.size.width < 160 else ""
         self.put("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (aside, "not bold $faint")))
-        rows = [lines.blocked_row(one, now) for one in shown]
-        empty = "No match." if self.needle else "Nothing was blocked."
-        self.query_one("#blocked", Rows).show(rows, empty=empty)
+        rows = [blocked_row(one, now) for one in shown]
+        self.query_one("#blocked", Rows).show(rows, empty="No match." if needle else NOTHING)
         self._draw_why()
         self._draw_tabs()
 
     @on(Rows.Moved, "#blocked")
     def _draw_why(self) -> None:
-        one, now = self._current, self.app.now()
-        key = shown_key("safety.allow_once", self.app.keymap)
-        self.query_one("#why", Drawn).show(lambda width: lines.why_lines(one, now, width, key) if one else [])
+        one, key = self._current, shown_key("safety.allow_once", self.app.keymap)
+        fields = list(standing.blocked(one, self.app.now(), key)) if one else []
+        self.query_one("#why", Drawn).show(lambda width: drawn(fields, width))
         self.refresh_bindings()
 
-    def _draw_chain(self, now: datetime) -> None:
-        chain = self.known.chain
-        most = 14 if self.size.height >= 50 else 5 if self.size.height >= 34 else 2
-        self.put("#chain-title", Content.assemble("CHAIN  ", ("what triggered what, newest first", "not bold $faint")))
-        self.query_one("#chain", Drawn).show(lambda width: lines.chain_lines(chain[:most], now, width))
-
-    @on(Pipeline.Moved)
-    def _rail_moved(self) -> None:
-        if self.ready:
-            self._draw_moments(self.app.now())
-
-    @on(Pipeline.Scrolled)
-    def _scroll(self, message: Pipeline.Scrolled) -> None:
-        left = self.query_one("#left")
-        left.scroll_to(y=left.scroll_offset.y + message.lines, animate=False)
+    @on(Rows.Moved, "#rails")
+    @on(Rows.Moved, "#switches")
+    def _moved(self, message: Rows.Moved) -> None:
+        """On a low terminal the cursor takes what stands below the list along."""
+        if message.rows.id == "rails":
+            self._draw_standing(self.app.now())
+        column = self.query_one("#left" if message.rows.id == "rails" else "#third")
+        share = message.rows.cursor / max(1, message.rows.virtual_size.height - 1)
+        column.scroll_to(y=round(column.max_scroll_y * share), animate=False)
 
     # Blocked work
 
@@ -216,7 +189,7 @@ class SafetyScreen(Filtering):
         engine, one = self.app.live(), self._current
         if engine is None or one is None:
             return
-        block = lines.content_block(one)
+        block = standing.content_block(one)
         if block is None:
             self.app.say("Only a block by the content filter can be allowed once.", "warning")
             return
@@ -240,13 +213,6 @@ class SafetyScreen(Filtering):
         self._draw_blocked(self.app.now())
 
     # Switches
-
-    @on(Rows.Moved, "#switches")
-    def _switch_moved(self) -> None:
-        """On a low terminal the cursor takes what stands below the switches along."""
-        rows, third = self.query_one("#switches", Rows), self.query_one("#third")
-        share = rows.cursor / max(1, rows.virtual_size.height - 1)
-        third.scroll_to(y=round(third.max_scroll_y * share), animate=False)
 
     @on(Rows.Opened, "#switches")
     def _toggle(self, message: Rows.Opened) -> None:
@@ -280,7 +246,7 @@ class SafetyScreen(Filtering):
         if action == "allow_once":
             one = self._current
             seen = self.pane == "blocked"
-            return seen and one is not None and not one.lifted and lines.content_block(one) is not None
+            return seen and one is not None and not one.lifted and standing.content_block(one) is not None
         return super().check_action(action, parameters)
 
     def action_dnd(self) -> None:
@@ -299,3 +265,44 @@ class SafetyScreen(Filtering):
     def copy_text(self) -> str:
         one = self._current
         return one.prediction_id or one.reason if one else ""
+
+
+def searched(one: Logged) -> str:
+    """What the words of the filter are looked for in, in lower case."""
+    said = " ".join(f"{v.rail} {v.rule} {v.reason}" for v in one.verdicts if v.verdict is not Verdict.ALLOW)
+    return f"{one.blocked_by} {said} {one.what} {one.channel} {one.workspace} {one.trigger}".lower()
+
+
+def rail_rows(known: Known, now: datetime) -> Iterator[Row]:
+    """The rails in their order, each with how it stands and what it said last; then what becomes of work."""
+    for rail in known.rails:
+        sign, said, tone = standing.rail_now(rail, now, known.acts)
+        last = ""
+        if rail.last is not None and rail.last_at is not None:
+            last = f"last {standing.SIGNS[rail.last.verdict][0]} {words.moment(rail.last_at, now)}"
+        stopped = f"{rail.stopped} stopped in 24 h  " if rail.stopped else ""
+        yield Row(rail.rail, f"{standing.name(rail.rail):<12} {said}", sign, stopped + last, "ink", tone, "grey")
+    if known.rails:
+        sign, said, tone = standing.executes(known.rails, known.acts)
+        yield Row("execute", f"{'execute':<12} {said}", sign, f"{len(known.running)} running", "ink", tone, "grey")
+
+
+def switch_rows(known: Known) -> Iterator[Row]:
+    """The flags, then what each workspace allows; a workspace's row has its path as id."""
+    for name, on_ in known.switches:
+        yield Row(name, name, "●" if on_ else "○", "on" if on_ else "off", "ink" if on_ else "grey",
+                  "accent" if on_ else "faint", "ink" if on_ else "faint")  # fmt: skip
+    if known.autonomies:
+        yield Row("", " AUTONOMY BY WORKSPACE")
+    for workspace, autonomy in known.autonomies:
+        mark = {"act": "●", "cards": "◐"}.get(autonomy, "○")
+        yield Row(workspace, words.name(workspace), mark, autonomy, "ink" if autonomy != "off" else "grey",
+                  "accent" if autonomy == "act" else "grey", "accent" if autonomy == "act" else "grey")  # fmt: skip
+
+
+def blocked_row(one: Logged, now: datetime) -> Row:
+    """One decision that did not pass: the rail, what was asked, when."""
+    no = standing.decisive(one.verdicts)
+    sign, style = ("◌", "accent") if one.lifted else standing.SIGNS[no.verdict if no else Verdict.BLOCK]
+    text = f"{standing.name(one.blocked_by):<11} {words.one_line(one.what)}"
+    return Row(one.id, text, sign, words.moment(one.at, now), "ink", style)

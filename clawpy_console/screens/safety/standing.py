@@ -1,0 +1,204 @@
+"""How the engine is kept safe, in words: rails, caps, stops, what was blocked (SPEC 3, 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from clawpy_console import words
+from clawpy_console.fields import Field, bar, spark
+from clawpy_console.state import Known, Logged
+from engine.values import MICRO, Burn, Hold, RailState, RailVerdict, Verdict
+
+NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
+"""What a rail is called where its id does not say it."""
+
+SIGNS = {Verdict.ALLOW: ("✓", "grey"), Verdict.ASK: ("▲", "wants"), Verdict.BLOCK: ("✗", "wrong")}
+STATES = ("DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED")
+LEVELS = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
+HOLDS = {"stop": "stop", "month": "month stop", "pause": "pause"}
+
+QUESTIONS = {
+    "stop": ("Resume after the stop?", "Approved work may start again. Stopped sessions stay stopped."),
+    "month": ("Resume after the month stop?", "The month's cap was reached. Raise the cap as well, or the next paid "
+              "call stops everything again."),
+}  # fmt: skip
+"""What is asked before a stop or a month stop ends, and what that means."""
+
+
+def name(rail: str) -> str:
+    """A rail in words."""
+    return NAMES.get(rail, rail)
+
+
+def decisive(verdicts: tuple[RailVerdict, ...]) -> RailVerdict | None:
+    """The first rail that did not allow: the one that decided."""
+    return next((one for one in verdicts if one.verdict is not Verdict.ALLOW), None)
+
+
+def content_block(one: Logged) -> RailVerdict | None:
+    """The content filter's block of this decision, if that is what it was."""
+    return next((v for v in one.verdicts if v.rail == "content" and v.verdict is Verdict.BLOCK), None)
+
+
+def rail_now(rail: RailState, now: datetime, acts: bool) -> tuple[str, str, str]:
+    """How a rail stands: sign, words, tone. What time alone ends counts down. Unless the engine `acts` by itself, the
+    human gate lets through what you approve, and nothing else."""
+    if rail.rail == "gate" and rail.verdict is Verdict.ALLOW and not acts:
+        return "✓", "by you", "grey"
+    if rail.until is not None and rail.until > now:
+        return "◐", f"in {words.duration(rail.until - now)}", "accent"
+    sign, tone = SIGNS[rail.verdict]
+    return sign, rail.brief, tone
+
+
+def executes(rails: tuple[RailState, ...], acts: bool) -> tuple[str, str, str]:
+    """What becomes of work that nobody approved, by what the rails say now: sign, words, tone."""
+    blocking = [one for one in rails if one.verdict is Verdict.BLOCK]
+    if any(one.until is None for one in blocking):
+        return "■", "held", "wrong"
+    if any(one.rail == "kill" for one in blocking):
+        return "▲", "by you", "wants"  # a pause holds only what nobody approved
+    if blocking:
+        return "◐", "waits", "accent"
+    if any(one.verdict is Verdict.ASK for one in rails):
+        return "▲", "asks you", "ink"
+    return "✓", "open" if acts else "by you", "grey"
+
+
+def rails(known: Known, rail: RailState | None, now: datetime) -> Iterator[Field]:
+    """The newest decision, and the rail under the cursor."""
+    newest = known.log[0] if known.log else None
+    if newest is None:
+        yield Field("", "No decisions yet.", "faint")
+    else:
+        no = decisive(newest.verdicts)
+        sign, tone = SIGNS[no.verdict] if no else ("✓", "grey")
+        said = f"{sign} {name(no.rail)}: {words.one_line(no.reason)}" if no else "✓ all rails allowed it"
+        yield Field("last", f"{words.moment(newest.at, now)} “{words.crop(words.one_line(newest.what), 80)}”")
+        yield Field("", said, tone)
+    if rail is not None:
+        sign, said, tone = rail_now(rail, now, known.acts)
+        yield Field(name(rail.rail), f"{sign} {said}: {words.one_line(rail.reason)}", tone)
+    else:
+        yield Field("execute", f"{words.count(len(known.running), 'session')} running")
+
+
+def cost(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
+    """Spent and reserved against the caps, how it went, when a cap will be reached; the caps alone while nothing was
+    spent."""
+    yield Field("", "cost", "heading")
+    if not any(one.spent or one.reserved or any(one.buckets) for one in burns):
+        caps = ", ".join(f"${words.cap(one.cap)} {'an' if one.window == 'hour' else 'a'} {one.window}" for one in burns)
+        yield Field("", f"Nothing spent. Caps: {caps}" if burns else "Loading…", "grey")
+        return
+    for one in burns:
+        used = one.spent + one.reserved
+        share = used / one.cap if one.cap else 1.0
+        tone = "wrong" if share >= 1 else "wants" if share >= 0.8 else "ink"
+        reserved = f", {words.money(one.reserved)} reserved" if one.reserved else ""
+        yield Field(
+            one.window, f"{bar(share)} {share:>4.0%}  ${used / MICRO:.2f} of ${words.cap(one.cap)}{reserved}", tone
+        )
+        yield Field(" ", f"{spark(one.buckets[: one.elapsed][-24:])}  {pace(one, now)}", "grey")
+
+
+def pace(burn: Burn, now: datetime) -> str:
+    """How fast it is spent, and when the cap comes at that pace."""
+    if burn.spent + burn.reserved >= burn.cap:
+        return "the cap is reached"
+    if burn.pace <= 0:
+        return "nothing recently"
+    speed = f"${burn.pace / MICRO:.2f}/h"
+    return f"{speed}: cap at {words.moment(burn.reached_at, now)}" if burn.reached_at else f"{speed}: stays below"
+
+
+def hold(word: str, reason: str, since: str, how: str, left: str = "") -> Field:
+    """A stop, a month stop or a pause, and how it ends: `how` ends it, by itself it is over in `left`."""
+    over = f", over in {left}" if left else ""
+    told = f"{how} to resume{over}. Since {since}: {words.one_line(reason)}"
+    return Field(f"■ {HOLDS[word]}", told, "wrong" if word == "stop" else "wants")
+
+
+def state(known: Known, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
+    """Stops and pauses, then the state, what changes it, and quiet hours; `resume` and `dnd` are keys."""
+    yield Field("", "state", "heading")
+    for one in holds:
+        left = words.duration(one.until - now) if one.until and one.until > now else ""
+        yield hold(one.word, one.reason, words.moment(one.since, now), f"Press {resume}", left)
+    view = known.autonomy
+    yield Field(
+        "", " ▸ ".join(f"[{one}]" if one == view.state else one for one in STATES) + " (cap or 3 rejections)", "accent"
+    )
+    if view.since:
+        yield Field("since", f"{words.moment(view.since, now)}: {words.one_line(view.cause)}")
+    yield Field("next", next_change(known, now))
+    silence = words.span(view.silence_at(now)).replace("now", "0m")
+    cycle = f", next check {words.hour(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
+    yield Field("inactive", f"for {silence} of {int(view.threshold // 60)}m{cycle}")
+    if known.by_itself:
+        yield Field("by itself", words.one_line(known.by_itself).removeprefix("acts by itself: "))
+    if known.phase and not known.learning:
+        yield Field("phase", words.one_line(known.phase).removeprefix("phase "))
+    quiet = known.quiet
+    if quiet.dnd_until is not None:
+        yield Field("quiet", f"do not disturb until {words.hour(quiet.dnd_until)}. Press {dnd} to end it.", "wants")
+    else:
+        hours = "no quiet hours" if quiet.start == quiet.end else f"quiet hours {quiet.start:02}:00–{quiet.end:02}:00"
+        since = " now" if quiet.now else ""
+        yield Field("quiet", f"{hours}{since}. {dnd}: do not disturb for 2 hours", "wants" if quiet.now else "ink")
+
+
+def next_change(known: Known, now: datetime) -> str:
+    """What changes the state next, and when."""
+    view = known.autonomy
+    # Silent long enough: whether nobody wrote in a workspace either is found by the next check.
+    checks = view.state == "WATCHING" and view.silence_at(now).total_seconds() >= view.threshold
+    if view.next_change is not None and view.next_change > now:
+        left = words.duration(view.next_change - now)
+        return f"{'check' if checks else 'change'} in {left}, at {words.hour(view.next_change)}"
+    if view.state == "PRIMING":
+        return "AUTONOMOUS once it starts a card by itself"
+    return "check any moment" if checks and view.next_change is not None else "no automatic change"
+
+
+def counts_down(known: Known, now: datetime) -> bool:
+    """Whether a second changes what is drawn."""
+    moments = [known.autonomy.next_change, *(one.until for one in known.rails), *(one.until for one in known.holds)]
+    return any(one is not None and one > now for one in moments)
+
+
+def machine(known: Known, now: datetime) -> Iterator[Field]:
+    """The levels of the kill switch, the sandbox, what work triggered other work."""
+    yield Field("", "kill switch, four levels", "heading")
+    for level in known.levels:
+        said = f"■ {level.words}. To resume: {level.lift}" if level.thrown else f"○ {level.words}"
+        yield Field(LEVELS.get(level.name, level.name), words.one_line(said), "wrong" if level.thrown else "grey")
+    yield Field("", "sandbox", "heading")
+    yield Field("", known.sandbox or "not tested yet", "grey")
+    if known.chain:
+        yield Field("", "work that triggered work, newest first", "heading")
+    for one in known.chain:
+        answer = one.answer_until is not None and one.answer_until > now
+        told = [f"depth {one.depth}", f"{one.runs}× in 10 min" if one.runs else ""]
+        told += [f"no reply until {words.hour(one.answer_until)}"] if answer and one.answer_until else []
+        text = f"{one.from_channel} → {one.to_channel}  {', '.join(filter(None, told))}"
+        yield Field(words.moment(one.at, now), text, "ink" if one.depth > 1 or one.runs or answer else "grey")
+
+
+def blocked(one: Logged, now: datetime, key: str) -> Iterator[Field]:
+    """What was asked, each rail that did not allow it with rule and reason, and what can be done with `key`."""
+    yield Field("", words.crop(words.one_line(one.what), 400))
+    start = f" from {one.from_channel}" if one.from_channel not in ("", "owner") else ""
+    where = [one.trigger, f"{words.name(one.workspace)} → {one.channel}{start}", words.moment(one.at, now)]
+    yield Field("", " · ".join(filter(None, where)), "faint")
+    for verdict in one.verdicts:
+        if verdict.verdict is not Verdict.ALLOW:
+            sign, tone = SIGNS[verdict.verdict]
+            rule = f"  rule {verdict.rule}" if verdict.rule else ""
+            yield Field("", f"{sign} {name(verdict.rail)}{rule}", tone)
+            yield Field("", words.one_line(verdict.reason), "grey")
+    if one.lifted:
+        yield Field("", "◌ Allowed once. Approve the card to run it.", "accent")
+    elif content_block(one) is not None:
+        yield Field("", f"{key}: allow exactly this once", "accent")
