@@ -376,8 +376,12 @@ class ConsoleApp(KnowingApp):
         self.push_screen(told, lambda answer: self.copy_to_clipboard(text) if answer else None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Nothing is resumed while nothing holds."""
-        return bool(self.holds) if action == "lift" else super().check_action(action, parameters)
+        """Nothing is resumed while nothing holds; and a letter is a letter while you type."""
+        if action == "lift":
+            return bool(self.holds)
+        if action == "jump" and not parameters and self.focused is not None:
+            return not self.focused.check_consume_key("apostrophe", "'")
+        return super().check_action(action, parameters)
 
     async def action_go(self, mode: str) -> None:
         """Show another screen; dialogs stay where they are."""
@@ -419,6 +423,17 @@ class ConsoleApp(KnowingApp):
 
         if not isinstance(self.screen, Help):
             self.push_screen(Help())
+
+    def action_jump(self, typing: bool = False) -> None:
+        """Put a label on everything that can be reached, and go where the label says that is typed."""
+        from clawpy_console.dialogs.jump import Jump, Spot, spots
+
+        def chosen(spot: Spot | None) -> None:
+            if spot is not None:
+                spot.go()
+
+        if not isinstance(self.screen, Jump):
+            self.push_screen(Jump(spots(self.screen)), chosen)
 
     def action_hire(self) -> None:
         """Have koji-core served by a coding agent of this machine."""

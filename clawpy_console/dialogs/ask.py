@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from textual import events
 from textual.app import ComposeResult
@@ -102,16 +103,16 @@ class Answers(Drawn):
     """The answers. A click takes one."""
 
     @property
-    def spots(self) -> list[Offset]:
-        """Where a click does something."""
-        places = self._places()
-        return [Offset(0, places.index(at)) for at in dict.fromkeys(places)]
+    def spots(self) -> list[tuple[Offset, Callable[[], object]]]:
+        """The first line of each answer, and what a click does."""
+        ask, places = self._ask()
+        return [(Offset(0, places.index(at)), partial(ask.take, at)) for at in dict.fromkeys(places)]
 
     def on_click(self, event: events.Click) -> None:
-        assert isinstance(self.screen, Ask)
-        self.screen.take(self._places()[event.y])
+        ask, places = self._ask()
+        ask.take(places[event.y])
 
-    def _places(self) -> list[int]:
-        """The place of the answer in each line."""
+    def _ask(self) -> tuple[Ask, list[int]]:
+        """The question, and the place of the answer in each line."""
         assert isinstance(self.screen, Ask)
-        return [at for _, at in self.screen.lines(self.content_size.width)]
+        return self.screen, [at for _, at in self.screen.lines(self.content_size.width)]

@@ -34,10 +34,12 @@ class Dialog(ModalScreen[Answer], WholeScreen[Answer]):  # styles come by the fi
 
     app: ConsoleApp
 
+    FRAMED = True
     _picture: tuple[object, list[Strip]] | None = None
 
     def on_mount(self) -> None:
-        self.mount(Frame(self.app.current_mode), before=0)
+        if self.FRAMED:
+            self.mount(Frame(self.app.current_mode), before=0)
 
     def on_screen_resume(self) -> None:
         self._picture = None
@@ -50,6 +52,10 @@ class Dialog(ModalScreen[Answer], WholeScreen[Answer]):  # styles come by the fi
         """Enter was pressed where it does nothing, so that nothing is done by accident: `how` says what does."""
         self.query_one(".dialog").border_subtitle = Content(f"⏎ does nothing here: {how}")
 
+    def draw_over(self, picture: list[Strip]) -> list[Strip]:
+        """What stands behind the dialog, made of the picture of the screen there."""
+        return picture
+
     def render_lines(self, crop: Region) -> list[Strip]:
         """The picture behind the dialog."""
         key = (self.size, self.styles.background)
@@ -57,7 +63,7 @@ class Dialog(ModalScreen[Answer], WholeScreen[Answer]):  # styles come by the fi
             behind = self.render()
             if not isinstance(behind, BackgroundScreen):
                 return super().render_lines(crop)
-            self._picture = (key, _dimmed(behind.screen._compositor.render_strips(), behind))
+            self._picture = (key, self.draw_over(_dimmed(behind.screen._compositor.render_strips(), behind)))
         lines = self._picture[1][crop.y : crop.bottom]
         return lines if crop.column_span == (0, self.size.width) else [line.crop(crop.x, crop.right) for line in lines]
 

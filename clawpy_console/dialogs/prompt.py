@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -110,15 +110,16 @@ class OwnPrompt(Dialog[Card | None]):
         self._options: list[Completion] = []
         self._chosen = -1  # the completion that stands in the text
         self._unserved: Content | None = None
+        self._offers = False  # an agent or a model of this machine
         self._kept = ""  # the text that may be sent although nothing can run it
-        self._sending = False
+        self._looked = self._sending = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Content("New prompt")
             yield Static(id="place", classes="note", markup=False)
             area = PromptArea(self._past[0], id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
-            area.placeholder = "What is to be done? Text for an agent, or a flow such as: run the tests"
+            area.placeholder = "Text for an agent, or a flow: run the tests"
             yield area
             yield Static(id="wrong", markup=False)
             yield Drawn(id="options")
@@ -128,7 +129,12 @@ class OwnPrompt(Dialog[Card | None]):
         self._area.move_cursor(self._area.document.end)
         self._past += [one for one in self.app.prompts if one != self._past[0]]
         self._draw_place()
-        if (engine := self.app.engine) is not None:
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """Read which flows there are, and whether anything runs text; at a later key if the engine still starts."""
+        if not self._looked and (engine := self.app.engine) is not None:
+            self._looked = True
             self.app.ask(engine.flows.forms, self._learn_forms)
             self._look_for_agents()
 
@@ -151,6 +157,7 @@ class OwnPrompt(Dialog[Card | None]):
         if self.is_attached:
             key = shown_key("prompt.hire", self.app.keymap)
             self._unserved = None if served else hiring.line(served, found, models, key)
+            self._offers = not served and bool(found or models)
             self.refresh_bindings()
             self._draw_options()
 
@@ -161,9 +168,15 @@ class OwnPrompt(Dialog[Card | None]):
 
     # Typing
 
+    def on_key(self, event: events.Key) -> None:
+        """What was typed before the text had the focus goes into it too."""
+        if event.is_printable:
+            self._area.insert(event.character or "")
+
     @on(TextArea.Changed)
     def _typed(self) -> None:
         text = self._area.text
+        self._look_up()
         self.app.keep_prompt(text)
         if not (self._chosen >= 0 and text == self._options[self._chosen][0]):
             self._complete_again()
@@ -229,7 +242,7 @@ class OwnPrompt(Dialog[Card | None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "place":
             return len(self._workspaces) > 1
-        return self._unserved is not None if action == "hire" else super().check_action(action, parameters)
+        return self._offers if action == "hire" else super().check_action(action, parameters)
 
     # Sending
 

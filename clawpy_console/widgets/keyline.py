@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from rich.cells import cell_len
 from textual import events
 from textual.content import Content
+from textual.geometry import Offset
 from textual.reactive import reactive
 from textual.widget import Widget
 
@@ -81,11 +85,20 @@ class KeyLine(Widget):
         self._places.append((at, at + _cells(one) - GAP, action_id))
         return [(key, "$accent"), " ", (label, "$grey"), " " * GAP]
 
+    @property
+    def spots(self) -> list[tuple[Offset, Callable[[], object]]]:
+        """The keys, and what a click on each does."""
+        left, top = self.gutter.left, self.gutter.top
+        return [(Offset(start + left, top), partial(self._press, action_id)) for start, _, action_id in self._places]
+
+    async def _press(self, action_id: str) -> None:
+        await self.run_action(f"screen.press('{action_id}')")
+
     async def on_click(self, event: events.Click) -> None:
         x = event.x - self.content_region.x + self.region.x
         for start, end, action_id in self._places:
             if start <= x < end:
-                await self.run_action(f"screen.press('{action_id}')")
+                await self._press(action_id)
 
 
 def _cells(one: tuple[str, str, str]) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -161,9 +162,20 @@ class Rows(Toned, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         number = event.y + self.scroll_offset.y
         if number < len(self._rows) and self._rows[number].id:
-            if number == self.cursor:
-                self.action_open()
-            self.cursor = number
+            self.click(self._rows[number].id)
+
+    @property
+    def spots(self) -> list[tuple[Offset, Callable[[], object]]]:
+        """The rows in sight, and what a click on each does."""
+        first = self.scroll_offset.y
+        shown = self._rows[first : first + self.size.height]
+        return [(Offset(0, y), partial(self.click, row.id)) for y, row in enumerate(shown) if row.id]
+
+    def click(self, row_id: str) -> None:
+        """Put the cursor on this row; open it if it is there already."""
+        if row_id == self.current:
+            self.action_open()
+        self.select(row_id)
 
     def _step(self, by: int) -> None:
         number = self.cursor + by

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 
 from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.content import Content
+from textual.geometry import Offset, Region
 from textual.reactive import reactive
 from textual.widget import Widget
 
@@ -101,20 +103,29 @@ class StatusBar(Widget):
         gap = " " * max(1, width - left.cell_length - cell_len(place))
         return Content.assemble(left, gap, (place, "$grey"), "\n", *state)
 
+    def _actions(self) -> Iterator[tuple[Region, str]]:
+        """Where a click does something, and what: a tab goes to its screen, the stop key stops."""
+        tabs, state, _ = self.pieces
+        for line, pieces in enumerate((tabs, state)):
+            at = 1
+            for text, _ in pieces:
+                place = Region(at, line, cell_len(text), 1)
+                modes = [mode for mode, key, label in SCREENS if line == 0 and text in (key, f"{key} {label}")]
+                if modes:
+                    yield place, f"app.go('{modes[0]}')"
+                elif line == 1 and text == state[-1][0]:
+                    yield place, "app.stop_everything" if text == STOP else "app.lift"
+                at = place.right
+
+    @property
+    def spots(self) -> list[tuple[Offset, Callable[[], object]]]:
+        """Where a click does something, and what."""
+        return [(place.offset, partial(self.run_action, action)) for place, action in self._actions()]
+
     async def on_click(self, event: events.Click) -> None:
-        """A click on a tab goes there; a click on the stop key stops."""
-        line = event.y
-        pieces = self.pieces[0] if line == 0 else self.pieces[1]
-        at = 1
-        for text, _ in pieces:
-            end = at + cell_len(text)
-            if at <= event.x < end:
-                for mode, key, label in SCREENS:
-                    if line == 0 and text in (key, f"{key} {label}"):
-                        await self.run_action(f"app.go('{mode}')")
-                if line == 1 and text == pieces[-1][0]:
-                    await self.run_action("app.stop_everything" if text == STOP else "app.lift")
-            at = end
+        for place, action in self._actions():
+            if place.contains(event.x, event.y):
+                await self.run_action(action)
 
 
 def place_words(known: Known) -> str:

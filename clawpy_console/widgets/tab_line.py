@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from rich.cells import cell_len
 from textual import events
 from textual.content import Content
+from textual.geometry import Offset, Region
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -39,14 +41,27 @@ class _Line(Widget):
         parts = [(text, "bold $accent" if name == self.here else "$grey") for name, text in self._words()]
         return Content.assemble(*parts, (f"  {self.hint}" if self.hint else "", "$faint"))
 
-    def on_click(self, event: events.Click) -> None:
-        at = self.styles.padding.left
-        if self.styles.text_align == "right":
-            at += self.content_size.width - self.render().cell_length
+    @property
+    def spots(self) -> list[tuple[Offset, Callable[[], object]]]:
+        """The tabs, and what a click on each does."""
+        return [(place.offset, partial(self.post_message, self._chosen(name))) for place, name in self._places()]
+
+    def _places(self) -> Iterator[tuple[Region, str]]:
+        at = self._start
         for name, text in self._words():
-            if at <= event.x < at + cell_len(text):
-                self.post_message(self._chosen(name))
+            yield Region(at, 0, cell_len(text), 1), name
             at += cell_len(text)
+
+    @property
+    def _start(self) -> int:
+        """The cell of the first tab."""
+        moved = self.content_size.width - self.render().cell_length if self.styles.text_align == "right" else 0
+        return self.styles.padding.left + moved
+
+    def on_click(self, event: events.Click) -> None:
+        for place, name in self._places():
+            if place.x <= event.x < place.right:
+                self.post_message(self._chosen(name))
 
 
 class TabLine(_Line):

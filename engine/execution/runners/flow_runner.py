@@ -23,8 +23,6 @@ from engine.execution.runners.toolchains.installing import Installation
 from engine.execution.upkeep import Upkeep
 from engine.values import Assignment, Refusal, RunnerInfo, SessionView
 
-NO_PROSE = "it names no flow, and no runner that takes prose is configured"
-
 
 class FlowRunner:
     """Runs flows. `flows` by name, asked anew each time; `grounds` give them a place and keep what they found."""
@@ -101,8 +99,8 @@ class FlowRunner:
 
     def _flow(self, assignment: Assignment) -> Flow:
         if assignment.flow is None:
-            told = f"{NO_PROSE}; flows: {', '.join(self._flows)}"
-            raise Refusal("no_runner", told, "approve a card that names a flow")
+            told = "This text names no flow, and no model or agent is set up for it"
+            raise Refusal("no_runner", told, "`clawpy help flows` lists the flows")
         flow = self._flows.get(assignment.flow)
         if flow is None:
             raise Refusal("no_runner", f"there is no flow {assignment.flow!r}", f"flows: {', '.join(self._flows)}")

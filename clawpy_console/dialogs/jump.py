@@ -1,0 +1,97 @@
+"""Jump mode: a label on everything that a key or a click can reach; typing the label goes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.segment import Segment
+from textual import events
+from textual.geometry import Offset
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from clawpy_console.dialogs.base import Dialog
+
+LETTERS = "asdfghjklqwertyuiopzxcvbnm"
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place on the screen, and what a click there does: None only focuses `widget`."""
+
+    widget: Widget
+    on_screen: Offset
+    act: Callable[[], object] | None
+
+    def go(self) -> None:
+        """Focus the widget, and do what a click does."""
+        if self.widget.focusable:
+            self.widget.focus()
+        if self.act is not None:
+            self.widget.call_later(self.act)
+
+
+def spots(screen: Screen[object]) -> list[Spot]:
+    """All that can be reached on `screen`, in reading order: what takes the focus, and the `spots` of widgets that have
+    such, each relative to the widget's own corner, with what a click there does."""
+    found = []
+    for widget, (region, clip) in screen._compositor.visible_widgets.items():
+        own: list[tuple[Offset, Callable[[], object] | None]] = getattr(widget, "spots", [])
+        if not own and widget.focusable:
+            own = [(Offset(0, 0), None)]
+        for at, act in own:
+            on_screen = region.offset + at
+            if clip.contains_point(on_screen) and region.contains_point(on_screen):
+                found.append(Spot(widget, on_screen, act))
+    return sorted(found, key=lambda one: (one.on_screen.y, one.on_screen.x))
+
+
+def labels(count: int) -> list[str]:
+    """`count` labels of one or two letters, none the beginning of another; at most 676."""
+    letters = len(LETTERS)
+    firsts = next(one for one in range(letters + 1) if letters - one + one * letters >= min(count, letters**2))
+    pairs = [first + second for first in LETTERS[letters - firsts :] for second in LETTERS]
+    return [*LETTERS[: letters - firsts], *pairs][:count]
+
+
+class Jump(Dialog[Spot | None]):
+    """Gives the spot whose label was typed, None on any other key."""
+
+    FRAMED = False
+    COMPONENT_CLASSES = {"jump--label"}
+    DEFAULT_CSS = """
+    Jump { background: $background 50%; }
+    Jump > .jump--label { background: $accent; color: $background; text-style: bold; }
+    Jump:ansi > .jump--label { text-style: bold reverse; }
+    """
+
+    def __init__(self, found: list[Spot]) -> None:
+        super().__init__()
+        self._spots = dict(zip(labels(len(found)), found, strict=False))
+        self._typed = ""
+
+    def draw_over(self, picture: list[Strip]) -> list[Strip]:
+        style = self.get_component_rich_style("jump--label")
+        for label, spot in reversed(self._spots.items()):
+            if label.startswith(self._typed):
+                x, y = spot.on_screen
+                line, rest = picture[y], label[len(self._typed) :]
+                after = line.crop(x + len(rest), line.cell_length)
+                picture[y] = Strip.join([line.crop(0, x), Strip([Segment(rest, style)]), after])
+        return picture
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        typed = self._typed + (event.character or "")
+        if event.is_printable and typed in self._spots:
+            self.dismiss(self._spots[typed])
+        elif event.is_printable and any(label.startswith(typed) for label in self._spots):
+            self._typed, self._picture = typed, None
+            self.refresh()
+        else:
+            self.dismiss(None)
+
+    def on_click(self) -> None:
+        self.dismiss(None)
