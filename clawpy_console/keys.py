@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from textual.binding import Binding, BindingType
-from textual.keys import KEY_ALIASES, Keys
+from textual.keys import KEY_ALIASES, Keys, key_to_character
 
 from engine.values import Refusal
 
@@ -368,7 +368,7 @@ def _is_key(key: str) -> bool:
     *modifiers, last = key.split("+") if key != "+" else ["+"]
     if any(one not in ("ctrl", "shift", "alt") for one in modifiers):
         return False
-    return len(last) == 1 or key in _NAMED or last in _NAMED or last in _SHORT
+    return key in _NAMED or last in _NAMED or last in _SHORT or key_to_character(last) is not None
 
 
 def _keys_of(action: Action, keymap: Mapping[str, str]) -> set[str]:
