@@ -7,7 +7,7 @@ throw the events away. Screens then read the ports again. A burst of a thousand 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,81 +18,6 @@ if TYPE_CHECKING:
 
 INTERVAL = 0.1
 """Seconds between two batches: a kind of event reaches the screen at most ten times a second."""
-
-MOVES: Mapping[str, tuple[str, ...]] = {
-    "CycleFinished": ("cards", "autonomy"),
-    "PredictionCreated": ("cards",),
-    "PredictionConfirmed": ("cards", "phase"),
-    "PredictionRejected": ("cards", "phase"),
-    "DismissalExplained": ("cards", "phase"),
-    "MuteLifted": ("cards",),
-    "PredictionSnoozed": ("cards",),
-    "PredictionExpired": ("cards",),
-    "PredictionReopened": ("cards", "phase"),
-    "PredictionReassigned": ("cards",),
-    "PredictionExecuted": ("cards",),
-    "TriggerBlocked": ("cards", "log"),
-    "PermitIssued": ("log",),
-    "LoopDetected": ("log",),
-    "CostReserved": ("costs",),
-    "CostSettled": ("costs",),
-    "CostWarned": ("costs",),
-    "HoldPlaced": ("costs", "autonomy"),
-    "HoldLifted": ("costs", "autonomy"),
-    "StateChanged": ("autonomy",),
-    "SessionQueued": ("sessions", "tasks"),
-    "SessionStarted": ("sessions", "tasks", "agents"),
-    "SessionEnded": ("sessions", "tasks", "agents", "costs", "changes", "place"),
-    "PermissionAsked": ("permissions", "agents"),
-    "PermissionAnswered": ("permissions", "agents"),
-    "PermissionWithdrawn": ("permissions", "agents"),
-    "ModelCallEnded": ("sessions",),
-    "ChangeSetReady": ("changes", "sessions"),
-    "ChangeSetLanded": ("changes", "place"),
-    "ChangeSetNarrowed": ("changes",),
-    "ChangeSetCommented": ("changes",),
-    "ChangeSetBranched": ("changes",),
-    "ChangeSetDiscarded": ("changes",),
-    "LandingUndone": ("changes", "place", "phase"),
-    "TaskAdded": ("tasks",),
-    "TaskChanged": ("tasks",),
-    "AgentAdded": ("agents",),
-    "AgentMoved": ("agents",),
-    "AgentRetired": ("agents",),
-    "TierAssigned": ("agents",),
-    "ProfileEdited": ("agents",),
-    "WisdomTaught": ("agents",),
-    "BubbleApproved": ("changes", "agents"),
-    "BubbleQueued": ("changes", "agents"),
-    "BubbleRefused": ("changes", "agents"),
-    "MemoryBubbleFlushed": ("changes", "agents"),
-    "AgentFileChanged": ("agents", "memory"),
-    "NotificationsGivenUp": ("changes",),
-    "FactPromoted": ("memory", "changes"),
-    "FactRejected": ("memory", "changes"),
-    "NightlyFinished": ("memory", "changes"),
-    "MemoryForgotten": ("memory", "sessions"),
-    "SettingChanged": ("settings", "autonomy", "costs", "phase"),
-    "FaultReported": ("settings",),
-    "GatewayOpened": ("place",),
-    "GatewayClosed": ("place",),
-    "TrainingMoved": ("training",),
-    "CandidateDrafted": ("adaptation",),
-    "CandidateWeighed": ("adaptation", "changes"),
-    "CandidatePromoted": ("adaptation", "changes"),
-    "CandidateRejected": ("adaptation", "changes"),
-    "CandidateRolledBack": ("adaptation", "changes"),
-    "CandidateDecisionUndone": ("adaptation", "changes"),
-    "OverlayFoundHarmful": ("adaptation", "changes"),
-    "LearningsExtracted": ("learnings",),
-    "LearningPromoted": ("learnings",),
-    "LearningReinforced": ("learnings",),
-    "LearningsCompacted": ("learnings",),
-    "LearningRetracted": ("learnings", "changes"),
-    "LearningKept": ("learnings", "changes"),
-    "OperatorActed": ("autonomy", "place"),
-}
-"""Which topics of `Known` an event makes old, by the event's kind, and which of `OF_SCREENS`."""
 
 OF_SCREENS = frozenset({"adaptation", "learnings", "training"})
 """Topics that one screen reads for itself; nothing of them is kept in `Known`."""
@@ -177,7 +102,7 @@ class Bridge:
             if event.kind == "SessionOutput":
                 output.add(event.subject)
                 continue
-            topics.update(MOVES.get(event.kind, ()))
+            topics.update(event.topics)
             if event.kind in NOTICED:
                 noticed.append(event)
         if topics:

@@ -19,8 +19,8 @@ from pathlib import PurePath
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
-from clawpy_console.cli.printing.event_lines import ELSEWHERE, in_words
 from engine import Home, Refusal, open_engine, read_holder
+from engine.events import Event
 from engine.values import sanitise
 
 if TYPE_CHECKING:
@@ -151,9 +151,9 @@ class _Sayer:
         """A line for each fact since the last time."""
         while facts := self._ledger.since(self._told):
             for fact in facts:
-                if fact.kind not in ELSEWHERE:
-                    document = {"event": fact.kind, "subject": fact.subject, "workspace": fact.workspace}
-                    self._write(document | fact.payload, in_words(fact.kind, fact.subject, fact.payload))
+                about = {"subject": fact.subject, "workspace": fact.workspace}
+                if sentence := Event.kinds[fact.kind](**about, **fact.payload).sentence():
+                    self._write({"event": fact.kind} | about | fact.payload, sentence)
             self._told = facts[-1].id
 
     def _write(self, document: dict[str, Any], text: str) -> None:

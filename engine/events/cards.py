@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from engine.events.event import Event
+from engine.events.event import Event, because, by, listed, local
+from engine.values import Tier
+from engine.values.text import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleFinished(Event):
     """A prediction cycle came to its end. `seconds` of wall time; `errors` in words, one for each failed collector."""
 
+    topics: ClassVar = ("cards", "autonomy")
+
     created: int
     withdrawn: int
     seconds: float
     errors: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        return f"cards: {self.created} new, {self.withdrawn} withdrawn" + listed(self.errors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +36,18 @@ class AutonomousCycleFinished(Event):
     reason: str = ""
     errors: tuple[str, ...] = ()
 
+    def sentence(self) -> str:
+        done = f"started {self.acted}" if self.acted else self.reason or "nothing that may run by itself"
+        held = [f"{len(self.blocked)} blocked"] if self.blocked else []
+        held += [f"{count(len(self.kept), 'card')} left to you"] if self.kept else []
+        return ", ".join([f"autonomous cycle: {done}", *held]) + listed(self.errors)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionCreated(Event):
     """A card is pending. `tier` is 1 to 4 (SPEC 2.11); `stated`: its confidence says something."""
+
+    topics: ClassVar = ("cards",)
 
     flow: str
     channel: str
@@ -40,71 +56,126 @@ class PredictionCreated(Event):
     tier: int = 3
     stated: bool = False
 
+    def sentence(self) -> str:
+        sure = f"{self.confidence:.0%}, " if self.stated else ""
+        return f"card {self.subject}: {self.flow or 'a prompt'} on {self.channel}, {sure}{Tier(self.tier).word}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionConfirmed(Event):
+    topics: ClassVar = ("cards", "phase")
     decided_by: str
     edited: bool = False
+
+    def sentence(self) -> str:
+        return f"approved by {by(self.decided_by)}: {self.subject}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionRejected(Event):
+    topics: ClassVar = ("cards", "phase")
     decided_by: str
+
+    def sentence(self) -> str:
+        return f"dismissed by {by(self.decided_by)}: {self.subject}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DismissalExplained(Event):
     """The operator said why he dismissed a card, in the words of `DismissReason`."""
 
+    topics: ClassVar = ("cards", "phase")
+
     reason: str
+
+    def sentence(self) -> str:
+        return f"dismissed as {self.reason.replace('-', ' ')}: {self.subject}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MuteLifted(Event):
-    """What was muted by dismissals may come back; `card_kind` is the kind of its cards."""
+    """What was muted by dismissals may come back; `card_kind` is the kind of its cards, `title` its title."""
+
+    topics: ClassVar = ("cards",)
 
     card_kind: str
+    title: str = ""
+
+    def sentence(self) -> str:
+        return f"unmuted: cards “{self.title or self.card_kind}” ({self.subject})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionSnoozed(Event):
+    topics: ClassVar = ("cards",)
     until: str
+
+    def sentence(self) -> str:
+        return f"snoozed until {local(self.until)}: {self.subject}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionExpired(Event):
+    topics: ClassVar = ("cards",)
     withdrawn: bool
     reason: str
+
+    def sentence(self) -> str:
+        return f"{'withdrawn' if self.withdrawn else 'expired'}: {self.subject}, {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionReopened(Event):
     """An approval or a dismissal was taken back; the card is pending again."""
 
+    topics: ClassVar = ("cards", "phase")
+
     was: str
+
+    def sentence(self) -> str:
+        return f"pending again: {self.subject}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionReassigned(Event):
     """Another would do a pending card of prose now: `served`, "" when nobody would, for want of what `note` names."""
 
+    topics: ClassVar = ("cards",)
+
     served: str
     note: str
+
+    def sentence(self) -> str:
+        if self.served:
+            return f"card {self.subject} would run on {self.served}"
+        return f"nothing can run card {self.subject}{because(self.note)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionExecuted(Event):
+    topics: ClassVar = ("cards",)
     outcome: str
+
+    def sentence(self) -> str:
+        return f"finished: {self.subject}, {self.outcome.replace('_', ' ')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAdded(Event):
+    topics: ClassVar = ("tasks",)
     title: str
+
+    def sentence(self) -> str:
+        return f"task {self.subject}: {self.title}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskChanged(Event):
+    topics: ClassVar = ("tasks",)
     state: str
+
+    def sentence(self) -> str:
+        return f"task {self.subject}: {self.state}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +185,9 @@ class PairsExported(Event):
     pairs: int
     file: str
 
+    def sentence(self) -> str:
+        return f"{count(self.pairs, 'preference pair')} written to {self.file}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwinAnswered(Event):
@@ -122,10 +196,20 @@ class TwinAnswered(Event):
     usable: bool
     reason: str
 
+    def sentence(self) -> str:
+        if self.usable:
+            return f"Twin model {self.subject} answered"
+        return f"Twin model {self.subject} gave no usable answer{because(self.reason)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingMoved(Event):
     """A training run came to another state (SPEC 8.4); `note` says why."""
 
+    topics: ClassVar = ("training",)
+
     state: str
     note: str
+
+    def sentence(self) -> str:
+        return f"training {self.subject} is {self.state.replace('_', ' ')}{because(self.note)}"

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from engine.events.event import Event
+from engine.events.event import Event, because
+from engine.values.text import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStarted(Event):
     version: str
     recovered: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        return "; ".join([f"engine {self.version} started", *self.recovered])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,19 +28,32 @@ class EngineStopped(Event):
 class StateChanged(Event):
     """The state machine of SPEC 7.1 moved."""
 
+    topics: ClassVar = ("autonomy",)
+
     before: str
     after: str
     cause: str
 
+    def sentence(self) -> str:
+        return f"{self.before} → {self.after}: {self.cause}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChanged(Event):
+    topics: ClassVar = ("settings", "autonomy", "costs", "phase")
     value: str
+
+    def sentence(self) -> str:
+        if self.subject == "dnd":
+            return "do not disturb ended" if self.value == "off" else f"do not disturb until {self.value}"
+        return f"setting {self.subject} is now {self.value or 'empty'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorActed(Event):
     """The operator did something outside the console: files, index or HEAD moved (SPEC 2.2)."""
+
+    topics: ClassVar = ("autonomy", "place")
 
     what: str
 
@@ -44,28 +62,48 @@ class OperatorActed(Event):
 class GatewayOpened(Event):
     """The gateway listens at an address (`subject`); `words` say who reaches it and where its token comes from."""
 
+    topics: ClassVar = ("place",)
+
     words: str
+
+    def sentence(self) -> str:
+        return f"listening at {self.subject} ({self.words})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayClosed(Event):
     """The gateway at an address (`subject`) listens no more."""
 
+    topics: ClassVar = ("place",)
+
+    def sentence(self) -> str:
+        return f"no longer listening at {self.subject}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationsGivenUp(Event):
     """So many notifications for a surface (the subject) were not delivered and are tried no further (SPEC 10.2)."""
 
+    topics: ClassVar = ("changes",)
+
     number: int
     reason: str
+
+    def sentence(self) -> str:
+        return f"{count(self.number, 'notification')} to your {self.subject} not delivered{because(self.reason)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultReported(Event):
     """Something went wrong that work can go on without: said once, with what, where and how to mend it."""
 
+    topics: ClassVar = ("settings",)
+
     where: str
     message: str
+
+    def sentence(self) -> str:
+        return f"fault in {self.where}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,3 +111,7 @@ class RowsLetGo(Event):
     """Rows that were kept for the days of the settings went, so many by table; their sums by day stay (SPEC 4.2)."""
 
     rows: Mapping[str, int]
+
+    def sentence(self) -> str:
+        gone = [f"{number:,} {table.replace('_', ' ')}" for table, number in self.rows.items()]
+        return f"deleted by age: {', '.join(gone) or 'nothing'}"

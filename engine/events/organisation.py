@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from engine.events.event import Event
+from engine.events.event import Event, some
+from engine.values.text import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentAdded(Event):
+    topics: ClassVar = ("agents",)
     reports_to: str
+
+    def sentence(self) -> str:
+        return f"{self.subject} was added under {self.reports_to or 'nobody'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentMoved(Event):
+    topics: ClassVar = ("agents",)
     before: str
     after: str
+
+    def sentence(self) -> str:
+        return f"{self.subject} moved from {self.before or 'nobody'} to {self.after or 'nobody'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRetired(Event):
-    pass
+    topics: ClassVar = ("agents",)
+
+    def sentence(self) -> str:
+        return f"{self.subject} was retired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +42,29 @@ class AgentFileChanged(Event):
     an agent's files. `how`: "in the console", "by the engine", or "on disk" when another program did it, or nobody said
     who."""
 
+    topics: ClassVar = ("agents", "memory")
+
     file: str
     how: str
+
+    def sentence(self) -> str:
+        if not self.file:
+            return f"the folder of agent {self.subject} was added or removed {self.how}"
+        return f"{self.file} of {self.subject} was edited {self.how}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierAssigned(Event):
     """The operator said which tier an agent is; None lets the other rules decide again (SPEC 1.2)."""
 
+    topics: ClassVar = ("agents",)
+
     tier: int | None
+
+    def sentence(self) -> str:
+        if self.tier is None:
+            return f"the rules decide the tier of {self.subject} again"
+        return f"you set the tier of {self.subject} to {self.tier}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +80,20 @@ class GuidanceApplied(Event):
     wordings: tuple[str, ...]
     tokens: int
 
+    def sentence(self) -> str:
+        return f"guidance of {some(self.sources)} went to {self.subject}: {count(self.tokens, 'token')}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WisdomTaught(Event):
     """The "Inherited Wisdom" of an agent's `soul.md` was written anew (SPEC 1.6)."""
 
+    topics: ClassVar = ("agents",)
+
     leaders: tuple[str, ...]
+
+    def sentence(self) -> str:
+        return f"the soul of {self.subject} was updated from {some(self.leaders)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +103,9 @@ class TeachingRefreshed(Event):
 
     taught: int
     unchanged: int
+
+    def sentence(self) -> str:
+        return f"teaching: {count(self.taught, 'soul')} updated, {self.unchanged} unchanged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +126,10 @@ class GuidanceFoundNoisy(Event):
     untold_bad: int
     harm: float
 
+    def sentence(self) -> str:
+        told = f"{self.told_bad} of {self.told} sessions with it failed, {self.untold_bad} of {self.untold} without"
+        return f"guidance {self.subject} may harm {self.agent}: {told}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuidanceFoundStale(Event):
@@ -101,30 +143,50 @@ class GuidanceFoundStale(Event):
     told: int
     gone: tuple[str, ...] = ()
 
+    def sentence(self) -> str:
+        if self.gone:
+            return f"guidance {self.subject} of {self.leader} names what no longer exists: {some(self.gone)}"
+        return f"guidance {self.subject} of {self.leader} is {count(self.days, 'day')} old; the limit is {self.most}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BubbleQueued(Event):
     """A learning passed all gates of SPEC 1.7 and waits to go up to `leader`."""
 
+    topics: ClassVar = ("changes", "agents")
+
     agent: str
     leader: str
+
+    def sentence(self) -> str:
+        return f"a finding of {self.agent} waits to go to {self.leader}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BubbleApproved(Event):
     """The operator lets words of others go up to `leader`: the next round takes them."""
 
+    topics: ClassVar = ("changes", "agents")
+
     agent: str
     leader: str
+
+    def sentence(self) -> str:
+        return f"you approved a finding of {self.agent} for {self.leader}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BubbleRefused(Event):
     """A learning stays where it is; `gate` says which gate refused it, `reason` why."""
 
+    topics: ClassVar = ("changes", "agents")
+
     agent: str
     gate: str
     reason: str
+
+    def sentence(self) -> str:
+        return f"a finding of {self.agent} was refused at the gate {self.gate}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,19 +194,29 @@ class MemoryBubbleFlushed(Event):
     """Bubbles became, or joined, patterns of a leader (`subject`), in this order (SPEC 1.8), with the confidence and
     importance, 0 to 1, that took each through the gates."""
 
+    topics: ClassVar = ("changes", "agents")
+
     bubbles: tuple[str, ...]
     patterns: tuple[str, ...]
     agents: tuple[str, ...]
     confidences: tuple[float, ...]
     importances: tuple[float, ...]
 
+    def sentence(self) -> str:
+        return f"{count(len(self.bubbles), 'finding')} of {some(self.agents)} went to {self.subject}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileEdited(Event):
     """A leader's profile (`subject`) was changed by the operator: which section, and which item of it."""
 
+    topics: ClassVar = ("agents",)
+
     section: str
     key: str
+
+    def sentence(self) -> str:
+        return f"the profile of {self.subject} was edited: {self.section}, {self.key}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +226,9 @@ class CloudSyncFailed(Event):
 
     message: str
     unsent: int
+
+    def sentence(self) -> str:
+        return f"{self.subject} not shared with other machines: {self.message}; {self.unsent} unsent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,3 +240,6 @@ class CloudMemoryRecalled(Event):
     call: str
     memories: tuple[str, ...]
     origins: tuple[str, ...]
+
+    def sentence(self) -> str:
+        return f"{self.subject} received {count(len(self.memories), 'shared note')} from {some(self.origins)}"

@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from engine.events.event import Event
+from engine.events.event import Event, money
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerBlocked(Event):
+    topics: ClassVar = ("cards", "log")
     rail: str
     verdict: str
     reason: str
 
+    def sentence(self) -> str:
+        return f"blocked by {self.rail}: {self.subject}, {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitIssued(Event):
+    topics: ClassVar = ("log",)
     prediction_id: str
     digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopDetected(Event):
+    topics: ClassVar = ("log",)
     reason: str
+
+    def sentence(self) -> str:
+        return f"loop: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReserved(Event):
+    topics: ClassVar = ("costs",)
     amount: int
     channel: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostSettled(Event):
+    topics: ClassVar = ("costs",)
     amount: int
     channel: str
 
@@ -41,9 +53,14 @@ class CostSettled(Event):
 class CostWarned(Event):
     """A window passed 80 % of its cap, or reached it."""
 
+    topics: ClassVar = ("costs",)
+
     window: str
     spent: int
     cap: int
+
+    def sentence(self) -> str:
+        return f"cost: {money(self.spent)} of {money(self.cap)} this {self.window}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +70,23 @@ class BudgetExceeded(Event):
     spent: int
     budget: int
 
+    def sentence(self) -> str:
+        return f"budget of {self.subject}: {money(self.spent)} of {money(self.budget)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldPlaced(Event):
+    topics: ClassVar = ("costs", "autonomy")
     reason: str
+
+    def sentence(self) -> str:
+        return f"{self.subject}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldLifted(Event):
+    topics: ClassVar = ("costs", "autonomy")
     reason: str
+
+    def sentence(self) -> str:
+        return f"the {self.subject} ended: {self.reason}"

@@ -5,19 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.events.event import Event
+from engine.events.event import Event, because, by, money, some
+from engine.values.text import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQueued(Event):
+    topics: ClassVar = ("sessions", "tasks")
     prediction_id: str
     flow: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStarted(Event):
+    topics: ClassVar = ("sessions", "tasks", "agents")
     prediction_id: str
     sandbox: str
+
+    def sentence(self) -> str:
+        return f"session {self.subject} started for {self.prediction_id}, sandbox {self.sandbox}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +39,16 @@ class SessionOutput(Event):
 class SessionEnded(Event):
     """`result` as `SessionView.result` has it."""
 
+    topics: ClassVar = ("sessions", "tasks", "agents", "costs", "changes", "place")
+
     prediction_id: str
     state: str
     summary: str
     cost: int
     result: str = ""
+
+    def sentence(self) -> str:
+        return f"session {self.subject} {self.state.replace('_', ' ')}, {money(self.cost)}: {self.summary}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +63,8 @@ class ModelCallBegan(Event):
 class ModelCallEnded(Event):
     """It ended: "done", "failed", "cancelled" or "interrupted"."""
 
+    topics: ClassVar = ("sessions",)
+
     volatile: ClassVar[bool] = True
     session_id: str
     state: str
@@ -61,28 +74,46 @@ class ModelCallEnded(Event):
 class PermissionAsked(Event):
     """A session wants something that a person must look at (SPEC 9.3)."""
 
+    topics: ClassVar = ("permissions", "agents")
+
     session_id: str
     tool: str
     title: str
+
+    def sentence(self) -> str:
+        return f"session {self.session_id} asks permission for {self.tool}: {self.title}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionAnswered(Event):
     """`answer` is a `PermissionAnswer`; `by` names the request whose answer for the session counted again."""
 
+    topics: ClassVar = ("permissions", "agents")
+
     session_id: str
     tool: str
     answer: str
     by: str
+
+    def sentence(self) -> str:
+        verb, _, lasts = self.answer.partition("-")
+        said = "allowed" if verb == "allow" else "denied"
+        span = "for the whole session" if lasts == "session" else "once"
+        return f"{by(self.by)} {said} {self.tool} in session {self.session_id} {span}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionWithdrawn(Event):
     """Its session ended before anybody answered."""
 
+    topics: ClassVar = ("permissions", "agents")
+
     session_id: str
     tool: str
     reason: str
+
+    def sentence(self) -> str:
+        return f"request {self.subject} needs no answer any more: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,55 +125,92 @@ class ToolRefused(Event):
     rule: str
     reason: str
 
+    def sentence(self) -> str:
+        return f"session {self.subject} may not use {self.tool} ({self.rule}): {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSetReady(Event):
+    topics: ClassVar = ("changes", "sessions")
     session_id: str
     files: int
+
+    def sentence(self) -> str:
+        return f"changes {self.subject} wait: {count(self.files, 'file')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSetLanded(Event):
     """All of a change set was landed, or a part: `left` files of it still wait."""
 
+    topics: ClassVar = ("changes", "place")
+
     session_id: str
     files: int
     left: int = 0
 
+    def sentence(self) -> str:
+        return f"landed: {self.subject}, {count(self.files, 'file')}" + (f", {self.left} left" if self.left else "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSetBranched(Event):
+    topics: ClassVar = ("changes",)
     session_id: str
     branch: str
+
+    def sentence(self) -> str:
+        return f"changes {self.subject} were committed to the branch {self.branch}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSetDiscarded(Event):
     """Thrown away, or, when `continued_in` names a session, part of that one's change set now."""
 
+    topics: ClassVar = ("changes",)
+
     session_id: str
     continued_in: str = ""
+
+    def sentence(self) -> str:
+        if self.continued_in:
+            return f"changes {self.subject} continue in session {self.continued_in}"
+        return f"changes {self.subject} were discarded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSetNarrowed(Event):
     """Part of it is landed, in `files` files, and the rest was discarded."""
 
+    topics: ClassVar = ("changes",)
+
     session_id: str
     files: int
+
+    def sentence(self) -> str:
+        return f"the rest of changes {self.subject} was discarded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSetCommented(Event):
     """Its comments changed; it has `comments` of them now."""
 
+    topics: ClassVar = ("changes",)
+
     session_id: str
     comments: int
+
+    def sentence(self) -> str:
+        return f"changes {self.subject} have {count(self.comments, 'comment')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingUndone(Event):
+    topics: ClassVar = ("changes", "place", "phase")
     session_id: str
+
+    def sentence(self) -> str:
+        return f"landing undone: {self.subject}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +223,10 @@ class ValidationFailed(Event):
     failing: tuple[str, ...]
     reason: str
 
+    def sentence(self) -> str:
+        spent = f"{count(self.attempts, 'attempt')} and {money(self.cost)}"
+        return f"{self.agent} gave up on {_failing(self.failing)} after {spent}{because(self.reason)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationHealed(Event):
@@ -165,6 +237,10 @@ class ValidationHealed(Event):
     cost: int
     failing: tuple[str, ...]
 
+    def sentence(self) -> str:
+        spent = f"{count(self.attempts, 'attempt')} and {money(self.cost)}"
+        return f"{self.agent} fixed {_failing(self.failing)} after {spent}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRepeated(Event):
@@ -174,6 +250,9 @@ class RetryRepeated(Event):
     attempts: int
     cost: int
     failing: tuple[str, ...]
+
+    def sentence(self) -> str:
+        return f"{self.agent} tried again, and the same tests fail: {some(self.failing)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +267,10 @@ class WorkOverlapped(Event):
     files: tuple[str, ...]
     conflicting: tuple[str, ...] = ()
 
+    def sentence(self) -> str:
+        told = f"changes {self.subject} and {self.other} touch the same files: {some(self.files)}"
+        return f"{told}; {count(len(self.conflicting), 'file')} in conflict" if self.conflicting else told
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentErred(Event):
@@ -197,6 +280,9 @@ class AgentErred(Event):
     tool: str
     message: str
 
+    def sentence(self) -> str:
+        return f"{self.agent} in session {self.subject}: {self.tool or 'the agent'} failed, {self.message}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsUsed(Event):
@@ -204,3 +290,10 @@ class ToolsUsed(Event):
 
     agent: str
     calls: tuple[str, ...]
+
+    def sentence(self) -> str:
+        return f"{self.agent} made {count(len(self.calls), 'tool call')} in session {self.subject}: {some(self.calls)}"
+
+
+def _failing(tests: tuple[str, ...]) -> str:
+    return f"{count(len(tests), 'failing test')} ({some(tests)})" if tests else "failing tests"

@@ -230,7 +230,9 @@ class Cards:
             if mute is None:
                 raise Refusal("unknown_mute", f"nothing is muted as {mute_id}", "clawpy muted lists what is")
             self.dismissals.lift(tx, mute)
-            tx.record(MuteLifted(subject=mute.id, workspace=mute.workspace, card_kind=mute.kind))
+            tx.record(
+                MuteLifted(subject=mute.id, workspace=mute.workspace, card_kind=mute.kind, title=kind_title(mute.kind))
+            )
             return mute
 
         return self._database.write(work)

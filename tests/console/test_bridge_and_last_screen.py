@@ -12,10 +12,9 @@ from textual.message import Message
 
 from clawpy_console import alerts, last_screen
 from clawpy_console.app import ConsoleApp
-from clawpy_console.bridge import INTERVAL, MOVES, OF_SCREENS, Bridge, EngineMoved, Noticed, OutputGrew
+from clawpy_console.bridge import INTERVAL, OF_SCREENS, Bridge, EngineMoved, Noticed, OutputGrew
 from clawpy_console.state import TOPICS, Known, read
-from engine import events
-from engine.events import EventBus, PredictionCreated, SessionEnded, SessionOutput
+from engine.events import Event, EventBus, PredictionCreated, SessionEnded, SessionOutput
 from engine.home import Home
 from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
@@ -23,12 +22,8 @@ from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
 
-def test_every_event_is_either_drawn_or_known_not_to_be() -> None:
-    kinds = {one.__name__ for one in events.Event.__subclasses__()}
-    without = {"EngineStarted", "EngineStopped", "SessionOutput", "FaultReported"}
-    assert set(MOVES) <= kinds
-    assert {topic for topics in MOVES.values() for topic in topics} <= set(TOPICS) | OF_SCREENS
-    assert without <= kinds
+def test_the_topics_of_events_are_those_of_the_screens() -> None:
+    assert {topic for kind in Event.kinds.values() for topic in kind.topics} <= set(TOPICS) | OF_SCREENS
 
 
 async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
