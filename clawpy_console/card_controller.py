@@ -95,9 +95,8 @@ class CardController:
 
         def done(_: Card) -> None:
             self._decided.append(card)
-            self._override(card.id, None)
             approved()
-            self._app.renew(["cards"], before=lambda: self._settle(card.id))
+            self._changed(card.id, None)
 
         self._app.ask(call, done, refused, in_turn=self._in_turn)
 
@@ -144,6 +143,11 @@ class CardController:
 
         self._app.ask(call, done, no, in_turn=self._in_turn)
 
+    def _changed(self, card_id: str, change: Card | None) -> None:
+        """The engine has made this change; its list is read again."""
+        self._override(card_id, change)
+        self._app.renew(["cards"], before=lambda: self._settle(card_id))
+
     def _settle(self, card_id: str) -> None:
         """The oldest change of this card is in what the engine lists now."""
         changes = self._unsettled.get(card_id, [])
@@ -175,8 +179,7 @@ class CardController:
         def made(card: Card | None) -> None:
             if card is None:
                 return
-            self._override(card.id, card)
-            self._app.renew(["cards"], before=lambda: self._settle(card.id))
+            self._changed(card.id, card)
             asks = card.served or card.note or words.risk(card) or words.blocked(card)
             if card.assignment.flow and not asks:
                 (start or self._start)(card)
@@ -201,9 +204,8 @@ class CardController:
             return
 
         def put(card: Card) -> None:
-            self._override(card.id, card)
             made(card)
-            self._app.renew(["cards"], before=lambda: self._settle(card.id))
+            self._changed(card.id, card)
 
         self._app.ask(lambda: engine.cards.propose(text, workspace=session.workspace, continues=session.id), put)
 

@@ -124,7 +124,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("rows.first", "home,g", "", "to the first", "first"),
     Action("rows.last", "end,G", "", "to the last", "last"),
     Action("rows.open", "enter", "open", "open what is under the cursor", "open", False, "⏎"),
-    Action("queue.dismiss", "D", "dismiss", "dismiss an interrupted session from the list", "dismiss"),
+    Action("queue.dismiss", "D", "dismiss", "dismiss an interrupted session from the list", "screen.dismiss_waiting"),
     Action("work.land", "L", "land", "land the changes in the working tree", "land"),
     Action("work.branch", "b", "branch", "commit the changes to a new branch", "branch"),
     Action("work.discard", "D", "discard", "discard the changes; asks first", "discard"),

@@ -56,11 +56,11 @@ def allow(*others: RailVerdict) -> tuple[RailVerdict, ...]:
 
 def signals(git: str, *, tasks: str = "", relevance: float = 0.9) -> tuple[Signal, ...]:
     return (
-        Signal("time_of_day", 0.3, 0.5, ("afternoon: deep work",)),
+        Signal("time", 0.3, 0.5, ("afternoon: deep work",)),
         Signal("silence", 0.2, 0.4, ("12 minutes since you last did anything",)),
-        Signal("active_tasks", 0.2, 0.3 if tasks else 0.0, (tasks,) if tasks else ()),
-        Signal("recent_conversations", 0.15, 0.0),
-        Signal("git_state", 0.1, relevance, (git,)),
+        Signal("tasks", 0.2, 0.3 if tasks else 0.0, (tasks,) if tasks else ()),
+        Signal("conversations", 0.15, 0.0),
+        Signal("git", 0.1, relevance, (git,)),
         Signal("calendar", 0.05, 0.0, (), "no calendar is configured"),
     )
 

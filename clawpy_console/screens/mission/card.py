@@ -9,7 +9,6 @@ from textual.widget import Widget
 from clawpy_console import words
 from engine.values import Band, Card, Signal, Source, Tier
 
-SHORT = {"time_of_day": "time", "active_tasks": "tasks", "recent_conversations": "talk", "git_state": "git"}
 BAR = 8
 
 KINDS_OF_WORK = {
@@ -46,17 +45,6 @@ def tier_label(card: Card) -> str:
     return "YOURS" if card.source is Source.OPERATOR else card.tier.name
 
 
-def signal_name(name: str) -> str:
-    """A signal's name in at most 8 cells."""
-    return words.crop(SHORT.get(name, name.replace("_", " ")), 8)
-
-
-def bar(share: float, width: int = BAR) -> str:
-    """A bar of at most `width` cells for a share in [0, 1]; anything above nothing has one cell."""
-    cells = round(max(0.0, min(1.0, share)) * width)
-    return ("▇" * max(cells, 1 if share > 0.02 else 0)).ljust(width)
-
-
 def headline(card: Card, width: int) -> Content:
     """`BROKEN  shop · tests` at the left; at the right the confidence once it is stated, and badges."""
     badges = []
@@ -64,8 +52,8 @@ def headline(card: Card, width: int) -> Content:
         badges.append((f"{round(card.confidence * 100)}%", "bold $ink"))
         if card.band in (Band.SUGGESTED, Band.ACT):
             badges.append(("  SUGGESTED", "bold $accent"))
-    if card.novel:
-        badges.append(("  NEW", "bold $wants"))
+        if card.novel:
+            badges.append(("  NEW", "bold $wants"))
     right = Content.assemble(*badges)
     label = Content.styled(f"{tier_label(card)}  ", "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink")
     place = f"{words.name(card.assignment.workspace)} · {kind_of_work(card)}"
@@ -73,16 +61,12 @@ def headline(card: Card, width: int) -> Content:
     return Content.assemble(label, (words.fit(place, room), "$grey"), " ", right)
 
 
-def signal_line(signal: Signal, width: int) -> Content:
+def signal_line(signal: Signal) -> Content:
     """Name, bar, evidence in words."""
-    evidence = words.one_line(signal.error or "; ".join(signal.evidence))
-    color = "$wants" if signal.error else "$grey"
-    return Content.assemble(
-        (f"{signal_name(signal.name):<8} ", "$faint"),
-        (bar(signal.relevance), "$accent"),
-        " ",
-        (words.crop(evidence, max(0, width - BAR - 10)), color),
-    )
+    name = words.fit("talk" if signal.name == "conversations" else signal.name, 8)
+    filled = max(round(signal.relevance * BAR), 1 if signal.relevance > 0.02 else 0)
+    said = words.one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
+    return Content.assemble((f"{name} ", "$faint"), (f"{'▇' * filled:<{BAR}} ", "$accent"), (said, "$grey"))
 
 
 def facts(card: Card) -> str:
@@ -99,52 +83,54 @@ def facts(card: Card) -> str:
     return " · ".join(parts)
 
 
-def caution(card: Card) -> tuple[str, str] | None:
-    """What you should read before approving, with its colour, or None."""
+def caution(card: Card) -> tuple[str, str]:
+    """What you should read before approving, "" for nothing, with its colour."""
     if stopper := words.blocked(card):
         return f"✗ {stopper.rail} would block: {words.one_line(stopper.reason)}", "$wrong"
     if (risk := words.risk(card)) and risk != words.NO_SANDBOX:  # that stands under the headline
         return f"▲ risky: {risk}", "$wants"
     if card.note:
         return f"▲ {words.one_line(card.note)}", "$wants"
-    return None
+    return "", ""
+
+
+SHRINKS = (("reason", 2), ("signals", 0), ("reason", 0), ("facts", 1), ("caution", 1), ("prompt", 1))
+"""What gives up lines in a small card, in this order, and how many it keeps."""
 
 
 def layout(card: Card, width: int, height: int, *, with_signals: bool = True) -> list[Content]:
-    """The card as exactly `height` lines of at most `width` cells. What matters stays as the room shrinks: head,
-    prompt, facts and caution first, then the reason, then the signals."""
-    blank = Content("")
-    below: list[Content] = []
-    found = [one for one in card.signals if one.relevance > 0.02] if with_signals else []
-    signals = sorted(found, key=lambda one: -one.share)
-    prompt = Content.styled(words.one_line(card.assignment.prompt), "bold $ink").wrap(width)
-    reason = Content.styled(words.one_line(card.reasoning), "$grey").wrap(width) if card.reasoning else []
-    free = height - 4 - min(len(prompt), 3) - len(signals)  # rows that nothing else would fill
-    if said := caution(card):
-        text = Content.styled(said[0], said[1]).wrap(width)
-        below += _first(text, max(2 if height > 10 else 1, min(6, free - 2)), width, said[1])
-    known = Content.styled(facts(card), "$faint").wrap(width)
-    most = max(1 if height < 11 else 2 if height < 15 else 3, min(5, free - len(below)))
-    below += _first(known, most, width, "$faint")
-    prompt = _first(prompt, max(1, min(5 if height > 14 else 3, height - 2 - len(below))), width, "bold $ink")
-    bare = Content.styled(words.crop(f"▲ {words.NO_SANDBOX}", width), "bold $wants")
-    lines = [headline(card, width), bare if card.without_sandbox else blank, *prompt]
-    room = height - len(lines) - len(below)
-    if room >= 1 and reason:
-        gap = [blank] if room > min(len(reason), 2) else []
-        lines += [*gap, *_first(reason, min(room - len(gap), max(2, room - len(signals) - 3)), width, "$grey")]
-        room = height - len(lines) - len(below)
-    if room >= 2 and signals:
-        lines += [blank, *(signal_line(one, width) for one in signals[: room - 1])]
-    lines += [blank] * (height - len(lines) - len(below))
-    return (lines + below)[:height]
+    """The card as exactly `height` lines of at most `width` cells."""
+
+    def wrapped(text: str, style: str, most: int) -> list[Content]:
+        return _first(Content.styled(words.one_line(text), style).wrap(width), most, width) if text else []
+
+    signals = sorted((one for one in card.signals if with_signals and one.relevance > 0.02), key=lambda one: -one.share)
+    parts = {
+        "prompt": wrapped(card.assignment.prompt, "bold $ink", 5),
+        "reason": wrapped(card.reasoning, "$grey", 5),
+        "signals": [signal_line(one).truncate(width, ellipsis=True) for one in signals],
+        "caution": wrapped(*caution(card), 6),
+        "facts": wrapped(facts(card), "$faint", 5),
+    }
+    for name, least in SHRINKS:
+        gaps = 2 + bool(parts["reason"]) + bool(parts["signals"])
+        over = gaps + sum(map(len, parts.values())) - height
+        if over > 0:
+            parts[name] = _first(parts[name], max(least, len(parts[name]) - over), width)
+    bare = words.crop(f"▲ {words.NO_SANDBOX}", width) if card.without_sandbox else ""
+    lines = [headline(card, width), Content.styled(bare, "bold $wants"), *parts["prompt"]]
+    for name in ("reason", "signals"):
+        if parts[name]:
+            lines += [Content(""), *parts[name]]
+    below = parts["caution"] + parts["facts"]
+    return (lines + [Content("")] * (height - len(lines) - len(below)) + below)[:height]
 
 
-def _first(lines: list[Content], most: int, width: int, style: str) -> list[Content]:
+def _first(lines: list[Content], most: int, width: int) -> list[Content]:
     """At most `most` lines; where more follow, the last one says so."""
     if len(lines) <= most:
         return lines
-    return [*lines[: most - 1], Content.styled(words.crop(f"{lines[most - 1].plain} …", width), style)]
+    return [*lines[: most - 1], (lines[most - 1].rstrip() + " …").truncate(width, ellipsis=True)] if most else []
 
 
 class CardView(Widget):

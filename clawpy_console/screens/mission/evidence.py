@@ -10,7 +10,7 @@ from typing import Any
 from textual.content import Content
 
 from clawpy_console import words
-from clawpy_console.screens.mission.card import bar, signal_name, tier_label
+from clawpy_console.screens.mission.card import signal_line, tier_label
 from clawpy_console.screens.mission.lines import result_words
 from clawpy_console.state import Known
 from engine import kind_title
@@ -78,13 +78,10 @@ def sum_lines(card: Card) -> list[Content]:
 
 def signal_lines(card: Card) -> list[Content]:
     """All signals with weight, relevance and evidence; those that found nothing too."""
-    lines = []
-    for one in card.signals:
-        said = words.one_line(one.error or "; ".join(one.evidence)) or "nothing"
-        drawn = Content.assemble((f"{signal_name(one.name):<8} ", "$faint"), (bar(one.relevance), "$accent"))
-        figures = (f"  {one.weight:.2f} · {one.relevance:.2f}", "$faint")
-        lines.append(Content.assemble(drawn, " ", (said, "$faint" if one.error else "$grey"), figures))
-    return lines
+    return [
+        Content.assemble(signal_line(one), (f"  {one.weight:.2f} · {one.relevance:.2f}", "$faint"))
+        for one in card.signals
+    ]
 
 
 def rail_lines(rails: Sequence[RailVerdict]) -> list[Content]:
@@ -93,10 +90,8 @@ def rail_lines(rails: Sequence[RailVerdict]) -> list[Content]:
     lines = []
     for one in rails:
         glyph, style = signs[one.verdict]
-        rule = f"  ({one.rule})" if one.rule and one.verdict is not Verdict.ALLOW else ""
-        if one.reason or rule:
-            said = (words.one_line(one.reason), "$grey")
-            lines.append(Content.assemble((f"{glyph} {one.rail:<8} ", style), said, (rule, "$faint")))
+        if one.reason or one.verdict is not Verdict.ALLOW:
+            lines.append(Content.assemble((f"{glyph} {one.rail:<8} ", style), (words.one_line(one.reason), "$grey")))
     plain = [one.rail for one in rails if one.verdict is Verdict.ALLOW and not one.reason]
     return [*lines, Content.styled(f"✓ {', '.join(plain)}: no objection", "$grey")] if plain else lines
 

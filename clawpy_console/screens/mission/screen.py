@@ -9,7 +9,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Static
 
 from clawpy_console import words
@@ -25,25 +24,14 @@ from clawpy_console.widgets.scrolled import Scrolled
 from clawpy_console.widgets.transcript import Transcript
 from engine.values import Bubble, Card, Layer, Refusal, Waiting
 
-REASONS = ("not now", "wrong", "done", "never here", "never")
-"""Reasons for a dismissal, in the order of the keys."""
+REASONS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
+"""Reasons for a dismissal by the key's name, in the order of the keys."""
 
 
 class Queue(Rows):
-    """What waits for you; an interruption can be dismissed here."""
+    """What waits for you."""
 
     BINDINGS = bindings("queue")
-
-    class Dismissed(Message):
-        """The row of `row_id` was dismissed."""
-
-        def __init__(self, row_id: str) -> None:
-            super().__init__()
-            self.row_id = row_id
-
-    def action_dismiss(self) -> None:
-        if self.current:
-            self.post_message(self.Dismissed(self.current))
 
 
 class MissionScreen(ConsoleScreen):
@@ -64,7 +52,6 @@ class MissionScreen(ConsoleScreen):
     def __init__(self) -> None:
         super().__init__()
         self._workspace = ""  # the filter, "" for all
-        self._started = ""  # the card that the message says is started
         self._stopped = False  # the message tells of a stop
         self._shown: set[str] = set()
         self._like: dict[str, str] = {}  # how cards like this one were decided, by its id
@@ -76,8 +63,8 @@ class MissionScreen(ConsoleScreen):
             with Vertical(id="pane-stack", classes="pane"):
                 yield Static(id="stack-title", markup=False)
                 yield CardStack(id="stack")
-                yield Static(id="hints", markup=False)
                 yield Static(id="message", markup=False)
+                yield Static(id="question", markup=False)
                 cards = Rows(id="cards", classes="-lit")
                 cards.can_focus = False  # the keys are those of the stack
                 yield cards
@@ -110,8 +97,6 @@ class MissionScreen(ConsoleScreen):
         if self._stopped and not self.app.holds:
             self.show_message("", "$grey")
         if not changed or changed & {"sessions"}:
-            if self._started and any(one.prediction_id == self._started and one.state.over for one in known.sessions):
-                self.show_message("", "$grey")
             self.set_class(not known.sessions, "-unused")
             self.call_after_refresh(self._fit)
             self.query_one("#live", Transcript).follow(known.newest_running, self.app.transcript)
@@ -135,6 +120,8 @@ class MissionScreen(ConsoleScreen):
         for selector, draw in (("#sessions", lines.work_rows), ("#queue", lines.waiting_rows)):
             rows = self.query_one(selector, Rows)
             rows.show(draw(known, now, rows.scrollable_content_region.width or 40))
+        if not (work := self.query_one("#sessions", Rows)).has_focus:
+            work.action_first()  # the newest stays in sight
         tasks = lines.own_tasks(known)
         self.query_one("#tasks", Rows).show([Row(one.id, words.one_line(one.title), "○") for one in tasks])
         self.query_one("#pane-tasks").display = bool(tasks)
@@ -170,36 +157,23 @@ class MissionScreen(ConsoleScreen):
         if self._workspace:
             title += f"   only {words.name(self._workspace)}"
         self.put("#stack-title", Content(title))
-        self.put("#hints", self._hints(stack))
+        self.put("#question", self._question(stack))
 
-    def _hints(self, stack: CardStack) -> Content:
-        keys = self.app.keymap
+    def _question(self, stack: CardStack) -> Content:
+        """Which keys answer what was just asked: is the risk fine, why was it dismissed."""
 
-        def pair(action: str, label: str, style: str = "$grey") -> Content:
-            return Content.assemble((shown_key(f"stack.{action}", keys), "$accent"), " ", (label, style))
+        def key(name: str) -> tuple[str, str]:
+            return (shown_key(f"stack.{name}", self.app.keymap), "$accent")
 
         if stack.armed:
-            sure = Content.assemble(("▲ risky: ", "bold $wants"), (shown_key("stack.insist", keys), "bold $accent"))
-            return Content.assemble(sure, (" approves it anyway   ", "$grey"), pair("dismiss", "dismiss"))
+            return Content.assemble(
+                ("▲ risky: ", "bold $wants"), key("insist"), (" approves it anyway   ", "$grey"),
+                key("dismiss"), (" dismisses it", "$grey"),
+            )  # fmt: skip
         if stack.asks_why:
-            actions = ("not_now", "wrong", "done", "never_here", "never")
-            reasons = [pair(*one) for one in zip(actions, REASONS, strict=True)]
-            asks = Content.styled(" why? ", "bold reverse $accent")
-            line = Content("  ").join([asks, *reasons])
-            tight = line.cell_length > self.query_one("#hints").size.width
-            return Content(" ").join([Content.styled("?", "bold reverse $accent"), *reasons]) if tight else line
-        if not stack.has_focus:
-            return Content.assemble((shown_key("mission.back", keys), "$accent"), (" back to the cards", "$faint"))
-        if stack.front is None:
-            return Content("   ").join([pair("predict", "check now"), pair("own", "new prompt")])
-        return Content("   ").join(
-            [
-                pair("dismiss", "dismiss"),
-                pair("snooze", "snooze"),
-                pair("approve", "approve"),
-                pair("details", "details"),
-            ]
-        )
+            told = [part for name, label in REASONS.items() for part in (" ", key(name), (f" {label}", "$grey"))]
+            return Content.assemble(("why?", "bold reverse $accent"), *told)
+        return Content("")
 
     def _draw_evidence(self, card: Card | None) -> None:
         """On a wide terminal: what the details of `card` say, beside it."""
@@ -271,7 +245,6 @@ class MissionScreen(ConsoleScreen):
         undo = f"  ·  Undo: {shown_key('stack.undo', self.app.keymap)}"
         room = self.query_one("#message").size.width - len(said) - len(undo) - 1
         self.show_message(f"{said} {words.crop(words.one_line(card.assignment.prompt), max(12, room))}{undo}", "$grey")
-        self._started = card.id if message.how == "approve" else ""
 
         def noted(note: str) -> None:
             self.show_message(f"{note}{undo}", "$wants")
@@ -298,7 +271,7 @@ class MissionScreen(ConsoleScreen):
 
     def show_message(self, text: str, style: str) -> None:
         """The line under the card: what was just done. Only what is grey is cut; what went wrong is told whole."""
-        self._started, self._stopped = "", False
+        self._stopped = False
         text = text.replace("\n", " ")
         if style == "$grey":
             text = words.crop(text, max(20, self.query_one("#message").size.width))
@@ -340,7 +313,6 @@ class MissionScreen(ConsoleScreen):
         here = choices.index(self._workspace) if self._workspace in choices else 0
         self._workspace = choices[(here + 1) % len(choices)]
         self.refresh_known(frozenset({"cards"}))
-        self.show_message(f"cards of {words.name(self._workspace) if self._workspace else 'all workspaces'}", "$grey")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing now are not offered."""
@@ -366,27 +338,34 @@ class MissionScreen(ConsoleScreen):
 
     # The lists
 
-    @on(Rows.Opened, "#queue")
-    def _open_waiting(self, message: Rows.Opened) -> None:
-        waiting = next((one for one in self.known.waiting if one.id == message.row_id), None)
-        if waiting is not None and waiting.kind == "fact":
-            self.app.open_memory(Layer.PARA, waiting.id)
-        elif waiting is not None and waiting.kind == "candidate":
-            self.app.open_candidate(waiting.id)
-        elif waiting is not None and waiting.kind == "learning":
-            self.app.open_learning(waiting.id)
-        elif waiting is not None and waiting.kind == "bubble" and waiting.text:
-            self._ask_to_approve(waiting)
-        elif waiting is not None and waiting.kind == "bubble":
-            from clawpy_console.dialogs.send_up import send_up
+    def _waiting(self) -> Waiting | None:
+        """What is under the cursor in the list of what waits for you."""
+        current = self.query_one("#queue", Rows).current
+        return next((one for one in self.known.waiting if one.id == current), None)
 
-            send_up(self.app)
-        elif waiting is not None and waiting.kind == "notification":
-            if (engine := self.app.live()) is not None:
-                undelivered.ask_to_retry(self.app, engine, waiting)
-        elif waiting is not None:
-            change = next((one for one in self.known.changes if one.id == waiting.id), None)
-            self.app.open_session(waiting.session_id or (change.session_id if change else ""))
+    @on(Rows.Opened, "#queue")
+    def _open_waiting(self) -> None:
+        if (waiting := self._waiting()) is None:
+            return
+        match waiting.kind:
+            case "fact":
+                self.app.open_memory(Layer.PARA, waiting.id)
+            case "candidate":
+                self.app.open_candidate(waiting.id)
+            case "learning":
+                self.app.open_learning(waiting.id)
+            case "bubble" if waiting.text:
+                self._ask_to_approve(waiting)
+            case "bubble":
+                from clawpy_console.dialogs.send_up import send_up
+
+                send_up(self.app)
+            case "notification":
+                if (engine := self.app.live()) is not None:
+                    undelivered.ask_to_retry(self.app, engine, waiting)
+            case _:
+                change = next((one for one in self.known.changes if one.id == waiting.id), None)
+                self.app.open_session(waiting.session_id or (change.session_id if change else ""))
 
     def _ask_to_approve(self, waiting: Waiting) -> None:
         """A quote goes up only with your approval (SPEC 6.8)."""
@@ -408,19 +387,17 @@ class MissionScreen(ConsoleScreen):
 
         self.app.confirm("Use it as guidance?", question, "approve", approve, risky=bool(hostile))
 
-    @on(Queue.Dismissed)
-    def _dismiss_waiting(self, message: Queue.Dismissed) -> None:
-        engine = self.app.live()
-        waiting = next((one for one in self.known.waiting if one.id == message.row_id), None)
+    def action_dismiss_waiting(self) -> None:
+        """Dismiss what needs no decision."""
+        engine, waiting = self.app.live(), self._waiting()
         if engine is None or waiting is None:
             return
         if waiting.kind == "notification":
             undelivered.let_go(self.app, engine, waiting)
-            return
-        if waiting.kind != "interrupted":
+        elif waiting.kind == "interrupted":
+            self.app.ask(lambda: engine.acknowledge(waiting.id), lambda _: self.app.renew(["changes"]))
+        else:
             self.app.say("Only interrupted sessions can be dismissed here. ⏎ opens what needs a decision.", "warning")
-            return
-        self.app.ask(lambda: engine.acknowledge(waiting.id), lambda _: self.app.renew(["changes"]))
 
     @on(Rows.Opened, "#sessions")
     def _open_session(self, message: Rows.Opened) -> None:
@@ -439,10 +416,7 @@ class MissionScreen(ConsoleScreen):
             self.app.open_agent(message.row_id)
 
     def copy_text(self) -> str:
-        pane = self.pane
-        if pane == "live":
-            return self.query_one("#live", Transcript).session_id
-        if pane and pane != "stack":
-            return self.query_one(f"#{self.PANES[pane]}", Rows).current
-        front = self.query_one("#stack", CardStack).front
-        return front.id if front else ""
+        focused, front = self.focused, self.query_one("#stack", CardStack).front
+        if isinstance(focused, Transcript):
+            return focused.session_id
+        return focused.current if isinstance(focused, Rows) else front.id if front else ""
