@@ -58,7 +58,9 @@ def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
         yield Field("", text, tones.get(line[0], "grey"))
 
 
-def spark(values: Sequence[float]) -> str:
-    """Values as one cell each, `▁` for nothing, higher for more."""
-    most = max(values, default=0)
-    return "".join("▁" if value <= 0 else "▂▃▄▅▆▇█"[min(6, int(value / most * 7))] for value in values)
+def spark(values: Sequence[float | None], most: float | None = None) -> str:
+    """Values as one cell each, the highest, or `most`, as `█`; `▁` for nothing, `·` for no value."""
+    top = most or max((value for value in values if value is not None), default=0)
+    return "".join(
+        "·" if value is None else "▁" if value <= 0 else "▂▃▄▅▆▇█"[min(6, int(value / top * 7))] for value in values
+    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from engine.doors import adapting, learning
+from engine.doors import adapting, learning, measuring
 from engine.doors.wire import Document
-from engine.values import LearningEntry, LearningView
+from engine.values import Insights, LearningEntry, LearningView
 from engine.values.adaptation import Candidate, CandidateView
 
 
-def document(value: Candidate | CandidateView | LearningEntry | LearningView) -> Document:
-    """`value` as `clawpy candidates` or `clawpy learnings` print it in JSON."""
+def document(value: Candidate | CandidateView | LearningEntry | LearningView | Insights) -> Document:
+    """`value` as `clawpy candidates`, `learnings` or `metrics` print it in JSON."""
     match value:
         case Candidate():
             return adapting.candidate(value)
@@ -17,4 +17,6 @@ def document(value: Candidate | CandidateView | LearningEntry | LearningView) ->
             return adapting.view(value)
         case LearningEntry():
             return learning.entry(value)
-    return learning.view(value)
+        case LearningView():
+            return learning.view(value)
+    return measuring.figures(value)

@@ -11,7 +11,7 @@ from engine.doors.wire import Document
 from engine.feedback.training.batch import DPO
 from engine.feedback.training.records import ADOPTED
 from engine.prediction.kinds import kind_title
-from engine.values import MICRO, ConfidenceBucket, Drift, Group, Slice
+from engine.values import MICRO, ConfidenceBucket, Drift, Group, Insights, Slice
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -22,11 +22,16 @@ DAYS, DAYS_MOST = 7, 3_650
 def metrics(engine: Engine, arguments: Arguments) -> Document:
     """Of the last `days`, 7 unless said, today's included."""
     days = int(arguments.number("days", DAYS, least=1, most=DAYS_MOST))
-    read = engine.insights.read(days, arguments.text("workspace"))
-    found, check, training = read.metrics, read.check, read.training
     trained = (one for one in engine.training.runs() if one.state == ADOPTED and one.method == DPO)
+    last = wire.instant(next((one.updated_at for one in trained), None))
+    return figures(engine.insights.read(days, arguments.text("workspace"))) | {"lastDpoTraining": last}
+
+
+def figures(read: Insights) -> Document:
+    """All figures but those of the trainings that were made."""
+    found, check, training = read.metrics, read.check, read.training
     return {
-        "period": f"last_{days}_days",
+        "period": "all_time" if read.days is None else f"last_{read.days}_days",
         "totalPredictions": found.total,
         "approved": found.approved,
         "rejected": found.rejected,
@@ -63,7 +68,6 @@ def metrics(engine: Engine, arguments: Arguments) -> Document:
         "kinds": _groups(found.kinds),
         "partsOfDay": _groups(found.parts),
         "hours": _groups(found.hours),
-        "lastDpoTraining": wire.instant(next((one.updated_at for one in trained), None)),
         "nextTraining": training.words or "due",
         "pairs": training.pairs,
         "pairsNeeded": training.needed,

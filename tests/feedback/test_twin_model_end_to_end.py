@@ -177,7 +177,7 @@ def test_metrics_of_real_cards(engine: Engine) -> None:
     first, *others = engine.cards.pending()
     said = dispatch(engine, "metrics", {})
     assert (said["waiting"], said["withdrawn"]) == (len(others) + 1, 0)
-    assert f"0 expired, {len(others) + 1} waiting" in figures.metrics(said, {}, Style())
+    assert f"0 dismissed, {len(others) + 1} waiting" in figures.metrics(said, {}, Style())
     engine.cards.dismiss(first.id)
     said = dispatch(engine, "metrics", {})
     assert (said["period"], said["totalPredictions"], said["rejected"]) == ("last_7_days", len(others) + 1, 1)

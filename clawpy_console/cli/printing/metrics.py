@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clawpy_console.cli.printing.style import Document, Style, clean, count, percent, price
+from clawpy_console.cli.printing.style import Document, Style, clean, count, printed
+from clawpy_console.fields import Field
+from clawpy_console.screens.insights import figures
 
 
 def export(document: Document, options: Mapping[str, Any], style: Style) -> str:
@@ -30,39 +32,13 @@ def train(document: Document, options: Mapping[str, Any], style: Style) -> str:
     return "\n".join([*lines, clean(document["next"])])
 
 
-NUMBERED = {"discarded": "discarded", "withdrawn": "withdrawn", "cannotRun": "could not run", "waiting": "waiting"}
-"""Counts that are told where there are any."""
-
-
 def metrics(document: Document, options: Mapping[str, Any], style: Style) -> str:
-    """Rates, calibration, trend; sources and channels as tables."""
-    days = int(document["period"].removeprefix("last_").removesuffix("_days"))
-    decided = f"{document['approved']:,} approved, {document['rejected']:,} dismissed, {document['expired']:,} expired"
-    decided += "".join(f", {document[name]:,} {word}" for name, word in NUMBERED.items() if document[name])
-    lines = [
-        f"last {count(days, 'day')}: {count(document['totalPredictions'], 'card')}, {decided}"
-        + (f"; {count(document['ownPrompts'], 'prompt')} of your own beside" if document["ownPrompts"] else ""),
-        f"approved {percent(document['approvalRate'])} ({document['trendDirection']})"
-        f" · by itself {document['autoExecuted']:,}, kept {percent(document['autoSuccessRate'])}"
-        f" · an accepted card costs {price(document['costPerAccepted'])}",
-        clean(document["phaseReason"]),
-        clean(document["calibrationWords"]),
+    """Rates, calibration, drift; sources, channels and kinds as tables."""
+    fields = [
+        *figures.head(document),
+        *figures.calibration(document),
+        *figures.drift(document["drift"]),
+        Field("training", document["nextTraining"]),
+        *figures.tables(document, ("sources", "channels", "kinds")),
     ]
-    if any(one["predictions"] for one in document["calibration"]):
-        lines.append("confidence  decided  approved")
-    for one in document["calibration"]:
-        if one["predictions"]:
-            bar = "▇" * round(10 * one["approvalRate"])
-            lines.append(f"{one['bucket']:10}  {one['predictions']:7,}  {percent(one['approvalRate']):>8}  {bar}")
-    lines.append(f"drift: {clean(document['drift']['words'])}")
-    lines += [f"    {_shift(one)}" for one in document["drift"]["kinds"]]
-    for what in ("sources", "channels"):
-        for one in document[what]:
-            rate = f"approved {percent(one['approvalRate'])}, ${one['costPerAccepted'] or 0:.2f} each"
-            lines.append(style.dim(f"{clean(one['name']):16}  {count(one['predictions'], 'card'):>11}  {rate}"))
-    return "\n".join([*lines, f"training: {clean(document['nextTraining'])}"])
-
-
-def _shift(one: Document) -> str:
-    counted = f"{one['approved']} of {one['decided']} approved, before {one['approvalRateBefore']:.0%}"
-    return f"{clean(one['kindTitle'])}: {counted}"
+    return "\n".join(printed(fields, style))

@@ -118,11 +118,3 @@ def span(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return f"{int(seconds)}s"
-
-
-def percent(rate: float | None) -> str:
-    return "–" if rate is None else f"{rate:.0%}"
-
-
-def price(cost: float | None) -> str:
-    return "–" if cost is None else f"${cost:.2f}"

@@ -7,17 +7,19 @@ from datetime import datetime
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
+from clawpy_console import words
+from clawpy_console.fields import Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.insights import lines as lines
-from clawpy_console.screens.insights import plots
+from clawpy_console.screens.insights import figures, training
 from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.parts import drawn
 from clawpy_console.widgets.scrolled import Scrolled
 from clawpy_console.widgets.tab_line import Columns
+from engine import document
 from engine.values import Insights, Refusal, TrainingOffer
 
 PERIODS: tuple[int | None, ...] = (7, 30, 90, None)
@@ -28,10 +30,9 @@ MOVES = frozenset({"cards", "phase", "costs", "settings", "changes", "training"}
 SETTLED = 1.0
 """Seconds after a report before the figures are read again: reports come in bursts, and while agents work in a row."""
 
-MOST_ROWS = 28
-"""Of the plot of approvals, however high the terminal is."""
-
-WORDS = {"left": "approval and calibration", "right": "tables", "third": "drift and training"}
+PURPOSE = "How good the cards are for you, and what their confidence is worth."
+NO_TABLES = "No cards yet."
+WORDS = {"left": "approval and calibration", "right": "tables", "third": "training"}
 """For the columns, where one is shown."""
 
 
@@ -58,26 +59,12 @@ class InsightsScreen(ConsoleScreen):
         self._begun = False  # figures were asked for once
 
     def body(self) -> ComposeResult:
-        yield Drawn(id="head")
+        yield Static(PURPOSE, id="purpose", markup=False)
         yield Columns(id="tabs")
         with Horizontal(id="columns"):
-            with Scrolled(id="left", classes="pane"):
-                yield Static(id="approval-title", classes="heading", markup=False)
-                yield Drawn(id="approval")
-                yield Static(id="calibration-title", classes="heading", markup=False)
-                yield Drawn(id="calibration")
-            with Scrolled(id="right", classes="pane"):
-                yield Static(id="tables-title", classes="heading", markup=False)
-                yield Drawn(id="tables")
-            with Scrolled(id="third", classes="pane"):
-                yield Static(id="drift-title", classes="heading", markup=False)
-                yield Drawn(id="drift")
-                yield Static("ACTING BY ITSELF", classes="heading", markup=False)
-                yield Drawn(id="acting")
-                yield Static("TRAINING", classes="heading", markup=False)
-                yield Drawn(id="training")
-                yield Static("WHEN", id="when-title", classes="heading", markup=False)
-                yield Drawn(id="when")
+            for pane in self.PANES:
+                with Scrolled(id=pane, classes="pane"):
+                    yield Drawn(id=f"{pane}-told")
 
     # Reading
 
@@ -121,45 +108,39 @@ class InsightsScreen(ConsoleScreen):
     def draw(self, changed: frozenset[str]) -> None:
         if not self._begun and self.app.engine is not None and self.is_current:
             self.read_again()
+        self.show_columns(WORDS)
         read, now = self._read, self.app.now()
-        self._draw_tabs()
-        shared = 100 <= self.size.width < 160  # the last two panes share a place
-        next_key = shown_key("panes.next", self.app.keymap)
-        asides = (f"   {next_key} drift and training", f"   {next_key} {next_key} tables") if shared else ("", "")
-        for title, words, aside in zip(("#tables-title", "#drift-title"), ("TABLES", "DRIFT"), asides, strict=True):
-            self.put(title, Content.assemble(words, (aside, "not bold $faint")))
-        self.put("#approval-title", Content("APPROVAL RATE"))
-        self.put("#calibration-title", Content.assemble("CALIBRATION  ", plots.legend()))
-        if read is None:
-            said = [Content.styled("Loading…" if self.app.engine is not None else "Starting the engine…", "$faint")]
-            self.query_one("#head", Drawn).show(lambda width: said)
-            return
-        roomy = self.size.width >= 160 and self.size.height >= 50  # what else stands at the end of the tables
-
-        def approval(width: int) -> list[Content]:
-            rows = self.size.height - 14 - len(lines.calibrated(read, width))
-            return lines.approval(read, width, min(MOST_ROWS, max(4, rows)))
-
-        keys = (shown_key("insights.train", self.app.keymap), shown_key("insights.swap", self.app.keymap))
-        self.query_one("#head", Drawn).show(lambda width: lines.head(read, width))
-        self.query_one("#approval", Drawn).show(approval)
-        self.query_one("#calibration", Drawn).show(lambda width: lines.calibrated(read, width))
-        most = 16 if roomy else 8
-        self.query_one("#tables", Drawn).show(lambda width: lines.tables(read, width, most, whens=not roomy))
-        self.query_one("#when", Drawn).show(lambda width: lines.when(read, width, 8) if roomy else [])
-        self.query_one("#when-title").display = roomy and bool(read.metrics.parts)
-        self.query_one("#drift", Drawn).show(lambda width: lines.drift(read.drift, width))
-        self.query_one("#acting", Drawn).show(lambda width: lines.acting(read, width))
-        self.query_one("#training", Drawn).show(lambda width: lines.training(read.training, width, now, keys))
+        loading = "Loading…" if self.app.engine is not None else "Starting the engine…"
+        parts = self._parts(read, now) if read else [[Field("", loading, "faint")], [], []]
+        for pane, fields in zip(self.PANES, parts, strict=True):
+            self._show(pane, fields)
         self.refresh_bindings()
 
-    def _draw_tabs(self) -> None:
-        self.show_columns(WORDS)
+    def _show(self, pane: str, fields: list[Field]) -> None:
+        self.query_one(f"#{pane}-told", Drawn).show(lambda width: drawn(fields, width))
+
+    def _parts(self, read: Insights, now: datetime) -> list[list[Field]]:
+        """What stands in each column; nothing in the tables while there is no card."""
+        one = document(read)
+        place = words.name(read.workspace) if read.workspace else "all workspaces"
+        left = [Field("", f"Cards of {place}", "title"), *figures.head(one)]
+        if not one["approved"] + one["rejected"]:
+            left.append(Field("", nothing(read), "grey"))
+        left += [*figures.over_time(one, now), *figures.calibration(one), *figures.drift(one["drift"])]
+        aside = self.has_class("-normal")  # the last two columns share a place
+        next_key = shown_key("panes.next", self.app.keymap)
+        tables = [*figures.tables(one, ("sources", "channels", "kinds", "partsOfDay")), *figures.hours(one)]
+        keys = [shown_key(f"insights.{name}", self.app.keymap) for name in ("train", "swap")]
+        back = f"   {next_key * 2} tables" if aside else ""
+        third = [Field("", f"acting by itself{back}", "heading"), Field("", words.one_line(read.earning), "grey")]
+        third += training.training(read.training, now, *keys)
+        more = f"   {next_key} training" if aside else ""
+        return [left, [Field("", f"tables{more}", "heading"), *(tables or [Field("", NO_TABLES, "faint")])], third]
 
     def on_descendant_focus(self) -> None:
         super().on_descendant_focus()
         if self.ready:
-            self._draw_tabs()
+            self.show_columns(WORDS)
 
     # What is looked at
 
@@ -198,7 +179,7 @@ class InsightsScreen(ConsoleScreen):
         def stop() -> None:
             self.app.ask(engine.training.cancel, lambda _: self._moved("the training is stopped"))
 
-        self.app.confirm("Stop the training?", lines.stopping(run), "stop it", stop, risky=True)
+        self.app.confirm("Stop the training?", training.stopping(run), "stop it", stop, risky=True)
 
     def _offered(self, offer: TrainingOffer) -> None:
         engine, read = self.app.engine, self._read
@@ -209,7 +190,7 @@ class InsightsScreen(ConsoleScreen):
             self.app.ask(engine.training.launch, lambda run: self._moved(f"training: {run.state}"))
 
         key = shown_key("insights.train", self.app.keymap)
-        question = lines.question(offer, read.training, key)
+        question = training.question(offer, read.training, key)
         self.app.confirm("Train a Twin model?", question, "send and train", train, risky=True)
 
     def _not_yet(self, refusal: Refusal) -> None:
@@ -220,7 +201,7 @@ class InsightsScreen(ConsoleScreen):
         engine, read = self.app.live(), self._read
         if engine is None or read is None or (run := read.training.swap) is None:
             return
-        title, question = lines.swapping(run, read.training)
+        title, question = training.swapping(run, read.training)
         swap = engine.training.adopt if run.state == "kept_old" else engine.training.put_back
 
         # The engine's report says the rest.
@@ -232,3 +213,11 @@ class InsightsScreen(ConsoleScreen):
 
     def copy_text(self) -> str:
         return "" if self._read is None else self._read.drift.words
+
+
+def nothing(read: Insights) -> str:
+    """Why there is no figure, and how to get one."""
+    if read.metrics.total:
+        return "You have not decided any of them. On mission control (1) → approves and ← dismisses."
+    when = "yet" if read.days is None else "in this time; p takes a longer time"
+    return f"No cards {when}. On mission control (1) p checks for cards now."

@@ -1,0 +1,144 @@
+"""How good the predictions are, in words, for the screen and for `clawpy metrics`: rates, calibration, drift, tables
+(SPEC 8.5, 8.6). Each function takes the document that the verb prints as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from clawpy_console import words
+from clawpy_console.fields import Field, bar, spark
+from engine import kind_title
+
+Document = Mapping[str, Any]
+
+TRENDS = {"improving": "▲ improving", "declining": "▼ declining", "steady": "steady"}
+COUNTS = {
+    "approved": "approved", "rejected": "dismissed", "discarded": "discarded", "expired": "expired",
+    "withdrawn": "withdrawn", "cannotRun": "could not run", "waiting": "waiting",
+}  # fmt: skip
+ALWAYS = ("approved", "rejected")
+"""Counts that are told when they are 0, too."""
+
+FEW = 5
+"""Fewer decisions than this say little about a range of confidence."""
+
+NAME = 24
+"""Cells of a name in a table."""
+
+
+def percent(share: float | None) -> str:
+    """A share from 0 to 1, `–` for none."""
+    return "–" if share is None else f"{share:.0%}"
+
+
+def decimal(share: float | None) -> str:
+    """A confidence, `–` for none."""
+    return "–" if share is None else f"{share:.2f}"
+
+
+def head(one: Document) -> Iterator[Field]:
+    """How many cards, what became of them, how good they were."""
+    own = f" and {words.count(one['ownPrompts'], 'prompt')} of your own" if one["ownPrompts"] else ""
+    counts = [f"{one[key]:,} {said}" for key, said in COUNTS.items() if one[key] or key in ALWAYS]
+    total, period = words.count(one["totalPredictions"], "card"), one["period"].replace("_", " ")
+    yield Field("cards", f"{period}: {total}{own}, {', '.join(counts)}")
+    if one["approvalRate"] is not None:
+        trend = TRENDS.get(one["trendDirection"], "no trend yet")
+        yield Field("approved", f"{percent(one['approvalRate'])}, {trend}")
+    if one["autoExecuted"]:
+        yield Field("by itself", f"{one['autoExecuted']:,}, kept {percent(one['autoSuccessRate'])}")
+    if one["avgConfidence"] is not None:
+        parts = ((name, one[key]) for name, key in (("approved", "avgApprovedConfidence"),
+                                                    ("dismissed", "avgRejectedConfidence")))  # fmt: skip
+        told = ", ".join(f"{name} {decimal(value)}" for name, value in parts)
+        yield Field("confidence", f"mean {decimal(one['avgConfidence'])}, {told}")
+    if one["costPerAccepted"]:
+        yield Field("cost", f"${one['costPerAccepted']:.2f} for each accepted card")
+
+
+def over_time(one: Document, now: datetime) -> Iterator[Field]:
+    """The share approved and how many you decided, day by day; `·` where you decided nothing."""
+    slices = one["approvalOverTime"]
+    counts = [each["approved"] + each["rejected"] for each in slices]
+    if not any(counts):
+        return
+    first = datetime.fromisoformat(slices[0]["from"]).astimezone()
+    yield Field("", f"approval since {first.day} {first:%b}", "heading")
+    yield Field("approved", spark([each["approvalRate"] for each in slices], 1.0), "accent")
+    yield Field("decisions", f"{spark([count or None for count in counts])}  at most {max(counts)}", "grey")
+
+
+def calibration(one: Document) -> Iterator[Field]:
+    """The share you approved of the cards of each range of confidence, what was stated, and what that justifies."""
+    told = [bucket for bucket in one["calibration"] if bucket["predictions"]]
+    if told:
+        yield Field("", "calibration: approved, 95 % interval, stated", "heading")
+    for bucket in told:
+        said, tone = verdict(bucket)
+        rate, interval = bucket["approvalRate"], f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
+        yield Field(
+            bucket["bucket"], f"{bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6}  {said}", tone
+        )
+    error, sign = one["calibrationError"], "✓ " if one["calibrationHolds"] else ""
+    yield Field("error", "not known yet" if error is None else f"{sign}{error:.3f}")
+    at, least = one["atThreshold"], one["autoExecuteThreshold"]
+    cards = words.count(at["predictions"], "card")
+    sure = f"you approved {percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
+    yield Field("acts from", f"{least:.2f}: {sure if at['predictions'] else 'you decided no such card'}")
+    yield Field("phase", f"{one['phase']}: {words.one_line(one['phaseReason'])}")
+    if one["calibrationWords"] not in one["phaseReason"]:
+        yield Field("", words.one_line(one["calibrationWords"]), "grey")
+
+
+def verdict(bucket: Document) -> tuple[str, str]:
+    """How what was stated compares with what you approved, and its tone."""
+    stated = bucket["avgConfidence"]
+    if stated is None or bucket["unstated"] == bucket["predictions"]:
+        return "cold start", "faint"
+    if bucket["low"] <= stated <= bucket["high"]:
+        return (f"✓ stated {stated:.0%}", "ink") if bucket["predictions"] >= FEW else ("few decisions", "faint")
+    return (f"▲ too low: {stated:.0%}", "wants") if stated < bucket["low"] else (f"▼ too high: {stated:.0%}", "wrong")
+
+
+def tables(one: Document, names: Sequence[str], most: int = 8) -> Iterator[Field]:
+    """The groups `names` of the document as tables, the first `most` of each."""
+    for name in names:
+        found = one[name]
+        if found:
+            title = {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
+            costs = any(group["costPerAccepted"] for group in found)
+            head = f"{title.upper():<{NAME}}{'cards':>6}{'decided':>8}{'approved':>9}{'cost' if costs else '':>7}"
+            yield Field("", "", "ink")
+            yield Field("", head.rstrip(), "faint")
+        for group in found[:most]:
+            said = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
+            cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
+            decided = group["approved"] + group["rejected"]
+            row = f"{group['predictions']:>6,}{decided:>8,}{percent(group['approvalRate']):>9}{cost:>7}"
+            yield Field("", f"{words.fit(said, NAME)}{row}".rstrip())
+        if len(found) > most:
+            yield Field("", f"and {len(found) - most} more", "faint")
+
+
+def hours(one: Document) -> Iterator[Field]:
+    """The share approved and how many you decided, by hour of the day."""
+    by_hour = {int(group["name"]): group for group in one["hours"]}
+    found = [by_hour.get(hour, {}) for hour in range(24)]
+    if by_hour:
+        yield Field("", "by hour of the day", "heading")
+        yield Field("hour", "".join(f"{hour:<3}" for hour in range(0, 24, 3)).rstrip(), "faint")
+        rates = spark([group.get("approvalRate") for group in found], 1.0)
+        counts = spark([group.get("approved", 0) + group.get("rejected", 0) or None for group in found])
+        for name, cells in (("approved", rates), ("decisions", counts)):
+            yield Field(name, cells, "accent" if name == "approved" else "grey")
+
+
+def drift(one: Document) -> Iterator[Field]:
+    """Whether you decide otherwise than before."""
+    yield Field("drift", words.one_line(one["words"]), "wants" if one["changed"] else "ink")
+    for shift in one["kinds"]:
+        more = shift["approved"] > shift["approvalRateBefore"] * shift["decided"]
+        counted = f"approved {shift['approved']} of {shift['decided']}, before {shift['approvalRateBefore']:.0%}"
+        yield Field("▲ more" if more else "▼ less", f"{shift['kindTitle']}: {counted}", "wants")

@@ -1,0 +1,94 @@
+"""How good the predictions are, as the insights screen and `clawpy metrics` tell it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from clawpy_console.cli.printing.style import Style, printed
+from clawpy_console.fields import Field, spark
+from clawpy_console.screens.insights import figures
+from clawpy_console.widgets.parts import drawn
+from engine import document
+from engine.values import ConfidenceBucket, Drift, Group, Insights, Shift, Slice
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
+
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def read() -> Insights:
+    return StandIn().insights.read(30)
+
+
+def text(fields: Iterable[Field]) -> str:
+    return "\n".join(printed(fields, Style()))
+
+
+def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:
+    one = ConfidenceBucket(0.6, 0.7, decided, rate, stated, rate - 0.1, rate + 0.1, unstated)
+    empty = StandIn().insights.read(30)
+    with_it = dataclasses.replace(empty.metrics, calibration=(one,))
+    return document(dataclasses.replace(empty, metrics=with_it))["calibration"][0]
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (bucket(0.65, 0.74), "✓ stated 65%"),
+        (bucket(0.65, 0.7501), "▲ too low: 65%"),
+        (bucket(0.65, 0.5499), "▼ too high: 65%"),
+        (bucket(0.65, 0.65, 4), "few decisions"),
+        (bucket(0.4, 0.9, 3, unstated=3), "cold start"),
+    ],
+)
+def test_the_verdict_on_a_range_of_confidence(one: dict[str, Any], said: str) -> None:
+    assert figures.verdict(one)[0] == said
+
+
+def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -> None:
+    assert spark([None, 0.0, 0.5, 1.0], 1.0) == "·▁▅█"
+    days = [FIRST + timedelta(days=number) for number in range(5)]
+    decided = ((0, 0), (0, 3), (1, 1), (3, 0))
+    slices = tuple(Slice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))
+    told = text(figures.over_time(document(dataclasses.replace(read, over_time=slices)), NOW))
+    assert "approval since 1 Jan" in told
+    assert "·▁▅█" in told
+    assert "at most 3" in told
+    nothing = dataclasses.replace(read, over_time=slices[:1])
+    assert list(figures.over_time(document(nothing), NOW)) == []  # no plot without data
+
+
+def test_a_table_has_the_first_groups_and_a_cost_where_there_is_one(read: Insights) -> None:
+    groups = tuple(Group(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
+    told = text(figures.tables(document(with_sources(read, groups)), ("sources",), most=2))
+    assert "SOURCE" in told
+    assert "1,000       2      50%  $0.09" in told
+    assert told.endswith("and 1 more")
+    free = tuple(dataclasses.replace(one, cost_per_accepted=None) for one in groups)
+    assert "cost" not in text(figures.tables(document(with_sources(read, free)), ("sources",)))
+
+
+def with_sources(read: Insights, groups: tuple[Group, ...]) -> Insights:
+    return dataclasses.replace(read, metrics=dataclasses.replace(read.metrics, sources=groups))
+
+
+@pytest.mark.parametrize("width", [40, 58, 80, 120])
+def test_every_line_fits(read: Insights, width: int) -> None:
+    one = document(read)
+    fields = [*figures.head(one), *figures.over_time(one, NOW), *figures.calibration(one), *figures.hours(one)]
+    fields += [*figures.drift(one["drift"]), *figures.tables(one, ("sources", "channels", "kinds", "partsOfDay"))]
+    assert max(line.cell_length for line in drawn(fields, width)) <= width
+
+
+def test_a_change_of_taste_is_told_by_kind(read: Insights) -> None:
+    drift = Drift(50, "your taste changed", (Shift("run_tests", 1, 20, 0.8), Shift("bisect", 19, 20, 0.3)))
+    told = text(figures.drift(document(dataclasses.replace(read, drift=drift))["drift"]))
+    assert "your taste changed" in told
+    assert "▼ less  Tests of what changed: approved 1 of 20, before 80%" in told
+    assert "▲ more  Test that broke: approved 19 of 20, before 30%" in told
