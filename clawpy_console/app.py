@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -38,17 +39,11 @@ from engine.home import Home
 from engine.values import Card, Hold, Layer, Refusal
 
 if TYPE_CHECKING:
+    from clawpy_console.attach.consoles import Consoles
+    from clawpy_console.attach.terminal import Terminal
     from engine import Engine
 
 log = logging.getLogger(__name__)
-
-
-def headless_holder(home: Home) -> bool:
-    """Whether the note says that a headless engine holds `home`."""
-    from engine import read_holder
-
-    holder = read_holder(home)
-    return holder is not None and holder.kind == "headless"
 
 
 class ConsoleApp(KnowingApp):
@@ -61,6 +56,8 @@ class ConsoleApp(KnowingApp):
         workspaces: absolute paths named at the start; only shown until the engine says what it really serves.
         demo: the home is a throw-away one, said so on screen.
         now: where the time comes from, for tests.
+        terminal: where it is drawn and typed; Textual's own choice without one.
+        consoles: the consoles of the same engine, this one among them.
     """
 
     TITLE = "clawpy"
@@ -79,49 +76,43 @@ class ConsoleApp(KnowingApp):
         demo: bool = False,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        terminal: Terminal | None = None,
+        consoles: Consoles | None = None,
     ) -> None:
+        self.terminal = terminal
         super().__init__(home, workspaces, demo=demo, now=now)
         self._open_engine = open_engine
-        self._opened: Engine | None = None
+        self._consoles = consoles
+        self.held_elsewhere = False
+        """It ended because another engine, which offers a console, holds the home."""
+        if terminal is not None:
+            terminal.hung_up = self.hang_up
+            terminal.dress(self)
+            # Textual would take the process's streams, which the consoles share, and give them back in another order.
+            self._capture_stdout, self._capture_stderr = sys.stdout, sys.stderr  # type: ignore[assignment]
         self._bridge: Bridge | None = None
         self.cards = CardController(self)
         self._stop_asked = False
-        self._keep_engine = False
         self._ticking: Timer | None = None
-        self._pauses = Pauses()
+        self._pauses = consoles.pauses if consoles else Pauses()
         self._title = ""
         self.looks = Looks(self, self._last)
         self._presence = Presence(self)
 
-    def run(self, **options: Any) -> Any:
-        """Run in the terminal, then close the engine, or have it go on without us; without `mouse=` the mouse is as the
-        operator left it. Raises `Refusal` `not_started` when it cannot go on."""
-        options.setdefault("mouse", self.looks.mouse)
-        kept = False
-        try:
-            result = super().run(**options)
-            kept = self._keep_engine
-        finally:
-            if self._opened is not None and not kept:
-                self._opened.close()
-        if self._opened is not None and kept:
-            from clawpy_console.cli.headless import hand_on
-
-            hand_on(self._opened, self.home)
-        return result
-
     def get_driver_class(self) -> type[Driver]:
-        """Textual's choice; on Linux and macOS the one that does not let Escape lag."""
-        chosen = super().get_driver_class()
-        if chosen.__name__ != "LinuxDriver":
-            return chosen
-        from clawpy_console.escape import QuickEscape
+        """The client's terminal, where there is one."""
+        if self.terminal is None:
+            return super().get_driver_class()
+        from clawpy_console.attach.terminal import TerminalDriver
 
-        return QuickEscape
+        return TerminalDriver
 
-    def _open(self) -> Engine:
-        self._opened = self._open_engine()  # kept here: leaving while it opens closes it too
-        return self._opened
+    def _fatal_error(self) -> None:
+        """End after an exception; who runs the app reports it (`clawpy_console.crash`)."""
+        self._close_messages_no_wait()
+
+    def _print_error_renderables(self) -> None:
+        self._exit_renderables.clear()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our colour names for themes that are not ours, so that no style sheet ever misses one."""
@@ -143,7 +134,7 @@ class ConsoleApp(KnowingApp):
 
     async def _begin(self) -> None:
         try:
-            engine = await asyncio.to_thread(self._open)
+            engine = await asyncio.to_thread(self._open_engine)
         except Refusal as refusal:
             self._cannot_open(refusal)
             return
@@ -163,17 +154,35 @@ class ConsoleApp(KnowingApp):
         self.renew(TOPICS)
         self._tick()
         self.in_background(self.looks.load_themes, "themes", exclusive=False)
-        self.run_worker(
-            asyncio.to_thread(importlib.import_module, "clawpy_console.screens.mission.details"), group="warm"
-        )
+        self.in_background(self._warm, "warm")
+
+    async def _warm(self) -> None:
+        await asyncio.to_thread(importlib.import_module, "clawpy_console.screens.mission.details")
 
     def _cannot_open(self, refusal: Refusal) -> None:
-        from clawpy_console.dialogs import opening
+        """Say in full why the engine could not be opened, and how to fix it."""
+        from clawpy_console.dialogs.ask import Ask
+        from engine import read_holder
 
+        if self.terminal is not None and refusal.code == "home_held":
+            holder = read_holder(self.home)
+            self.held_elsewhere = holder is None or holder.kind != ""
+            if self.held_elsewhere:
+                self.exit()
+                return
         self.opening = "not open"
         self._draw_known(frozenset())
-        held = refusal.code == "home_held" and headless_holder(self.home)
-        (opening.ask_to_take_over if held else opening.show_refusal)(self, refusal)
+
+        def answered(key: str | None) -> None:
+            if key:
+                self.begin()
+            else:
+                self.exit(return_code=1)
+
+        fix = Content.assemble("\n\n", ("→ ", "$accent"), refusal.fix) if refusal.fix else ""
+        text = Content.assemble((refusal.message, "bold $ink"), fix)
+        again = ("r", "try again", "")
+        self.push_screen(Ask("The engine could not start", text, (again,), cancel=("q", "quit")), answered)
 
     @property
     def keymap(self) -> dict[str, str]:
@@ -443,29 +452,37 @@ class ConsoleApp(KnowingApp):
             offer(self)
 
     def action_leave(self) -> None:
-        """Quit; asks how when sessions run, or when the engine may act by itself and could go on without us."""
+        """Quit; asks how when the engine ends with this console although it has something to do, or was kept once."""
         running = len(self.known.running)
         acts = dict(self.known.switches).get("autonomousModeEnabled", False) and not self.demo
-        if self.engine is None or not (running or acts):
+        kept, stays = (self._consoles.kept, self._consoles.goes_on()) if self._consoles else (False, False)
+        if self.engine is None or stays or not (running or acts or kept):
             self.in_background(self._leave, "leave")
             return
         from clawpy_console.dialogs.ask import Ask
 
         def answered(key: str | None) -> None:
             if key:
-                self._keep_engine = key == "k"
-                self.in_background(self._leave, "leave")
+                self.leave(keep=key == "k")
 
         stops = f"; that ends {words.count(running, 'running session')}" if running else ""
-        keep = ("k", "keep running", f"only the console stops{'; running work finishes first' if running else ''}")
-        answers = (("Q", "quit", f"the engine stops too{stops}"), *(() if self.demo else (keep,)))
+        goes_on = ("k", "keep running", "only the console closes; `clawpy` attaches to the engine again")
+        answers = (("Q", "quit", f"the engine stops too{stops}"), *(() if self.demo else (goes_on,)))
         if not isinstance(self.screen, Ask):
             self.push_screen(Ask("Quit?", "", answers), answered)
 
-    def leave_engine(self) -> None:
-        """Quit, and have the engine go on without a screen."""
-        self._keep_engine = self.engine is not None and not self.demo
+    def leave(self, *, keep: bool) -> None:
+        """Quit, and have the engine go on without a console, or not."""
+        if self._consoles is not None:
+            self._consoles.kept = keep
         self.in_background(self._leave, "leave")
+
+    def hang_up(self) -> None:
+        """The terminal is gone."""
+        if self.is_running:
+            self.in_background(self._leave, "leave")
+        else:
+            self.exit()
 
     async def action_quit(self) -> None:
         self.action_leave()

@@ -6,9 +6,11 @@ import os
 import shlex
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clawpy_console.attach.client import PASSED_ON
 from engine.values import Refusal
 
 if TYPE_CHECKING:
@@ -26,44 +28,51 @@ def open_shell(app: ConsoleApp, folder: str, *, says: str = "", banner: str = ""
         if not there:
             app.say(f"{folder} is gone: only the diff is left, in the pane on the right", "warning")
             return
-        if os.environ.get("TMUX"):
+        environment = _environment(app)
+        if environment.get("TMUX"):
             back = "A shell opened in a new tmux window. To come back: exit it, or tmux prefix + l."
-            app.ask(lambda: _tmux("-c", folder), lambda _: app.say(" ".join(filter(None, [back, says]))))
+            app.ask(lambda: _tmux(environment, "-c", folder), lambda _: app.say(" ".join(filter(None, [back, says]))))
             return
         if says:
             app.say(says)
-        with app.suspend():
-            print(f"\n{banner or f'A shell in {folder}'}. Type exit to come back to the console.\n", flush=True)
-            subprocess.run([os.environ.get("SHELL", "/bin/sh")], cwd=folder, check=False)
+        if app.terminal is not None:
+            said = f"{banner or f'A shell in {folder}'}. Type exit to come back to the console."
+            app.terminal.run([environment.get("SHELL", "/bin/sh")], folder, said)
 
     app.ask(lambda: Path(folder).is_dir(), found)
 
 
 def open_editor(app: ConsoleApp, path: str) -> None:
     """The operator's editor (`VISUAL`, `EDITOR`) on `path`; without one, or without the file, its path is said."""
-    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    environment = _environment(app)
+    command = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "")
 
     def looked(there: bool) -> None:
         if not there:
             app.say(f"{path} is not there any more", "warning")
-        elif not command or shutil.which(command[0]) is None:
+        elif not command or shutil.which(command[0], path=environment.get("PATH")) is None:
             app.copy_to_clipboard(path)
             app.say(f"{path} (copied); set EDITOR, and it opens there")
-        elif os.environ.get("TMUX"):
-            app.ask(lambda: _tmux(shlex.join([*command, path])))
-        else:
-            with app.suspend():
-                subprocess.run([*command, path], check=False)
+        elif environment.get("TMUX"):
+            app.ask(lambda: _tmux(environment, shlex.join([*command, path])))
+        elif app.terminal is not None:
+            app.terminal.run([*command, path], str(Path(path).parent), "")
 
     app.ask(lambda: Path(path).is_file(), looked)
 
 
-def _tmux(*arguments: str) -> None:
-    """A new window. Raises `Refusal` with what tmux says."""
+def _environment(app: ConsoleApp) -> Mapping[str, str]:
+    """That of the terminal, which may not be that of the engine's process."""
+    if app.terminal is None:
+        return os.environ
+    return {name: value for name, value in os.environ.items() if name not in PASSED_ON} | dict(app.terminal.environment)
+
+
+def _tmux(environment: Mapping[str, str], *arguments: str) -> None:
+    """A new window of the tmux that the terminal is in. Raises `Refusal` with what tmux says."""
+    command = ["tmux", "new-window", *arguments]
     try:
-        subprocess.run(
-            ["tmux", "new-window", *arguments], check=True, timeout=TMUX_WITHIN, capture_output=True, text=True
-        )
+        subprocess.run(command, check=True, timeout=TMUX_WITHIN, capture_output=True, text=True, env=environment)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         raise Refusal(

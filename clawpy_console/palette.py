@@ -57,7 +57,7 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
     if app.engine is not None and not app.demo:
         yield SystemCommand(
-            "Quit, keep the engine running", "a headless engine takes over (clawpy run)", app.leave_engine
+            "Quit, keep the engine running", "`clawpy` attaches to it again", partial(app.leave, keep=True)
         )
     yield SystemCommand("Quit", "quit (q)", app.action_leave)
 

@@ -34,12 +34,20 @@ class Pauses:
         self._ours = False
 
     def begin(self) -> None:
-        """From now on full collections wait for `collect`; what there is now is never looked at again."""
+        """From now on full collections wait for `collect`; what there is now is not looked at again. Once is enough."""
+        if self._ours:
+            return
         sys.setswitchinterval(SWITCH)
         gc.freeze()
         first, second, _ = gc.get_threshold()
         gc.set_threshold(first, second, 100 * OVERDUE)
         self._ours = True
+
+    def let_go(self) -> None:
+        """A console was closed: free what it was made of."""
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
     def pressed(self) -> None:
         """The operator pressed a key."""

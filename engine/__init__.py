@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine.home import Home
 
 if TYPE_CHECKING:
-    from engine.doors.calling import call, exit_status, stop, take_over, talk
+    from engine.doors.calling import call, exit_status, stop, talk
     from engine.doors.documents import document
     from engine.doors.gateway.tokens import gateway_token
     from engine.doors.keys import keep_key
@@ -44,7 +44,6 @@ __all__ = [
     "read_holder",
     "simulate",
     "stop",
-    "take_over",
     "talk",
 ]
 
@@ -64,7 +63,7 @@ def __getattr__(name: str) -> Any:
         from engine import lock
 
         return getattr(lock, name)
-    if name in ("call", "exit_status", "stop", "take_over", "talk"):
+    if name in ("call", "exit_status", "stop", "talk"):
         from engine.doors import calling
 
         return getattr(calling, name)

@@ -17,7 +17,7 @@ import engine
 from engine import views
 from engine.clock import Clock, SystemClock
 from engine.config import Autonomy as WorkspaceAutonomy
-from engine.doors.control import ControlServer
+from engine.doors.control import Attach, ControlServer
 from engine.doors.gateway.gateway import Gateway
 from engine.doors.verbs import dispatch
 from engine.events import EngineStarted, EngineStopped, FaultReported
@@ -199,6 +199,7 @@ class Engine:
         randomness: Randomness,
         named: Sequence[str],
         stand_ins: StandIns,
+        attach: Attach | None = None,
     ) -> None:
         self.home = home
         self.clock = clock
@@ -208,8 +209,7 @@ class Engine:
         self._deaf = stand_ins.deaf
         self._named = [str(repository_root(Path(path))) for path in named]
         self._control: ControlServer | None = None
-        self.handover: Callable[[bool], None] | None = None
-        """Set by who runs this engine headless: called when another wants the home, with whether to finish first."""
+        self._attach = attach
 
         storage.build(self, stand_ins)
         organisation.build(self, stand_ins)
@@ -347,7 +347,7 @@ class Engine:
 
     def _listen(self) -> None:
         self.safety.start()
-        self._control = ControlServer(self.home, lambda verb, arguments: dispatch(self, verb, arguments))
+        self._control = ControlServer(self.home, lambda verb, arguments: dispatch(self, verb, arguments), self._attach)
         self._control.start()
         self._lock.announce(self._control.address)
 
@@ -406,10 +406,11 @@ def open_engine(
     start_schedule: bool = True,
     resume: bool = True,
     kind: str = "",
+    attach: Attach | None = None,
     stand_ins: StandIns | None = None,
 ) -> Engine:
     """Take `home`, recover what an earlier engine left, and start. `workspaces` are folders in git repositories;
-    `kind` is "headless" for an engine that gives the home to a console that asks for it.
+    `kind` says what the engine is for (`Holder`), and `attach` takes what connects to its control socket for a console.
 
     Who closes the engine again at once says so by `resume=False`: approved work that never began then goes on waiting.
 
@@ -421,7 +422,7 @@ def open_engine(
     lock.acquire()
     try:
         keep_log(home)
-        opened = Engine(home, lock, clock, randomness or Randomness(), workspaces, stand_ins or StandIns())
+        opened = Engine(home, lock, clock, randomness or Randomness(), workspaces, stand_ins or StandIns(), attach)
     except BaseException:
         lock.release()
         raise

@@ -35,7 +35,8 @@ LET_GO_WITHIN = 2.0
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Who holds a home. `since` is an ISO instant in UTC; `address` is the control socket's path or ""; `kind` says
-    what the engine is for: "headless", or "" for a console or a verb; `gateway` is where its gateway listens, or ""."""
+    what the engine is for: "console", "headless" (consoles attach to both), or "" for a verb; `gateway` is where its
+    gateway listens, or ""."""
 
     pid: int
     since: str
@@ -193,7 +194,7 @@ def held(home: Home) -> Refusal:
     return Refusal(
         "home_held",
         f"{home.data} is held by {who}",
-        "use its console, or `clawpy` verbs, which reach it: `clawpy --workspace DIR predict` looks at another"
+        "`clawpy` attaches to its console, and verbs reach it: `clawpy --workspace DIR predict` looks at another"
         " repository there, `clawpy config set 'workspaces.\"DIR\".autonomy' cards` has it look after that one too;"
         " or name another home with --home DIR",
     )

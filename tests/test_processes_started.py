@@ -27,8 +27,8 @@ STARTERS = {
     "engine/inspection/github.py": "gh, outside of every repository",
     "engine/doors/notify/delivery.py": "the operator's own notifier",
     "engine/feedback/training/provider.py": "names the type of a helper process",
-    "clawpy_console/outside.py": "the operator's shell, pager and editor, at a key",
-    "clawpy_console/cli/headless.py": "the engine itself, in the background",
+    "clawpy_console/attach/client.py": "the operator's shell and editor, at a key",
+    "clawpy_console/outside.py": "the same in a window of tmux",
 }
 """Modules that import subprocess, and why."""
 

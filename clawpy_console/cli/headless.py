@@ -1,6 +1,6 @@
 """`clawpy run`: the engine without a screen, saying what it does, one line an event (SPEC 7.5).
 
-It ends at Ctrl-C, SIGTERM, a closed terminal (but for nohup), the end of `--for`, or when a console asks for the home.
+It ends at Ctrl-C, SIGTERM, a closed terminal (but for nohup), or the end of `--for`. Consoles may attach to it.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import queue
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,15 +19,13 @@ from pathlib import PurePath
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
-from engine import Home, Refusal, open_engine, read_holder
+from clawpy_console.attach.consoles import Consoles
+from engine import Home, open_engine
 from engine.events import Event
 from engine.values import sanitise
 
 if TYPE_CHECKING:
     from engine import Engine
-
-STARTS_WITHIN = 20.0
-"""Seconds that a detached engine may take until it holds its home."""
 
 LOOK = 60.0
 """Seconds after which it looks for news without being woken."""
@@ -71,11 +69,17 @@ def run(
     ending = _Ending()
     former = _take_signals(ending)
     try:
-        engine = open_engine(home, workspaces=list(workspaces), kind="headless")
+        opened: Future[Engine] = Future()
+        consoles = Consoles(opened.result, home, own=False)
+        try:
+            engine = open_engine(home, workspaces=list(workspaces), kind="headless", attach=consoles.attach)
+        except BaseException:
+            consoles.farewell()
+            raise
+        opened.set_result(engine)
         feed = engine.bus.subscribe(lambda: ending.wake.put(None), capacity=1)
         say = _Sayer(out, as_json, engine)
         try:
-            engine.handover = lambda finish: ending.end("a console takes over", finish=finish)
             say.note(f"watching {_listed(engine.workspaces)}; {engine.autonomy.state().state.value}")
             if gateway is not None:
                 show_once(engine.gateway.open(**gateway), engine.gateway.state().token, out)
@@ -98,7 +102,9 @@ def run(
                 say.note(f"handed back: {card.assignment.prompt}", card.id)
             say.news()
         finally:
+            consoles.close()
             engine.close()
+            consoles.farewell()
         say.note("ended")
     finally:
         for number, handler in former.items():
@@ -177,50 +183,3 @@ def open_nothing() -> IO[str]:
 
 def _listed(workspaces: Sequence[str]) -> str:
     return ", ".join(PurePath(path).name for path in workspaces) or "no workspace"
-
-
-def hand_on(engine: Engine, home: Home) -> None:
-    """Close the console's `engine` and have a headless one go on in its place, what runs being finished first.
-    Raises `Refusal` `not_started`."""
-    workspaces, running = engine.workspaces, len(engine.sessions.running())
-    if running:
-        print(f"{running} running; finished first, Ctrl-C hands back what is not", file=sys.stderr)
-    try:
-        try:
-            engine.wind_down(finish=True)
-        except KeyboardInterrupt:
-            engine.wind_down(finish=False)
-    finally:
-        engine.close()
-    pid = leave_running(home, workspaces)
-    print(f"the engine goes on without the console, process {pid}; `clawpy` takes over from it", file=sys.stderr)
-
-
-def leave_running(home: Home, workspaces: Sequence[str]) -> int:
-    """Start a headless engine that outlives us, and wait until it holds `home`; returns its process id. What it says
-    goes to `logs/run.log`. Raises `Refusal` `not_started` with the last it said."""
-    command = [sys.executable, "-m", "clawpy_console"]
-    if home.root is not None:
-        command += ["--home", str(home.root)]
-    for workspace in workspaces:
-        command += ["--workspace", workspace]
-    home.logs.mkdir(parents=True, exist_ok=True)
-    file = home.logs / "run.log"
-    with file.open("a", encoding="utf-8") as log:
-        begun = log.tell()
-        process = subprocess.Popen(
-            [*command, "run"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-    deadline = time.monotonic() + STARTS_WITHIN
-    while time.monotonic() < deadline and process.poll() is None:
-        holder = read_holder(home)
-        if holder is not None and holder.pid == process.pid and holder.address:
-            process.returncode = 0  # it is nobody's child any more: no warning when this object goes
-            return process.pid
-        time.sleep(0.05)
-    process.kill()
-    process.wait()
-    with file.open(encoding="utf-8", errors="replace") as log:
-        log.seek(begun)
-        said = sanitise(log.read()[-500:].strip()).replace("\n", " ")
-    raise Refusal("not_started", f"the headless engine did not start: {said or 'it said nothing'}", f"see {file}")

@@ -25,6 +25,7 @@ from engine import Home
 
 if TYPE_CHECKING:
     import argparse
+    import socket
 
     from engine import Engine, Refusal
 
@@ -33,22 +34,20 @@ DONE, REFUSED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 UNREAD = 128 + signal.SIGPIPE
 """Nobody read the answer to its end; what a shell says of a program that a closed pipe ended."""
 
-ORDERLY_SECONDS = 5.0
-"""Seconds that an ending console may take to leave in order."""
-
 GARBAGE = (50_000, 20, 50)
 """When garbage is looked for (`gc.set_threshold`). Python's own 700 is for small programs: of a screen, which is made
 of tens of thousands of objects, the looking took two fifths of the time."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `clawpy` with `argv` (the process's own by default) and return its exit code."""
+def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = None) -> int:
+    """Run `clawpy` with `argv` (the process's own by default) and return its exit code. `terminal` is the client that a
+    console is for (`clawpy_console.attach`)."""
     gc.set_threshold(*GARBAGE)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another
     try:
-        code = _main(list(sys.argv[1:] if argv is None else argv))
+        code = _main(list(sys.argv[1:] if argv is None else argv), terminal)
     except SystemExit as leaving:  # a signal, or a verb that does not exist
         code = leaving.code if isinstance(leaving.code, int) else DONE
     except KeyboardInterrupt:
@@ -73,7 +72,7 @@ def _drop(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _main(argv: list[str]) -> int:
+def _main(argv: list[str], terminal: socket.socket | None) -> int:
     try:
         where, rest = split_options(argv)
         if rest and rest[0] == "check" and len(rest) > 1 and not rest[1].startswith("-"):
@@ -87,7 +86,7 @@ def _main(argv: list[str]) -> int:
     try:
         with _home_of(where):
             if options is None:
-                return _console(where)
+                return _console(where, terminal)
             return SPECIAL.get(options.verb, _ask)(options, where)
     except WrongUse as error:
         print(f"clawpy{f' {options.verb}' if options else ''}: {error}", file=sys.stderr)
@@ -143,35 +142,25 @@ def _ending_in_order() -> Iterator[None]:
 
 
 def _end(number: int, _frame: object) -> None:
-    """Leave in order; where that does not come to an end, for instance because the terminal is gone, leave anyway."""
-    import threading
+    """Leave in order; where that does not come to an end, leave anyway."""
+    from clawpy_console.attach.consoles import ORDERLY_SECONDS, end_within
 
-    last = threading.Timer(ORDERLY_SECONDS, os._exit, (128 + number,))
-    last.daemon = True
-    last.start()
+    end_within(ORDERLY_SECONDS, 128 + number)
     sys.exit(128 + number)
 
 
-def _console(where: Where) -> int:
+def _console(where: Where, terminal: socket.socket | None) -> int:
     if where.as_json:
         raise WrongUse("--json needs a verb; `clawpy cards --json` for instance")
     workspaces = where.all()
     if not workspaces:
         where.scope(needed=True)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if terminal is None:
         raise engine.Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
-    if not sys.stderr.isatty():
-        told = "the console draws on standard error, and that goes elsewhere"
-        raise engine.Refusal(
-            "no_terminal", told, f"leave the `2>` out; what goes wrong is written to {where.home.logs}"
-        )
-    from clawpy_console.app import ConsoleApp
+    from clawpy_console.attach.consoles import serve
 
-    opener = _open_demo if where.demo else open_engine
-    app = ConsoleApp(lambda: opener(where.home, workspaces=workspaces), where.home, workspaces, demo=where.demo)
     with _ending_in_order():
-        app.run()
-    return app.return_code or 0
+        return serve(where.home, workspaces, _open_demo if where.demo else open_engine, terminal, demo=where.demo)
 
 
 def open_engine(home: Home, **options: Any) -> Engine:

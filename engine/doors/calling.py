@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -97,29 +96,6 @@ def talk(home: Home, *, workspaces: Sequence[str] = (), opener: Opener) -> Itera
                 engine.close()
             return
     yield lambda verb, arguments: call(home, verb, arguments, workspaces=workspaces, opener=opener)
-
-
-def take_over(home: Home, *, finish: bool = True, enough: Callable[[], bool] = lambda: False) -> bool:
-    """Have the headless engine that holds `home` give it up (SPEC 7.5), and wait until it has.
-
-    With `finish` it first brings to an end what runs, however long that takes, or until `enough()`; else it hands that
-    back. True when the home is free, False when there was enough waiting. Raises `Refusal`: `not_headless`, or
-    `home_held` when an engine that was not to finish anything does not end.
-    """
-    holder = read_holder(home)
-    if holder is None or not holder.address:
-        return True
-    with contextlib.suppress(Unreachable):  # it is ending, or its note is all that is left of it
-        ask(holder.address, "handover", {"now": not finish})
-    deadline = time.monotonic() + PATIENCE
-    while not is_free(home):
-        if enough():
-            return False
-        another = read_holder(home)
-        if (another is not None and another.pid != holder.pid) or (not finish and time.monotonic() > deadline):
-            raise held(home)
-        time.sleep(0.05)
-    return True
 
 
 def stop(home: Home, reason: str) -> Document:

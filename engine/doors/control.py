@@ -2,6 +2,8 @@
 
 One line of JSON asks, one line answers: `{"verb", "arguments"}` → `{"ok": document}` or `{"error": {...}}`. A
 connection may ask again. The socket is 0600 in a folder of its own, 0700; whoever connects must be the same user.
+
+The verb `attach` makes the connection a terminal's: after the answer it belongs to whoever opens consoles.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import struct
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,7 @@ PAUSE = 0.2
 NAME = "control.sock"
 
 Dispatch = Callable[[str, Any], wire.Document]
+Attach = Callable[[socket.socket, Mapping[str, Any]], None]
 
 
 class Unreachable(Exception):
@@ -59,10 +62,12 @@ class ControlServer:
     """Answers on the socket of one home, each client in a thread of its own.
 
     `dispatch(verb, arguments)` does the work and may raise `Refusal`; it is called from many threads at once.
+    `attach(connection, hello)` takes the connection of a terminal over; None where there are no consoles.
     """
 
-    def __init__(self, home: Home, dispatch: Dispatch) -> None:
+    def __init__(self, home: Home, dispatch: Dispatch, attach: Attach | None = None) -> None:
         self._dispatch = dispatch
+        self._attach = attach
         self._socket, self._path, self._temporary = _bind(home)
         self._path.chmod(0o600)
         self._socket.listen(BACKLOG)
@@ -154,9 +159,14 @@ class ControlServer:
                 client.settimeout(IDLE_SECONDS)
                 while line := reader.readline(LARGEST_REQUEST + 1):
                     self._mark(client, answered=True)
-                    answer = self._answer(line)
+                    hello: dict[str, Any] = {}
+                    answer = self._answer(line, hello)
                     self._mark(client, answered=False)
                     client.sendall(answer + b"\n")
+                    if hello and self._attach is not None:
+                        client.settimeout(None)
+                        self._attach(client.dup(), hello)
+                        return
                     if not line.endswith(b"\n"):
                         return
         except (OSError, TimeoutError):
@@ -165,7 +175,8 @@ class ControlServer:
             with self._lock:
                 self._clients.pop(client, None)
 
-    def _answer(self, line: bytes) -> bytes:
+    def _answer(self, line: bytes, hello: dict[str, Any]) -> bytes:
+        """The answer to the request in `line`; `hello` is filled by one for a console."""
         try:
             if len(line) > LARGEST_REQUEST:
                 raise Refusal("too_large", f"a request has at most {LARGEST_REQUEST} bytes", "send less at a time")
@@ -175,6 +186,11 @@ class ControlServer:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 fix = '{"verb": "status", "arguments": {}}'
                 raise Refusal("bad_request", "a request is one line of JSON with a verb", fix) from error
+            if verb == "attach":
+                if self._attach is None:
+                    raise Refusal("no_console", "this engine was opened for one command", "try again")
+                hello |= _hello(arguments)
+                return json.dumps({"ok": {}}).encode()
             return json.dumps({"ok": self._dispatch(verb, arguments)}).encode()
         except Refusal as error:
             refused = error
@@ -216,6 +232,23 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
     if "error" in answer:
         raise Refusal(**answer["error"])
     return dict(answer["ok"])
+
+
+def _hello(arguments: Any) -> dict[str, Any]:
+    """What a client says of its terminal. Raises `Refusal` when that is not what a console needs."""
+    try:
+        environment = {str(name): str(value) for name, value in arguments["environment"].items()}
+        columns, rows = (max(1, min(int(one), 4000)) for one in arguments["size"])
+        workspaces = [str(one) for one in arguments["workspaces"]]
+        return {
+            "environment": environment,
+            "size": (columns, rows),
+            "workspaces": workspaces,
+            "folder": str(arguments["folder"]),
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        fix = "use the `clawpy` that the engine was started with"
+        raise Refusal("bad_request", "that is not how a terminal attaches", fix) from error
 
 
 def _is_ours(client: socket.socket) -> bool:

@@ -1,4 +1,4 @@
-"""The verbs of the whole engine: status, stop, resume, dnd, handover (SPEC 3.7, 7.3, 7.5, 9.8)."""
+"""The verbs of the whole engine: status, stop, resume, dnd (SPEC 3.7, 7.3, 7.5, 9.8)."""
 
 from __future__ import annotations
 
@@ -101,13 +101,3 @@ def dnd(engine: Engine, arguments: Arguments) -> Document:
     seconds = arguments.number("seconds", 7200, least=1, most=30 * 86400)
     until = engine.autonomy.dnd(None if arguments.flag("off") else timedelta(seconds=seconds))
     return {"dndUntil": wire.instant(until), "quiet": engine.autonomy.quiet()}
-
-
-def handover(engine: Engine, arguments: Arguments) -> Document:
-    """A headless engine gives its home to whoever asks: what runs is finished first, or with `now` handed back; then
-    it ends. The answer comes at once (SPEC 7.5)."""
-    if engine.handover is None:
-        raise Refusal("not_headless", "the engine of this home is no headless one", "close its console instead")
-    running = [wire.session(one) for one in engine.sessions.running()]
-    engine.handover(not arguments.flag("now"))
-    return {"finishing": not arguments.flag("now"), "running": running}

@@ -85,7 +85,6 @@ VERBS: Mapping[str, Verb] = {
     "stop": _verb(holding.stop, "reason"),
     "resume": _verb(holding.resume, "word", speaks=True),
     "dnd": _verb(holding.dnd, "seconds", "off", speaks=True),
-    "handover": _verb(holding.handover, "now", speaks=True),
     "agents": _verb(
         managing.agents, "action", "id", "reportsTo", "title", "archetype", "domain", "channel", "tier", speaks=True
     ),

@@ -1,9 +1,8 @@
-"""`clawpy run`, `dnd` and the hand-over of a home, with real processes (SPEC 7.3, 7.5)."""
+"""`clawpy run` and `dnd`, with real processes (SPEC 7.3, 7.5)."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,15 +15,10 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.headless import leave_running
-from engine import Refusal, open_engine, read_holder, take_over
-from engine.doors.control import ask
+from engine import read_holder
 from engine.home import Home
-from engine.values import SessionState, Status
 from tests.cli.conftest import Clawpy
 from tests.support.forked import Forked, Nursery
-
-SLOW = "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep({})\n"
 
 
 @pytest.fixture
@@ -119,75 +113,3 @@ def test_dnd(clawpy: Clawpy, project: Path) -> None:
     assert clawpy("status", "--json").document["dndUntil"] is None
     assert clawpy("dnd", "--for", "1h", "--off").code == 2
     assert clawpy("dnd", "--for", "never").code == 2
-
-
-def run_the_tests(clawpy: Clawpy, project: Path, home: Home, seconds: float) -> str:
-    """Have a slow session run; its card."""
-    (project / "tests" / "test_slow.py").write_text(SLOW.format(seconds))
-    card = clawpy("propose", "run_tests paths=tests/test_slow.py", "--json").document["predictions"][0]["id"]
-    assert clawpy("approve", card, "--json").code == 0
-    until(lambda: any(one["state"] == "running" for one in clawpy("work", "--json").document["sessions"]))
-    return str(card)
-
-
-@pytest.mark.long
-def test_taking_over_waits_for_what_runs(start: Start, clawpy: Clawpy, home: Home, project: Path) -> None:
-    process = start()
-    card = run_the_tests(clawpy, project, home, 1.5)
-    waited: list[bool] = []
-    assert take_over(home, finish=True, enough=lambda: bool(waited.append(True)))
-    assert waited
-    engine = open_engine(home, workspaces=[str(project)], start_schedule=False)
-    try:
-        assert engine.cards.get(card).status is Status.EXECUTED
-        assert engine.sessions.list()[0].state is SessionState.SUCCEEDED
-    finally:
-        engine.close()
-    assert "a console takes over; 1 running, finished first" in process.communicate()[0]
-    assert process.returncode == 0
-
-
-@pytest.mark.long
-def test_taking_over_now_hands_back_what_runs(start: Start, clawpy: Clawpy, home: Home, project: Path) -> None:
-    process = start()
-    card = run_the_tests(clawpy, project, home, 600)
-    assert take_over(home, finish=False)
-    engine = open_engine(home, workspaces=[str(project)], start_schedule=False)
-    try:
-        assert engine.cards.get(card).status is Status.EXECUTED
-        assert engine.sessions.list()[0].state is SessionState.CANCELLED
-        [again] = [one for one in engine.cards.pending() if one.note.startswith("handed back")]
-        assert again.assignment == engine.cards.get(card).assignment
-        assert again.id != card
-    finally:
-        engine.close()
-    assert "handed back: " in process.communicate()[0]
-
-
-def test_only_a_headless_engine_gives_its_home_away(home: Home, project: Path) -> None:
-    engine = open_engine(home, workspaces=[str(project)], start_schedule=False)
-    try:
-        holder = read_holder(home)
-        assert holder is not None
-        with pytest.raises(Refusal) as refused:
-            ask(holder.address, "handover", {})
-        assert refused.value.code == "not_headless"
-        with pytest.raises(Refusal):
-            take_over(home)
-    finally:
-        engine.close()
-    assert take_over(home), "nobody holds it"
-
-
-@pytest.mark.long
-def test_a_console_that_quits_leaves_an_engine_running(home: Home, project: Path) -> None:
-    pid = leave_running(home, [str(project)])
-    holder = read_holder(home)
-    assert holder is not None
-    assert (holder.pid, holder.kind) == (pid, "headless")
-    assert os.getpgid(pid) == pid, "no signal of our terminal reaches it"
-    with pytest.raises(Refusal, match=r"did not start.*is held by the headless engine"):
-        leave_running(home, [str(project)])
-    assert take_over(home, finish=False)
-    until(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid)
-    assert "watching shop" in (home.logs / "run.log").read_text()

@@ -285,7 +285,6 @@ class StandIn:
         self.feedback = SimpleNamespace(recent=lambda limit: [])
         self.hiring = Hiring(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
         self.since = lambda: views.since(now, sessions=[], blocked=[], decided=[], spent=0, waits=[])
-        self.handover: Any = None
         self.closed = False
 
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:

@@ -1,0 +1,321 @@
+"""The client: holds one terminal for a console that runs in the engine's process.
+
+It puts the terminal into raw mode, forwards keys and sizes, writes what the console draws, and gives the terminal back
+whatever happens to the engine. Light: `clawpy` imports this and nothing heavier when an engine runs already.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import termios
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from clawpy_console.attach import wire
+from engine.home import Home
+
+PASSED_ON = (
+    "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "TMUX", "TMUX_PANE", "SHELL", "VISUAL", "EDITOR", "PATH",
+)  # fmt: skip
+"""Environment variables of the terminal that its console must know."""
+
+RESTORE = (
+    b"\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
+)
+"""Ends everything that a console may have switched on: synchronized output, paste, no wrap, mouse, Kitty's keys,
+the alternate screen, the hidden cursor, focus."""
+
+PATIENCE = 10.0
+"""Seconds to wait for an engine that starts or ends."""
+
+ORDERLY = 5
+"""Seconds that the engine may take to end after a signal to its last client."""
+
+CHUNK = 1024
+"""Bytes written to the terminal at a time: so many fit when it says that it takes some."""
+
+AHEAD = 65536
+"""Bytes that wait for the terminal before nothing more is read from the console."""
+
+
+def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.socket], int]) -> int:
+    """Attach this terminal to the engine of `home`, or to one that `serve` opens in a process of its own; the exit
+    code. `home` is None for a throw-away one. `serve` gets the connection to this terminal, and returns the exit code
+    of its process. `workspaces` are what the operator named, to be told what is not looked after."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        connection, child = attach(home, workspaces) if home else None, 0
+        if connection is None:
+            connection, theirs = socket.socketpair()
+            child = os.fork()
+            if not child:
+                connection.close()
+                os.setsid()
+                return serve(theirs)
+            theirs.close()
+        with connection:
+            told = Client(connection).run()
+        if told.get("again") and home and time.monotonic() < deadline:
+            while _holds_unheard(home) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            continue
+        if "code" not in told:
+            told = {"code": 1, "text": _died(home, child)}
+        if told["text"]:
+            print(told["text"], file=sys.stderr)
+        return int(told["code"])
+
+
+def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
+    """A connection to a console of the engine that holds `home`, None where no engine offers one."""
+    address = _note(home).get("address")
+    if not address:
+        return None
+    hello = here() | {"workspaces": [str(Path(one).expanduser().absolute()) for one in workspaces]}
+    request = {"verb": "attach", "arguments": hello}
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(PATIENCE)
+        connection.connect(str(address))
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        answer = b""
+        while byte := connection.recv(1):  # one by one: what follows the line is the console's
+            answer += byte
+            if byte == b"\n":
+                break
+        if b'"ok"' in answer:
+            connection.settimeout(None)
+            return connection
+    except (OSError, ValueError):
+        pass  # a dead engine's note; who opens one finds out
+    connection.close()
+    return None
+
+
+def size() -> tuple[int, int]:
+    """Columns and rows of this terminal."""
+    with suppress(OSError):
+        columns, rows = os.get_terminal_size(1)
+        if columns and rows:
+            return columns, rows
+    return 80, 24
+
+
+def here() -> dict[str, Any]:
+    """What a console must know of this terminal before it can draw."""
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    try:
+        folder = str(Path.cwd())
+    except FileNotFoundError:  # it was removed meanwhile
+        folder = "/"
+    return {"environment": environment, "size": size(), "folder": folder}
+
+
+class Client:
+    """One terminal, until its console ends. Standard input and output are the terminal."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._messages = wire.Messages()
+        self._before: list[Any] | None = None
+        self._pending = bytearray()
+        self._told: dict[str, Any] | None = None
+        self._connected = True
+
+    def run(self) -> dict[str, Any]:
+        """Serve the terminal until the console says how to end; what it said, empty when it died without a word."""
+        woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        former = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        handled = (signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT)
+        handlers = {one: signal.signal(one, lambda *_: None) for one in handled}
+        try:
+            while self._told is None and self._connected:
+                self._once(woken)
+        finally:
+            self._restore()
+            for one, handler in handlers.items():
+                signal.signal(one, handler)
+            signal.set_wakeup_fd(former)
+            os.close(woken)
+            os.close(wake)
+        return self._told or {}
+
+    def _once(self, woken: int) -> None:
+        reads = [woken, *([0] if self._before else [])]
+        if len(self._pending) < AHEAD:
+            reads.append(self._connection.fileno())
+        readable, writable, _ = select.select(reads, [1] if self._pending else [], [])
+        if woken in readable:
+            for number in os.read(woken, 64):
+                self._signalled(number)
+        if 0 in readable and self._before:
+            self._typed()
+        if writable:
+            self._write(CHUNK)
+        if self._connection.fileno() in readable:
+            self._received()
+
+    def _typed(self) -> None:
+        try:
+            typed = os.read(0, 4096)
+        except OSError:
+            typed = b""
+        if typed:
+            self._send(wire.INPUT, typed)
+        else:  # the terminal is gone
+            self._end_after(signal.SIGHUP)
+
+    def _received(self) -> None:
+        try:
+            data = self._connection.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            self._connected = False
+            return
+        for kind, content in self._messages.feed(data):
+            if kind == wire.OUTPUT:
+                if self._before:
+                    self._pending += content
+                continue
+            self._write()
+            if kind == wire.ENTER:
+                self._enter()
+                self._pending += content
+            elif kind == wire.LEAVE:
+                self._restore()
+            elif kind == wire.RUN:
+                self._run(json.loads(content))
+            elif kind == wire.EXIT and self._told is None:
+                self._told = json.loads(content)
+
+    def _signalled(self, number: int) -> None:
+        if number == signal.SIGWINCH:
+            self._send(wire.SIZE, json.dumps(size()).encode())
+        elif number in (signal.SIGTERM, signal.SIGHUP):
+            self._end_after(number)
+        elif number == signal.SIGTSTP:
+            self._restore()
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif number == signal.SIGCONT:
+            self._send(wire.BACK, json.dumps(size()).encode())
+
+    def _end_after(self, number: int) -> None:
+        """End in order: the console hears of it, and an engine that ends with it has some seconds for that."""
+        self._restore()
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_WR)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(ORDERLY)
+        with suppress(OSError):
+            while self._connection.recv(65536):
+                pass
+        signal.alarm(0)
+        self._told = {"code": 128 + number, "text": ""}
+
+    def _send(self, kind: bytes, content: bytes) -> None:
+        try:
+            self._connection.sendall(wire.message(kind, content))
+        except OSError:
+            self._connected = False
+
+    def _write(self, most: int | None = None) -> None:
+        """Write what waits for the terminal: all of it, or `most` bytes."""
+        while self._pending:
+            try:
+                written = os.write(1, self._pending[: most or CHUNK])
+            except OSError:  # the terminal is gone; the signal that says so comes
+                self._pending.clear()
+                return
+            del self._pending[:written]
+            if most is not None:
+                return
+
+    def _enter(self) -> None:
+        if self._before is not None:
+            return
+        with suppress(termios.error):
+            self._before = termios.tcgetattr(0)
+            raw = termios.tcgetattr(0)
+            raw[0] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
+            raw[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
+            raw[6][termios.VMIN] = 1
+            termios.tcsetattr(0, termios.TCSANOW, raw)
+
+    def _restore(self) -> None:
+        if self._before is None:
+            return
+        before, self._before = self._before, None
+        self._pending[:] = RESTORE
+        self._write()
+        with suppress(termios.error):
+            termios.tcflush(0, termios.TCIFLUSH)
+            termios.tcsetattr(0, termios.TCSANOW, before)
+
+    def _run(self, program: dict[str, Any]) -> None:
+        """Give the terminal to a program. Ctrl+C there is not for us, Ctrl+Z stops us together with it."""
+        import subprocess
+
+        self._restore()
+        if program["banner"]:
+            print(f"\n{program['banner']}\n", flush=True)
+        meanwhile: dict[signal.Signals, Any] = {
+            signal.SIGINT: lambda *_: None,
+            signal.SIGTSTP: lambda *_: os.kill(os.getpid(), signal.SIGSTOP),
+            signal.SIGTERM: signal.SIG_DFL,
+            signal.SIGHUP: signal.SIG_DFL,
+        }
+        wake = signal.set_wakeup_fd(-1)
+        handlers = {one: signal.signal(one, handler) for one, handler in meanwhile.items()}
+        try:
+            subprocess.run(program["command"], cwd=program["folder"], check=False)
+        except OSError as error:
+            print(f"clawpy: {error}", file=sys.stderr)
+        finally:
+            for one, handler in handlers.items():
+                signal.signal(one, handler)
+            signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._send(wire.BACK, json.dumps(size()).encode())
+
+
+def _note(home: Home) -> dict[str, Any]:
+    """What the engine that holds `home`, or held it, wrote down of itself."""
+    try:
+        note = json.loads((home.data / "engine.json").read_bytes()[:4096])
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _holds_unheard(home: Home) -> bool:
+    """Whether an engine holds `home` that does not listen yet, or not any more."""
+    try:
+        with (home.data / "engine.lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return not _note(home).get("address")
+    except OSError:
+        pass
+    return False
+
+
+def _died(home: Home | None, child: int) -> str:
+    """What to say when the engine's process ended without a word."""
+    who = ""
+    if child:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        who = f" (process {child}: {signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
+    elif home:
+        who = f" (process {_note(home).get('pid', 'unknown')})"
+    log = f" Log: {home.logs}" if home else ""
+    return f"The engine ended unexpectedly{who}. Start it again with `clawpy`.{log}"

@@ -1,0 +1,224 @@
+"""The consoles over one engine: one app for each attached terminal, all on one event loop in a thread of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import queue
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clawpy_console.attach.client import here
+from clawpy_console.pauses import Pauses
+from engine import Home, Refusal
+from engine.git import repository_root
+
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
+    from clawpy_console.attach.terminal import Terminal
+    from engine import Engine
+
+STOPPED = "The engine stopped. Start it again with `clawpy`."
+
+ORDERLY_SECONDS = 5.0
+"""Seconds that an engine whose last terminal is gone may take to end."""
+
+LARGEST_LOG = 1024 * 1024
+"""Bytes of `logs/console.log` with which it begins anew."""
+
+
+def serve(
+    home: Home,
+    workspaces: Sequence[str],
+    opener: Callable[..., Engine],
+    terminal: socket.socket,
+    *,
+    demo: bool,
+) -> int:
+    """Open the engine of `home` with a console for the client at `terminal`, and for each that attaches, until the last
+    one is closed; the exit code of this process, which says nothing on its terminal from now on."""
+    hello = here() | {"known": workspaces}
+    _speak_to_log(home)
+    opened: list[Engine] = []
+    opening = threading.Lock()
+
+    def open_once() -> Engine:
+        with opening:
+            if not opened:
+                opened.append(opener(home, workspaces=workspaces, kind="console", attach=consoles.attach))
+            return opened[0]
+
+    consoles = Consoles(open_once, home, own=True, demo=demo)
+    consoles.attach(terminal.dup(), hello)
+    try:
+        consoles.wait()
+    finally:
+        consoles.close()
+        if opened:
+            opened[0].close()
+        consoles.farewell()
+    return 0
+
+
+class Consoles:
+    """Opens a console for each terminal that attaches.
+
+    Args:
+        open_engine: gives the engine, the same to every console; called in threads. Raises `Refusal`.
+        own: the engine ends with the last console, unless the operator keeps it (`kept`); else it ends by itself.
+    """
+
+    def __init__(self, open_engine: Callable[[], Engine], home: Home, *, own: bool, demo: bool = False) -> None:
+        self._open_engine = open_engine
+        self._home = home
+        self._own = own
+        self._demo = demo
+        self.kept = False
+        self.pauses = Pauses()
+        self._apps: dict[Terminal, ConsoleApp] = {}
+        self._ending = False
+        self._left: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._last: list[tuple[Terminal, dict[str, Any]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="consoles", daemon=True)
+        self._thread.start()
+
+    def attach(self, connection: socket.socket, hello: Mapping[str, Any]) -> None:
+        """Open a console for the client at `connection`, whose `hello` is what `client.here` says. From any thread."""
+        self._loop.call_soon_threadsafe(self._begin, connection, hello)
+
+    def goes_on(self) -> bool:
+        """Whether the engine stays when a console is closed now, without being asked to. On the loop."""
+        return not self._own or len(self._apps) > 1
+
+    def wait(self) -> None:
+        """Wait until the last console is closed and the engine is not kept."""
+        self._left.get()
+
+    def close(self) -> None:
+        """Close every console, and wait for what they still do. Their clients wait for `farewell`."""
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+
+    def farewell(self) -> None:
+        """Let the last clients go: the engine is closed."""
+        asyncio.run_coroutine_threadsafe(self._farewell(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    def _begin(self, connection: socket.socket, hello: Mapping[str, Any]) -> None:
+        task = self._loop.create_task(self._console(connection, hello))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _console(self, connection: socket.socket, hello: Mapping[str, Any]) -> None:
+        from clawpy_console.app import ConsoleApp
+        from clawpy_console.attach.terminal import Terminal
+
+        terminal = Terminal(hello["environment"], hello["size"])
+        connection.setblocking(False)
+        await self._loop.connect_accepted_socket(lambda: terminal, connection)
+        if self._ending:
+            await terminal.end(again=True)
+            return
+        folders = hello.get("workspaces") or [hello["folder"]]
+        app = ConsoleApp(
+            lambda: self._open(app, folders),
+            self._home,
+            hello.get("known", ()),
+            self._demo,
+            terminal=terminal,
+            consoles=self,
+        )
+        self._apps[terminal] = app
+        error: BaseException | None = None
+        try:
+            await app.run_async(mouse=app.looks.mouse)
+            error = app._exception
+        except Exception as failure:
+            error = failure
+        del self._apps[terminal]
+        how: dict[str, Any] = {"code": app.return_code or 0, "text": ""}
+        if error is not None:
+            from clawpy_console.crash import report
+
+            how = {"code": 1, "text": await asyncio.to_thread(report, error, self._home, app.engine, terminal)}
+        elif app.held_elsewhere:
+            how = {"again": True}
+        await self._leave(terminal, how)
+
+    async def _leave(self, terminal: Terminal, how: dict[str, Any]) -> None:
+        """The console of `terminal` is closed, `how` says how its client ends."""
+        if self._ending:
+            self._last.append((terminal, how if how.get("code") else {"code": 1, "text": STOPPED}))
+        elif self._own and not self._apps and not self.kept:
+            self._ending = True
+            self._last.append((terminal, how))
+            if not terminal.connected:
+                end_within(ORDERLY_SECONDS, 1)
+            self._left.put(None)
+        else:
+            on = f"The engine keeps running (process {os.getpid()}). `clawpy` attaches to it."
+            await terminal.end(**how | {"text": "\n".join(filter(None, (how.get("text"), on)))})
+            self.pauses.let_go()
+
+    def _open(self, app: ConsoleApp, folders: Sequence[str]) -> Engine:
+        """The engine; `app` hears which of the operator's `folders` it does not look after."""
+        engine = self._open_engine()
+        known = engine.workspaces
+        for folder in folders:
+            try:
+                root = str(repository_root(Path(folder)))
+            except Refusal:
+                continue  # a folder that is no repository: there is nothing to look after
+            if root not in known:
+                fix = f"clawpy config set 'workspaces.\"{root}\".autonomy' cards"
+                app.complain(Refusal("not_a_workspace", f"this engine does not look after {root}", fix))
+        return engine
+
+    async def _close(self) -> None:
+        self._ending = True
+        for app in list(self._apps.values()):
+            app.exit()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+        await self._loop.shutdown_default_executor()
+
+    async def _farewell(self) -> None:
+        await asyncio.gather(*(terminal.end(**how) for terminal, how in self._last))
+
+
+def end_within(seconds: float, code: int) -> None:
+    """Leave with `code` after `seconds`, however much is still to do: for who has nobody to wait for it any more."""
+    last = threading.Timer(seconds, os._exit, (code,))
+    last.daemon = True
+    last.start()
+
+
+def _speak_to_log(home: Home) -> None:
+    """What this process and its libraries print from now on goes to a file: the terminal is its client's."""
+    file = home.logs / "console.log"
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        whole = file.exists() and file.stat().st_size > LARGEST_LOG
+        log = os.open(file, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if whole else os.O_APPEND), 0o600)
+    except OSError:  # a home that cannot be written is told by the engine
+        log = os.open(os.devnull, os.O_WRONLY)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for number, instead in ((0, nothing), (1, log), (2, log)):
+        os.dup2(instead, number)
+    os.close(log)
+    os.close(nothing)
+    faulthandler.enable(2)

@@ -1,0 +1,189 @@
+"""A terminal that a client holds: the connection to it, and Textual's driver over that connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from textual import constants, events
+from textual._xterm_parser import XTermParser  # Textual has no public way to its parser
+from textual.driver import Driver
+from textual.filter import Monochrome, NoColor
+from textual.geometry import Size
+from textual.message import Message
+
+from clawpy_console.attach import wire
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+BEHIND = 512 * 1024
+"""Bytes that wait for a client at most. What is drawn then is dropped, and the screen is drawn anew when the client has
+read what waited."""
+
+
+class Terminal(asyncio.Protocol):
+    """The connection to the client of one terminal. Everything here runs on the consoles' event loop.
+
+    Args:
+        environment: variables of the terminal, see `client.PASSED_ON`.
+        size: columns and rows.
+    """
+
+    def __init__(self, environment: Mapping[str, str], size: Sequence[int]) -> None:
+        self.environment = environment
+        self.size = (int(size[0]), int(size[1]))
+        self.driver: TerminalDriver | None = None
+        self.hung_up: Callable[[], None] = lambda: None
+        """Called when the client went away."""
+        self.connected = True
+        self._messages = wire.Messages()
+        self._transport: asyncio.Transport | None = None
+        self._behind = self._dropped = False
+        self._closed = asyncio.Event()
+
+    def dress(self, app: App[Any]) -> None:
+        """Have `app` use the colours of this terminal, not those of the engine's process."""
+        app.console = Console(
+            color_system=constants.COLOR_SYSTEM,  # type: ignore[arg-type]
+            file=app.console.file,
+            markup=True,
+            highlight=False,
+            emoji=False,
+            legacy_windows=False,
+            force_terminal=True,
+            safe_box=False,
+            soft_wrap=False,
+            _environ=self.environment,
+        )
+        app.no_color = "NO_COLOR" in self.environment
+        app._filters = [one for one in app._filters if not isinstance(one, (Monochrome, NoColor))]
+        if app.no_color:
+            app._filters.append(Monochrome())
+
+    def send(self, kind: bytes, content: bytes = b"") -> None:
+        """Send a message; nothing happens when the client is gone."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(wire.message(kind, content))
+
+    def draw(self, text: str) -> None:
+        """Send output, unless the client is too far behind."""
+        if self._behind:
+            self._dropped = True
+        else:
+            self.send(wire.OUTPUT, text.encode(errors="replace"))
+
+    def run(self, command: Sequence[str], folder: str, banner: str) -> None:
+        """Give the terminal to a program until it ends; then the screen is drawn anew."""
+        self.send(wire.RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
+
+    async def end(self, **how: Any) -> None:
+        """Tell the client to end (see `wire.EXIT`), and wait until it has heard that or is gone."""
+        self.send(wire.EXIT, json.dumps(how).encode())
+        if self._transport is not None:
+            self._transport.close()
+            try:
+                await asyncio.wait_for(self._closed.wait(), 2)
+            except TimeoutError:  # it does not read
+                self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=BEHIND, low=0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connected = False
+        self._closed.set()
+        self.hung_up()
+
+    def pause_writing(self) -> None:
+        self._behind = True
+
+    def resume_writing(self) -> None:
+        self._behind = False
+        if self._dropped and self.driver is not None:
+            self._dropped = False
+            self.driver.draw_anew()
+
+    def data_received(self, data: bytes) -> None:
+        for kind, content in self._messages.feed(data):
+            if kind in (wire.SIZE, wire.BACK):
+                columns, rows = json.loads(content)
+                self.size = (columns, rows)
+            if self.driver is None:
+                continue
+            if kind == wire.INPUT:
+                self.driver.typed(content)
+            elif kind == wire.SIZE:
+                self.driver.resized()
+            elif kind == wire.BACK:
+                self.driver.enter()
+                self.driver.resized()
+                self.driver.draw_anew()
+
+
+class TerminalDriver(Driver):
+    """Draws an app on a `Terminal` and hears its keys; a lone Escape waits `ESCAPE_DELAY` for a longer sequence."""
+
+    def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: Any = None) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._terminal: Terminal = app.terminal  # type: ignore[attr-defined]
+        self._size = self._terminal.size
+        self._parser = XTermParser(debug)
+        self._decode = getincrementaldecoder("utf-8")(errors="replace").decode
+
+    def write(self, data: str) -> None:
+        self._terminal.draw(data)
+
+    def start_application_mode(self) -> None:
+        self._terminal.driver = self
+        self.enter()
+        self.resized()
+
+    def enter(self) -> None:
+        """Switch on what a console needs of a terminal; `client.RESTORE` switches it off."""
+        mouse = "\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h" if self._mouse else ""
+        # Disambiguated keys, all of them as escape codes, with their text (Kitty's keyboard protocol).
+        keys = "" if constants.DISABLE_KITTY_KEY else "\x1b[>25u"
+        # Asks for synchronized output. Apple's terminal would show the question.
+        ask = "" if self._terminal.environment.get("TERM_PROGRAM") == "Apple_Terminal" else "\x1b[?2026$p"
+        words = f"\x1b[?1049h{mouse}\x1b[?25l\x1b[?1004h{keys}{ask}\x1b[?2004h\x1b[?7l"
+        self._terminal.send(wire.ENTER, words.encode())
+
+    def typed(self, data: bytes) -> None:
+        """Hand on what was typed."""
+        text = self._decode(data)
+        self._hand_on(self._parser.feed(text) if text else ())
+        if text.endswith("\x1b"):
+            self._loop.call_later(constants.ESCAPE_DELAY + 0.001, lambda: self._hand_on(self._parser.tick()))
+
+    def _hand_on(self, messages: Iterable[Message]) -> None:
+        for one in messages:
+            self.process_message(one)
+
+    def send_message(self, message: Message) -> None:
+        self._app.post_message(message)
+
+    def resized(self) -> None:
+        """Take over the terminal's size."""
+        self._size = self._terminal.size
+        size = Size(*self._size)
+        self._app.post_message(events.Resize(size, size))
+
+    def draw_anew(self) -> None:
+        """Draw the whole screen once more."""
+        self._app.refresh(layout=True)
+
+    def disable_input(self) -> None:
+        self._terminal.driver = None
+
+    def stop_application_mode(self) -> None:
+        self.disable_input()
+        self._terminal.send(wire.LEAVE)

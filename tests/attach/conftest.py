@@ -1,0 +1,122 @@
+"""Real terminals: panes of a tmux server of our own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from engine import Home, read_holder
+from tests.conftest import Repository
+
+CONSOLE = (sys.executable, "-X", "dev", "-m", "clawpy_console")
+
+
+class Pane:
+    """A shell in a terminal. Columns x rows."""
+
+    def __init__(self, tmux: str, folder: Path, width: int, height: int) -> None:
+        self._tmux = tmux
+        line = ("-d", "-P", "-F", "#{pane_id} #{pane_pid}", "-x", str(width), "-y", str(height), "-c", str(folder))
+        shell = "env -u COLUMNS -u LINES -u TMUX PS1='$ ' sh"
+        self.id, shell_id = self.tmux("new-session", *line, shell).split()
+        self.shell = int(shell_id)
+
+    def tmux(self, *arguments: str) -> str:
+        command = ["tmux", "-L", self._tmux, "-f", "/dev/null", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def type(self, line: str) -> None:
+        """Type a line into the shell."""
+        self.tmux("send-keys", "-t", self.id, "-l", line)
+        self.press("Enter")
+
+    def press(self, *keys: str) -> None:
+        self.tmux("send-keys", "-t", self.id, *keys)
+
+    def text(self) -> str:
+        """What it shows; lines that only the pane's width broke are whole."""
+        return self.tmux("capture-pane", "-p", "-J", "-t", self.id)
+
+    def shows(self, pattern: str, seconds: float = 60) -> str:
+        """Wait until it shows `pattern`; all that it shows then."""
+        until(lambda: re.search(pattern, self.text(), re.MULTILINE), seconds, lambda: f"{pattern}\n{self.text()}")
+        return self.text()
+
+    def shows_no(self, pattern: str, seconds: float = 60) -> str:
+        until(lambda: not re.search(pattern, self.text(), re.MULTILINE), seconds, lambda: f"{pattern}\n{self.text()}")
+        return self.text()
+
+    def client(self) -> int:
+        """The process id of the program in front."""
+        children = Path(f"/proc/{self.shell}/task/{self.shell}/children").read_text().split()
+        return int(children[-1])
+
+    def resize(self, width: int, height: int) -> None:
+        self.tmux("resize-window", "-t", self.id, "-x", str(width), "-y", str(height))
+
+    def is_restored(self) -> bool:
+        """Whether the terminal is as a shell wants it: it echoes, the cursor shows, no mouse, no second screen."""
+        self.press("C-u")
+        self.type("stty -a | tr -s ' ;' '\\n\\n' | grep -x -e icanon -e echo -e isig | tr '\\n' +")
+        self.shows(r"isig\+icanon\+echo\+")
+        flags = "#{alternate_on}#{mouse_any_flag}#{cursor_flag}"
+        return self.tmux("display-message", "-p", "-t", self.id, flags).strip() == "001"
+
+
+def until(condition: Callable[[], object], seconds: float = 60, what: Callable[[], str] = str) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"in vain: {what()}"
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.locate(tmp_path / "home")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository with two cards."""
+    repository = Repository(tmp_path / "shop")
+    repository.commit("first", {"cart.py": "TOTAL = 1\n", "test_cart.py": "def test_total(): pass\n"})
+    repository.write("cart.py", "TOTAL = 2\n# TODO: round it\n")
+    return repository.path
+
+
+@pytest.fixture
+def pane(project: Path, home: Home) -> Iterator[Callable[..., Pane]]:
+    """Opens a terminal. At the end terminals and engine are gone."""
+    name = f"clawpy-test-{os.getpid()}-{time.monotonic_ns()}"
+
+    def opened(width: int = 110, height: int = 30) -> Pane:
+        return Pane(name, project, width, height)
+
+    yield opened
+    holder = read_holder(home)
+    subprocess.run(["tmux", "-L", name, "kill-server"], capture_output=True, check=False)
+    if holder is not None and is_alive(holder.pid):
+        with suppress(ProcessLookupError):
+            os.kill(holder.pid, 9)
+
+
+@pytest.fixture
+def command(home: Home) -> str:
+    """The line that opens a console, and says its exit code."""
+    return shlex.join([*CONSOLE, "--home", str(home.root)]) + "; echo code $?"

@@ -1,0 +1,216 @@
+"""One engine, several terminals, with real processes (SPEC 7.5)."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine import Home, read_holder
+from tests.attach.conftest import Pane, is_alive, until
+
+pytestmark = pytest.mark.long
+
+NewPane = Callable[..., Pane]
+
+
+def holder(home: Home) -> int:
+    """The process id of the engine."""
+    found = read_holder(home)
+    assert found is not None
+    return found.pid
+
+
+def open_files(pid: int) -> int:
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def both(pane: NewPane, command: str) -> tuple[Pane, Pane]:
+    """Two terminals on one engine."""
+    first, second = pane(), pane(100, 28)
+    first.type(command)
+    first.shows(r"CARDS\s+1 of 2")
+    second.type(command)
+    second.shows(r"CARDS\s+1 of 2")
+    return first, second
+
+
+def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command: str, home: Home) -> None:
+    first, second = both(pane, command)
+    engine = holder(home)
+    second.press("Escape")
+    second.press("Up")
+    first.shows(r"CARDS\s+1 of 1")
+    second.press("u")
+    first.shows(r"CARDS\s+\d of 2")
+
+    second.resize(130, 40)
+    second.shows(r"month \$0\.00/200\s+F12 stop$")
+    assert len(second.text().rstrip("\n").splitlines()) == 40
+
+    first.press("q")
+    left = first.shows(r"^code 0")
+    assert f"The engine keeps running (process {engine})" in left
+    assert first.is_restored()
+    second.press("2")
+    second.shows("SESSIONS")
+    assert holder(home) == engine
+
+    second.press("q")
+    left = second.shows(r"^code 0")
+    assert "keeps running" not in left
+    assert read_holder(home) is None
+    until(lambda: not is_alive(engine))
+    assert "Warning" not in first.text() + second.text() + (home.logs / "console.log").read_text()
+
+
+def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, home: Home) -> None:
+    first, second = both(pane, command)
+    engine, client = holder(home), second.client()
+    connected = open_files(engine)
+    os.kill(client, signal.SIGKILL)
+    until(lambda: open_files(engine) < connected)
+    first.press("2")
+    first.shows("SESSIONS")
+    os.kill(first.client(), signal.SIGKILL)
+    until(lambda: not is_alive(engine))
+    assert read_holder(home) is None, "the engine ended in order"
+
+
+def test_an_engine_that_is_killed_gives_the_terminals_back(pane: NewPane, command: str, home: Home) -> None:
+    first, second = both(pane, command)
+    engine = holder(home)
+    os.kill(engine, signal.SIGKILL)
+    for one in (first, second):
+        said = one.shows(r"^code 1")
+        assert f"The engine ended unexpectedly (process {engine}" in said
+        assert "Start it again with `clawpy`." in said
+        assert one.is_restored()
+    first.tmux("clear-history", "-t", first.id)
+    first.type(f"clear; {command}")
+    first.shows(r"CARDS\s+1 of 2")
+    first.shows("WATCHING")
+    first.press("q")
+    first.shows(r"^code 0")
+
+
+def test_a_signal_to_the_engine_ends_its_consoles(pane: NewPane, command: str, home: Home) -> None:
+    terminal = pane()
+    terminal.type(command)
+    terminal.shows(r"CARDS\s+1 of 2")
+    os.kill(holder(home), signal.SIGTERM)
+    assert "The engine stopped. Start it again with `clawpy`." in terminal.shows(r"^code 1")
+    assert terminal.is_restored()
+    assert read_holder(home) is None
+
+
+def test_consoles_come_and_go_while_clawpy_run_runs(pane: NewPane, command: str, home: Home) -> None:
+    running, terminal = pane(), pane()
+    running.type(shlex.join([sys.executable, "-m", "clawpy_console", "--home", str(home.root), "run"]))
+    running.shows("watching shop")
+    engine = holder(home)
+    for _ in range(2):
+        terminal.type(f"clear; {command}")
+        terminal.shows(r"CARDS\s+1 of 2")
+        terminal.press("q")
+        terminal.shows(r"^code 0")
+        assert terminal.is_restored()
+    assert holder(home) == engine
+    terminal.type(f"clear; {command}")
+    terminal.shows(r"CARDS\s+1 of 2")
+    running.press("C-c")
+    assert "The engine stopped." in terminal.shows(r"^code 1")
+    running.shows("ended$")
+    assert read_holder(home) is None
+
+
+def test_an_engine_that_is_kept_waits_for_the_next_console(pane: NewPane, command: str, home: Home) -> None:
+    terminal = pane()
+    terminal.type(command)
+    terminal.shows(r"CARDS\s+1 of 2")
+    engine = holder(home)
+    terminal.press("C-p")
+    terminal.shows("Search")
+    terminal.type("keep the engine")
+    terminal.shows(r"^code 0")
+    assert is_alive(engine)
+    terminal.type(f"clear; {command}")
+    terminal.shows(r"CARDS\s+1 of 2")
+    assert holder(home) == engine
+    terminal.press("q")
+    terminal.shows("the engine stops too")
+    terminal.press("Q")
+    terminal.shows(r"^code 0")
+    assert read_holder(home) is None
+    until(lambda: not is_alive(engine))
+
+
+def test_two_that_start_at_once_share_one_engine(pane: NewPane, command: str, home: Home) -> None:
+    first, second = pane(), pane()
+    first.type(command)
+    second.type(command)
+    for one in (first, second):
+        one.shows(r"CARDS\s+1 of 2")
+        one.shows("WATCHING")
+    first.press("q")
+    first.shows(r"^code 0")
+    second.press("q")
+    second.shows(r"^code 0")
+    assert read_holder(home) is None
+
+
+def test_stopped_in_the_shell_and_brought_back(pane: NewPane, command: str, home: Home) -> None:
+    terminal = pane()
+    terminal.type(f"set -m; {command}")
+    terminal.shows(r"CARDS\s+1 of 2")
+    os.kill(terminal.client(), signal.SIGTSTP)
+    terminal.shows("(?i)stopped")
+    assert terminal.is_restored()
+    terminal.type("clear; fg")
+    terminal.shows(r"CARDS\s+1 of 2")
+    terminal.press("2")
+    terminal.shows("SESSIONS")
+    terminal.press("q")
+    until(lambda: read_holder(home) is None)
+
+
+def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(
+    pane: NewPane, command: str, home: Home
+) -> None:
+    first, second = pane(), pane()
+    patched = (
+        "import sys; from clawpy_console import app, start\n"
+        "def crash(self): raise ValueError('the password is swordfish')\n"
+        "app.ConsoleApp.action_help = crash\n"
+        f"sys.argv = ['clawpy', '--home', {str(home.root)!r}]\n"
+        "sys.exit(start.main())"
+    )
+    first.type(shlex.join([sys.executable, "-c", patched]) + "; echo code $?")
+    first.shows(r"CARDS\s+1 of 2")
+    second.type(command)
+    second.shows(r"CARDS\s+1 of 2")
+    first.press("?")
+    said = first.shows(r"^code 1")
+    assert "The console crashed: ValueError." in said
+    assert first.is_restored()
+    [report] = home.logs.glob("crash-*.txt")
+    assert str(report) in said.replace("\n", "")
+    text = report.read_text()
+    assert "ValueError" in text
+    assert "in crash" in text
+    assert "110x30" in text
+    assert "EngineStarted" in text
+    assert "swordfish" not in text + said.partition("The console crashed")[2]
+    second.press("2")
+    second.shows("SESSIONS")
+    second.press("q")
+    second.shows(r"^code 0")
+    second.type(f"clear; {command}")
+    second.shows(r"CARDS\s+1 of 2")
+    second.press("q")
+    second.shows(r"^code 0")
