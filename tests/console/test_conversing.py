@@ -350,7 +350,7 @@ async def test_the_folder_opens_in_a_window_of_tmux(
         await to_work(pilot)
         await pilot.press("o")
         await until(pilot, lambda: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
-        assert "keeps working there" in screen_text(console)
+        await until(pilot, lambda: "keeps working there" in screen_text(console))
 
 
 @pytest.mark.long
