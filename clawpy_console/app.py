@@ -431,7 +431,7 @@ class ConsoleApp(KnowingApp):
         from clawpy_console.dialogs.help import Help
 
         if not isinstance(self.screen, Help):
-            self.push_screen(Help())
+            self.push_screen(Help(one.binding.id or "" for one in self.screen.active_bindings.values() if one.enabled))
 
     def action_jump(self, typing: bool = False) -> None:
         """Put a label on everything that can be reached, and go where the label says that is typed."""

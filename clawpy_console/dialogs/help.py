@@ -1,9 +1,8 @@
-"""Every key and what it does, written from the table of actions."""
+"""Every key and what it does, from the table of actions: those that work here and now first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual import events, on
@@ -14,48 +13,38 @@ from textual.widgets import Input
 
 from clawpy_console import words
 from clawpy_console.dialogs.base import Dialog
-from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, shown_key
+from clawpy_console.keys import ACTIONS, GROUPS, Action, shown_key
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
 
-if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
-
 KEY, ID = 9, 24
-"""Cells of the key and of the id, which goes where there is no room for it."""
-
-SCROLLS = {"up": -1, "k": -1, "down": 1, "j": 1}
+"""Cells of the key and of the id, which is left out where there is no room for it."""
 
 
 class Help(Dialog[None]):
-    """The keys by group, those that work on the screen behind first, with the id that `[keys]` in the configuration
-    uses. `/` shows only those with the words that are typed."""
+    """The keys of the focused pane first, then all others by group, with the id that `[keys]` in the configuration
+    uses. What you type shows only those with these words."""
 
-    app: ConsoleApp
-    AUTO_FOCUS = ""
     DEFAULT_CSS = """
     Help #all { height: auto; max-height: 100%; }
     Help Filter { margin: 0; }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, here: Iterable[str]) -> None:
+        """`here`: ids of the actions that work in the focused pane."""
         super().__init__()
-        self._here: frozenset[str] = frozenset()
+        self._here = frozenset(here)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -keys") as dialog:
             dialog.border_title = Content("Keys")
-            dialog.border_subtitle = Content(
-                f"/ filter · esc close · change keys in {self.app.home.config_file} under [keys]"
-            )
-            yield Filter("words or a key")
+            dialog.border_subtitle = Content(f"esc close · change keys in {self.app.home.config_file} under [keys]")
+            yield Filter("Type a word or a key. ↑ ↓ scroll, esc closes.")
             with VerticalScroll(id="all", can_focus=False):
                 yield Drawn(id="keys")
 
     def on_mount(self) -> None:
-        behind = self.app.screen_stack[-2]
-        found = (BY_ID.get(active.binding.id or "") for active in behind.active_bindings.values())
-        self._here = frozenset(one.group for one in found if one is not None)
+        self.query_one(Filter).open()
         self._draw()
 
     def _draw(self) -> None:
@@ -63,67 +52,56 @@ class Help(Dialog[None]):
         self.query_one("#keys", Drawn).show(lambda width: list(self._lines(width, wanted)))
 
     def _lines(self, width: int, wanted: list[str]) -> Iterable[Content]:
-        named = ID if width >= 80 else 0
-        order = sorted(GROUPS, key=lambda group: (group not in self._here, group == "app"))  # else as in the table
-        first = True
-        for group in order:
-            rows = [row for one in ACTIONS if one.group == group and (row := self._row(one.id, width, named, wanted))]
-            if rows:
-                yield from [] if first else [Content("")]
-                yield Content.assemble(
-                    (GROUPS[group], "bold $accent"), ("" if group in self._here else "  elsewhere", "$faint")
-                )
-                yield from rows
-                first = False
-        if first:
+        here = [one for one in ACTIONS if one.id in self._here and one.group != "app"]
+        groups = [("In this pane, now", here)]
+        groups += [(title, [one for one in ACTIONS if one.group == group]) for group, title in GROUPS.items()]
+        shown: list[Action] = []
+        for title, actions in groups:
+            found = [one for one in actions if one not in shown and self._has(one, wanted)]
+            if found:
+                yield from [Content("")] if shown else []
+                yield Content.styled(title, "bold $accent")
+                yield from (self._row(one, width) for one in found)
+                shown += found
+        if not shown:
             yield Content.styled("No match.", "$grey")
 
-    def _row(self, action_id: str, width: int, named: int, wanted: list[str]) -> Content | None:
-        action, keymap = BY_ID[action_id], self.app.keymap
-        others = keymap.get(action_id, action.keys).split(",")[1:]
-        key = " ".join([shown_key(action_id, keymap), *(one.strip() for one in others if len(one.strip()) == 1)])
-        searched = f"{key} {action.keys} {action.label} {action.tooltip} {action_id} {GROUPS[action.group]}".lower()
-        if not all(word in searched for word in wanted):
-            return None
+    def _keys(self, action: Action) -> str:
+        """The key as it is shown, then the letters that do the same."""
+        others = self.app.keymap.get(action.id, action.keys).split(",")[1:]
+        return " ".join([shown_key(action.id, self.app.keymap), *(one for one in others if len(one) == 1)])
+
+    def _has(self, action: Action, wanted: list[str]) -> bool:
+        text = f"{self._keys(action)} {action.keys} {action.label} {action.tooltip} {action.id} {GROUPS[action.group]}"
+        return all(word in text.lower() for word in wanted)
+
+    def _row(self, action: Action, width: int) -> Content:
+        key, named = self._keys(action), ID if width >= 80 else 0
         room = width - 2 - max(KEY, cell_len(key) + 1) - named
-        text = words.fit(action.tooltip, room) if named else words.crop(action.tooltip, room)
         return Content.assemble(
             (f"  {key}{' ' * max(1, KEY - cell_len(key))}", "bold $ink"),
-            (text, "$grey"),
-            (f" {action_id}" if named else "", "$faint"),
+            (words.fit(action.tooltip, room), "$grey"),
+            (f" {action.id}" if named else "", "$faint"),
         )
 
-    @on(Input.Changed, "#filter")
-    def _typed(self) -> None:
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        if event.value.endswith("?"):  # the key that opened it
+            self.dismiss()
+            return
         self._draw()
         self.query_one("#all").scroll_home(animate=False)
 
-    @on(Input.Submitted, "#filter")
-    def _entered(self) -> None:
-        self.set_focus(None)
-
     def on_key(self, event: events.Key) -> None:
         pane, line = self.query_one("#all", VerticalScroll), self.query_one(Filter)
-        if event.key == "escape" and line.has_class("-shown"):
-            line.put_away()
-            self.set_focus(None)
-            self._draw()
-        elif line.has_focus:
-            return
-        elif event.key in ("escape", "question_mark", "q", "enter"):
-            self.dismiss()
-        elif event.key == "slash":
-            line.open()
-        elif event.key in SCROLLS:
-            pane.scroll_relative(y=SCROLLS[event.key], animate=False)
-        elif event.key in ("pagedown", "space", "pageup"):
-            page = max(1, pane.size.height - 1)
-            pane.scroll_relative(y=-page if event.key == "pageup" else page, animate=False)
-        elif event.key in ("home", "g"):
-            pane.scroll_home(animate=False)
-        elif event.key in ("end", "G"):
-            pane.scroll_end(animate=False)
-        else:
-            return
-        event.stop()
-        event.prevent_default()
+        match event.key:
+            case "escape" if line.value:
+                line.value = ""
+            case "escape" | "enter":
+                self.dismiss()
+            case "up" | "down":
+                pane.scroll_relative(y=1 if event.key == "down" else -1, animate=False)
+            case "pageup":
+                pane.scroll_page_up(animate=False)
+            case "pagedown":
+                pane.scroll_page_down(animate=False)

@@ -17,7 +17,7 @@ from clawpy_console.keys import BY_ID, shown_key
 ORDER = (
     "zoom", "stack", "details", "prompt", "reply", "asked", "xray", "edit", "profile", "recalled", "moving", "member",
     "work", "hierarchy", "tree", "memory", "deciding", "candidates", "learnings", "learning", "safety",
-    "insights", "queue", "mission", "rows", "lines", "panes", "app",
+    "insights", "queue", "mission", "filter", "columns", "rows", "lines", "panes", "app",
 )  # fmt: skip
 """Groups of actions, those that matter most first."""
 

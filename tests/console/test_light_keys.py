@@ -124,7 +124,7 @@ async def test_a_screen_under_a_dialog_stands_still_and_catches_up(console: Cons
         mission = console.screen
         drawn: list[frozenset[str]] = []
         mission.draw = drawn.append  # type: ignore[method-assign]
-        await console.push_screen(Help())
+        await console.push_screen(Help([]))
         console.learn({"phase": "phase 2: another"})
         console._tick()
         await pilot.pause()

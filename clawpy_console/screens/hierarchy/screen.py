@@ -75,7 +75,7 @@ class HierarchyScreen(Organising, Filtering):
     MODE = "hierarchy"
     CSS_PATH = "hierarchy.tcss"
     AUTO_FOCUS = "#tree"
-    BINDINGS = bindings("hierarchy")
+    BINDINGS = bindings("hierarchy", "filter")
     PANES = {"tree": "tree", "items": "items", "story": "story", "block": "block"}
     COLUMNS = {"tree": "left", "items": "right", "story": "right", "block": "right"}
     FILTERED = "tree"

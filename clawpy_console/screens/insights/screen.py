@@ -46,7 +46,7 @@ class InsightsScreen(ConsoleScreen):
     MODE = "insights"
     CSS_PATH = "insights.tcss"
     AUTO_FOCUS = "#left"
-    BINDINGS = bindings("insights")
+    BINDINGS = bindings("insights", "columns")
     PANES = {"left": "left", "right": "right", "third": "third"}
     COLUMNS = {"left": "left", "right": "right", "third": "third"}
 

@@ -77,7 +77,7 @@ class LearningScreen(Filtering):
     MODE = "learning"
     CSS_PATH = "learning.tcss"
     AUTO_FOCUS = "#list"
-    BINDINGS = bindings("learning", "candidates", "learnings")
+    BINDINGS = bindings("learning", "candidates", "learnings", "columns", "filter")
     PANES = {"list": "list", "detail": "detail", "links": "links"}
     COLUMNS = {"list": "left", "detail": "right", "links": "right"}
     FILTERED = "list"

@@ -39,7 +39,7 @@ class MemoryScreen(Remembering):
     MODE = "memory"
     CSS_PATH = "memory.tcss"
     AUTO_FOCUS = "#layers"
-    BINDINGS = bindings("memory")
+    BINDINGS = bindings("memory", "columns", "filter")
     PANES = {"layers": "layers", "entries": "entries", "entry": "entry", "links": "links"}
     COLUMNS = {"layers": "left", "entries": "middle", "entry": "right", "links": "right"}
 

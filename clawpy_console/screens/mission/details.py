@@ -151,7 +151,14 @@ class Details(Dialog[None]):
         else:
             self.dismiss()
 
-    def action_approve(self) -> None:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In the text a letter is a letter, and another key approves."""
+        typing = bool(self.query("#editor:focus"))
+        if action == "approve":
+            return typing is bool(parameters)
+        return not typing if action == "edit" else super().check_action(action, parameters)
+
+    def action_approve(self, typing: bool = False) -> None:
         """Approve what stands in the editor; a risky card first says so and waits for its own key."""
         if (risk := words.risk(self._card)) and not self._armed:
             self._armed = True

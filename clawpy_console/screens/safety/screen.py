@@ -61,7 +61,7 @@ class SafetyScreen(Filtering):
     MODE = "safety"
     CSS_PATH = "safety.tcss"
     AUTO_FOCUS = "#rails"
-    BINDINGS = bindings("safety")
+    BINDINGS = bindings("safety", "columns", "filter")
     PANES = {"rails": "rails", "blocked": "blocked", "switches": "switches"}
     COLUMNS = {"rails": "left", "blocked": "right", "switches": "third"}
     FILTERED = "blocked"

@@ -40,7 +40,7 @@ class WorkScreen(Conversing, Filtering):
     MODE = "work"
     CSS_PATH = "work.tcss"
     AUTO_FOCUS = "#sessions"
-    BINDINGS = bindings("asked", "work")
+    BINDINGS = bindings("asked", "work", "columns", "filter")
     PANES = {
         "sessions": "sessions", "transcript": "transcript", "files": "files", "diff": "diff", "asked": "asked-detail",
     }  # fmt: skip
