@@ -5,6 +5,7 @@ Bindings, the key line, the help screen and the check of the operator's `[keys]`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,8 +20,7 @@ class Action:
     """One thing a key does.
 
     `id` is `group.name`, `keys` comma-separated as Textual names them, `label` the word in the key line ("" keeps it
-    out), `tooltip` the sentence in the help. `action` is the method's name without `action_`. `shown` is how the key
-    is written where its name is not how people write it.
+    out), `tooltip` the sentence in the help. `action` is the method's name without `action_`.
     """
 
     id: str
@@ -29,7 +29,6 @@ class Action:
     tooltip: str
     action: str
     priority: bool = False
-    shown: str = ""
 
     @property
     def group(self) -> str:
@@ -69,7 +68,7 @@ GROUPS = {
 }
 
 ACTIONS: tuple[Action, ...] = (
-    Action("app.stop", "f12", "stop", "stop everything now, running sessions too", "app.stop_everything", True, "F12"),
+    Action("app.stop", "f12", "stop", "stop everything now, running sessions too", "app.stop_everything", True),
     Action("app.resume", "R", "resume", "resume after a stop, a month stop or a pause", "app.lift"),
     Action("app.mission", "1", "", "mission control", "app.go('mission')"),
     Action("app.work", "2", "", "work: sessions, transcripts, changes to land", "app.go('work')"),
@@ -87,49 +86,44 @@ ACTIONS: tuple[Action, ...] = (
         "jump mode: a label on everything; type one to go there",
         "app.jump",
         True,
-        "'",
     ),
-    Action("app.jump_typing", "f2", "", "the same, while typing too", "app.jump(True)", True, "F2"),
-    Action("app.help", "question_mark", "keys", "all keys", "app.help", False, "?"),
-    Action("app.palette", "ctrl+p", "palette", "every command by name", "app.command_palette", True, "^p"),
-    Action("app.commands", "colon", "", "the same", "app.command_palette", False, ":"),
+    Action("app.jump_typing", "f2", "", "the same, while typing too", "app.jump(True)", True),
+    Action("app.help", "question_mark", "keys", "all keys", "app.help"),
+    Action("app.palette", "ctrl+p", "palette", "every command by name", "app.command_palette", True),
+    Action("app.commands", "colon", "", "the same", "app.command_palette"),
     Action("app.quit", "q", "quit", "quit; asks first when sessions are running", "app.leave"),
-    Action("app.quit_typing", "ctrl+q", "", "the same, while typing too", "app.leave", True, "^q"),
-    Action("stack.approve", "right,l", "approve", "approve the card: it runs", "approve", False, "→"),
-    Action(
-        "stack.dismiss", "left,h", "dismiss", "dismiss the card and mute its subject for a while", "dismiss", False, "←"
-    ),
+    Action("app.quit_typing", "ctrl+q", "", "the same, while typing too", "app.leave", True),
+    Action("stack.approve", "right,l", "approve", "approve the card: it runs", "approve"),
+    Action("stack.dismiss", "left,h", "dismiss", "dismiss the card and mute its subject for a while", "dismiss"),
     Action("stack.not_now", "1", "", "just after a dismissal: not now", "why('not-now')"),
     Action("stack.wrong", "2", "", "just after a dismissal: it is wrong", "why('wrong')"),
     Action("stack.done", "3", "", "just after a dismissal: it is done already", "why('already-done')"),
     Action("stack.never_here", "4", "", "just after a dismissal: never in this workspace", "why('never-here')"),
     Action("stack.never", "5", "", "just after a dismissal: never anywhere", "why('never-anywhere')"),
-    Action("stack.next", "down,j", "", "show the next card", "turn(1)", False, "↓"),
+    Action("stack.next", "down,j", "", "show the next card", "turn(1)"),
     Action("stack.previous", "k", "", "show the card before", "turn(-1)"),
-    Action("stack.snooze", "up,s", "snooze", "snooze the card for 2 hours", "snooze", False, "↑"),
-    Action("stack.insist", "A", "", "approve a risky card after reading the reason", "insist", False, "A"),
-    Action("stack.details", "enter", "details", "details; edit it before approving", "screen.details", False, "⏎"),
+    Action("stack.snooze", "up,s", "snooze", "snooze the card for 2 hours", "snooze"),
+    Action("stack.insist", "A", "", "approve a risky card after reading the reason", "insist"),
+    Action("stack.details", "enter", "details", "details; edit it before approving", "screen.details"),
     Action("stack.undo", "u", "undo", "undo the last decision", "screen.undo"),
     Action("stack.own", "n", "new", "new prompt", "screen.own_prompt"),
     Action("stack.predict", "p", "check", "check for new cards now", "screen.predict"),
     Action("stack.filter", "w", "workspace", "cards of one workspace, the next, all", "screen.filter"),
-    Action("mission.back", "escape", "cards", "back to the cards", "back", False, "esc"),
-    Action("panes.next", "tab", "next pane", "go to the next pane", "next_pane", False, "⇥"),
-    Action("panes.previous", "shift+tab", "", "go to the pane before", "previous_pane", False, "⇧⇥"),
-    Action(
-        "panes.zoom", "z,enter", "zoom", "the pane in focus on the full screen; again: all panes", "zoom", False, "z"
-    ),
-    Action("zoom.back", "escape", "back", "from the full screen back to all panes", "zoom_back", True, "esc"),
-    Action("columns.left", "left,h", "", "the pane to the left", "previous_pane", False, "←"),
-    Action("columns.right", "right,l", "", "the pane to the right", "next_pane", False, "→"),
-    Action("filter.open", "slash", "filter", "filter the list by words", "filter", False, "/"),
-    Action("rows.up", "up,k", "", "one up", "up", False, "↑"),
-    Action("rows.down", "down,j", "", "one down", "down", False, "↓"),
+    Action("mission.back", "escape", "cards", "back to the cards", "back"),
+    Action("panes.next", "tab", "next pane", "go to the next pane", "next_pane"),
+    Action("panes.previous", "shift+tab", "", "go to the pane before", "previous_pane"),
+    Action("panes.zoom", "z,enter", "zoom", "the pane in focus on the full screen; again: all panes", "zoom"),
+    Action("zoom.back", "escape", "back", "from the full screen back to all panes", "zoom_back", True),
+    Action("columns.left", "left,h", "", "the pane to the left", "previous_pane"),
+    Action("columns.right", "right,l", "", "the pane to the right", "next_pane"),
+    Action("filter.open", "slash", "filter", "filter the list by words", "filter"),
+    Action("rows.up", "up,k", "", "one up", "up"),
+    Action("rows.down", "down,j", "", "one down", "down"),
     Action("rows.page_up", "pageup", "", "a page up", "page_up"),
     Action("rows.page_down", "pagedown", "", "a page down", "page_down"),
     Action("rows.first", "home,g", "", "to the first", "first"),
     Action("rows.last", "end,G", "", "to the last", "last"),
-    Action("rows.open", "enter", "open", "open what is under the cursor", "open", False, "⏎"),
+    Action("rows.open", "enter", "open", "open what is under the cursor", "open"),
     Action("queue.dismiss", "D", "dismiss", "dismiss an interrupted session from the list", "screen.dismiss_waiting"),
     Action("work.land", "L", "land", "land the changes in the working tree", "land"),
     Action("work.branch", "b", "branch", "commit the changes to a new branch", "branch"),
@@ -144,14 +138,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("asked.deny", "n", "deny", "deny this once", "answer('deny-once')"),
     Action("asked.never", "N", "", "deny it for the rest of the session", "answer('deny-session')"),
     Action("asked.next", "m", "next request", "show the next of several requests", "next_request"),
-    Action("reply.close", "escape", "cancel", "send nothing", "close", True, "esc"),
+    Action("reply.close", "escape", "cancel", "send nothing", "close", True),
     Action("xray.copy", "y", "copy", "copy the line", "copy_line"),
     Action("xray.copy_all", "Y", "copy all", "copy the whole prompt", "copy_all"),
-    Action("xray.close", "escape,x", "close", "back to the session", "close", False, "esc"),
-    Action("tree.fold", "left,h", "", "fold what is below; else to the leader", "fold", False, "←"),
-    Action("tree.unfold", "right,l", "", "unfold what is below; else into it", "unfold", False, "→"),
+    Action("xray.close", "escape,x", "close", "back to the session", "close"),
+    Action("tree.fold", "left,h", "", "fold what is below; else to the leader", "fold"),
+    Action("tree.unfold", "right,l", "", "unfold what is below; else into it", "unfold"),
     Action("tree.toggle", "space", "fold", "fold or unfold what is below", "toggle_fold"),
-    Action("hierarchy.next", "],right,l", "next tab", "the next tab", "tab(1)", False, "]"),
+    Action("hierarchy.next", "],right,l", "next tab", "the next tab", "tab(1)"),
     Action("hierarchy.move", "m", "move", "move it under another leader, with a preview", "move"),
     Action("hierarchy.tier", "t", "tier", "set its tier, or let the rules decide", "tier"),
     Action(
@@ -169,15 +163,15 @@ ACTIONS: tuple[Action, ...] = (
     Action("hierarchy.everyone", "a", "everyone", "show or fold agents that have not worked", "everyone"),
     Action("hierarchy.flush", "f", "send up", "send findings that passed all gates to their leaders now", "flush"),
     Action("hierarchy.teach", "T", "teach", "write guidance into every worker's soul.md now; asks first", "teach"),
-    Action("hierarchy.previous", "[,left,h", "", "the tab before", "tab(-1)", False, "["),
-    Action("moving.up", "up", "", "the leader above, while typing", "up", True, "↑"),
-    Action("moving.down", "down", "other leader", "the leader below, while typing", "down", True, "↓"),
+    Action("hierarchy.previous", "[,left,h", "", "the tab before", "tab(-1)"),
+    Action("moving.up", "up", "", "the leader above, while typing", "up", True),
+    Action("moving.down", "down", "other leader", "the leader below, while typing", "down", True),
     Action("moving.page_up", "pageup", "", "a page up in what changes", "page(-1)", True),
-    Action("moving.page_down", "pagedown", "scroll", "a page down in what changes", "page(1)", True, "PgDn"),
-    Action("moving.move", "enter", "move it there", "move it under this leader", "move", True, "⏎"),
-    Action("moving.close", "escape", "cancel", "it stays where it is", "close", True, "esc"),
-    Action("member.make", "ctrl+s", "create", "create the agent", "make", True, "^s"),
-    Action("member.close", "escape", "cancel", "no agent", "close", True, "esc"),
+    Action("moving.page_down", "pagedown", "scroll", "a page down in what changes", "page(1)", True),
+    Action("moving.move", "enter", "move it there", "move it under this leader", "move", True),
+    Action("moving.close", "escape", "cancel", "it stays where it is", "close", True),
+    Action("member.make", "ctrl+s", "create", "create the agent", "make", True),
+    Action("member.close", "escape", "cancel", "no agent", "close", True),
     Action("memory.recall", "r", "recall", "preview what a task would recall, and why", "recall"),
     Action("memory.meaning", "m", "meaning", "search by meaning", "meaning"),
     Action("memory.edit", "e", "edit", "edit the agent's file here", "edit"),
@@ -185,18 +179,16 @@ ACTIONS: tuple[Action, ...] = (
     Action("memory.promote", "a", "keep", "keep the draft as a fact", "promote"),
     Action("memory.reject", "n", "reject", "reject the draft; it is not drafted again", "reject"),
     Action("memory.forget", "x", "forget", "forget its text everywhere; shows where, then asks", "forget"),
-    Action("edit.save", "ctrl+s", "save", "check the file and write it", "save", True, "^s"),
-    Action("edit.theirs", "ctrl+t", "take theirs", "continue with the other program's text", "theirs", True, "^t"),
-    Action("edit.close", "escape", "cancel", "close; asks first when there are unsaved changes", "close", True, "esc"),
-    Action("profile.save", "ctrl+s", "save", "save it, once what it changes is shown", "save", True, "^s"),
-    Action("profile.page_down", "pagedown", "scroll", "a page down in what changes", "page(1)", True, "PgDn"),
+    Action("edit.save", "ctrl+s", "save", "check the file and write it", "save", True),
+    Action("edit.theirs", "ctrl+t", "take theirs", "continue with the other program's text", "theirs", True),
+    Action("edit.close", "escape", "cancel", "close; asks first when there are unsaved changes", "close", True),
+    Action("profile.save", "ctrl+s", "save", "save it, once what it changes is shown", "save", True),
+    Action("profile.page_down", "pagedown", "scroll", "a page down in what changes", "page(1)", True),
     Action("profile.page_up", "pageup", "", "a page up in what changes", "page(-1)", True),
-    Action(
-        "profile.close", "escape", "cancel", "close; asks first when there are unsaved changes", "close", True, "esc"
-    ),
-    Action("recalled.ask", "slash", "another task", "ask for another task", "ask", False, "/"),
+    Action("profile.close", "escape", "cancel", "close; asks first when there are unsaved changes", "close", True),
+    Action("recalled.ask", "slash", "another task", "ask for another task", "ask"),
     Action("recalled.copy", "Y", "copy", "copy the block as it would be sent", "copy_block"),
-    Action("recalled.close", "escape", "close", "back to memory", "close", True, "esc"),
+    Action("recalled.close", "escape", "close", "back to memory", "close", True),
     Action("learning.group", "s", "show", "show one group only: needs your decision, active, …", "only('group')"),
     Action("learning.kind", "t", "kind", "show one kind of learning only", "only('kind')"),
     Action("learning.chain", "C", "recurring", "promote what recurs in several sessions now", "chain"),
@@ -207,10 +199,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("learnings.retract", "x", "retract", "retract it; shows what was promoted from it", "decide('retract')"),
     Action("learnings.keep", "a", "keep", "keep it although its source was retracted", "decide('keep')"),
     Action("learnings.promote", "p", "everywhere", "apply it in all projects", "decide('promote')"),
-    Action("deciding.decide", "ctrl+s", "confirm", "confirm, with the reason", "decide", True, "^s"),
-    Action("deciding.page_down", "pagedown", "scroll", "a page down in what changes", "page(1)", True, "PgDn"),
+    Action("deciding.decide", "ctrl+s", "confirm", "confirm, with the reason", "decide", True),
+    Action("deciding.page_down", "pagedown", "scroll", "a page down in what changes", "page(1)", True),
     Action("deciding.page_up", "pageup", "", "a page up in what changes", "page(-1)", True),
-    Action("deciding.close", "escape", "cancel", "decide nothing", "close", True, "esc"),
+    Action("deciding.close", "escape", "cancel", "decide nothing", "close", True),
     Action("safety.allow_once", "a", "allow once", "allow exactly this text once", "allow_once"),
     Action("safety.dnd", "d", "dnd", "do not disturb for 2 hours; again to end", "dnd"),
     Action("insights.train", "t", "train", "train a Twin model, or stop the training; asks first", "train"),
@@ -218,11 +210,11 @@ ACTIONS: tuple[Action, ...] = (
     Action("insights.period", "p", "period", "the last 7, 30 or 90 days, or all there is", "period"),
     Action("insights.workspace", "w", "workspace", "of one workspace, the next, all", "workspace"),
     Action("details.approve", "a", "approve", "approve the card as edited", "approve"),
-    Action("details.approve_here", "ctrl+s", "approve", "the same, while typing", "approve(True)", True, "^s"),
+    Action("details.approve_here", "ctrl+s", "approve", "the same, while typing", "approve(True)", True),
     Action("details.insist", "A", "", "approve a risky card after reading the reason", "insist"),
     Action("details.edit", "e", "edit", "edit the prompt or the parameters", "edit"),
-    Action("details.close", "escape", "back", "out of the text; else back to the cards", "close", True, "esc"),
-    Action("prompt.send", "enter,ctrl+s", "send", "send it: a flow runs at once", "send", True, "⏎"),
+    Action("details.close", "escape", "back", "out of the text; else back to the cards", "close", True),
+    Action("prompt.send", "enter,ctrl+s", "send", "send it: a flow runs at once", "send", True),
     Action(
         "prompt.newline",
         "ctrl+j,shift+enter",
@@ -230,7 +222,6 @@ ACTIONS: tuple[Action, ...] = (
         "a new line; Shift+Enter too, where the terminal can send it",
         "newline",
         True,
-        "^j",
     ),
     Action(
         "prompt.complete",
@@ -239,11 +230,10 @@ ACTIONS: tuple[Action, ...] = (
         "complete a flow or its parameters; again: the next",
         "complete",
         True,
-        "⇥",
     ),
-    Action("prompt.place", "ctrl+t", "workspace", "the next workspace", "place", True, "^t"),
-    Action("prompt.hire", "ctrl+o", "connect", "connect an agent or a model on this machine", "hire", True, "^o"),
-    Action("prompt.close", "escape", "close", "close; the text is kept", "close", True, "esc"),
+    Action("prompt.place", "ctrl+t", "workspace", "the next workspace", "place", True),
+    Action("prompt.hire", "ctrl+o", "connect", "connect an agent or a model on this machine", "hire", True),
+    Action("prompt.close", "escape", "close", "close; the text is kept", "close", True),
 )
 
 BY_ID = {action.id: action for action in ACTIONS}
@@ -297,7 +287,6 @@ def bindings(*groups: str, but: str = "") -> list[BindingType]:
             action.action,
             action.label or action.tooltip,
             show=bool(action.label),
-            key_display=action.shown or None,
             priority=action.priority,
             tooltip=action.tooltip,
             id=action.id,
@@ -309,15 +298,16 @@ def bindings(*groups: str, but: str = "") -> list[BindingType]:
 
 def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
     """How the key of `action_id` is written in the key line and the help, remapped or not."""
-    action = BY_ID[action_id]
-    if action_id not in keymap:
-        return action.shown or action.keys.split(",")[0]
-    return _SHORT.get(first := keymap[action_id].split(",")[0].strip(), first)
+    first = keymap.get(action_id, BY_ID[action_id].keys).split(",")[0].strip()
+    if re.fullmatch(r"f\d+", first):
+        return first.upper()
+    return _SHORT.get(first) or key_to_character(first) or re.sub(r"^ctrl\+", "^", first)
 
 
 _SHORT = {
     "left": "←", "right": "→", "up": "↑", "down": "↓", "enter": "⏎", "escape": "esc", "tab": "⇥", "space": "space",
     "question_mark": "?", "slash": "/", "pageup": "PgUp", "pagedown": "PgDn",
+    "shift+tab": "⇧⇥",
 }  # fmt: skip
 
 _NAMED = {key.value for key in Keys} | set(KEY_ALIASES)

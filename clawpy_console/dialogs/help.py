@@ -26,7 +26,8 @@ class Help(Dialog[None]):
     uses. What you type shows only those with these words."""
 
     DEFAULT_CSS = """
-    Help #all { height: auto; max-height: 100%; }
+    Help .dialog { height: 96%; padding: 0 2; }
+    Help #all { height: 1fr; }
     Help Filter { margin: 0; }
     """
 
@@ -99,9 +100,6 @@ class Help(Dialog[None]):
                 line.value = ""
             case "escape" | "enter":
                 self.dismiss()
-            case "up" | "down":
-                pane.scroll_relative(y=1 if event.key == "down" else -1, animate=False)
-            case "pageup":
-                pane.scroll_page_up(animate=False)
-            case "pagedown":
-                pane.scroll_page_down(animate=False)
+            case "up" | "down" | "pageup" | "pagedown":
+                by = max(1, pane.size.height - 1) if event.key.startswith("page") else 1
+                pane.scroll_relative(y=by if event.key.endswith("down") else -by, animate=False, immediate=True)

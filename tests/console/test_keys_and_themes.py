@@ -116,7 +116,7 @@ async def test_ctrl_c_ends_nothing_and_names_the_key_that_leaves(console: Consol
     async with console.run_test(size=(80, 24), notifications=True) as pilot:
         await live(pilot)
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: "f10 quits, F12 stops everything" in screen_text(console))
+        await until(pilot, lambda: "F10 quits, F12 stops everything" in screen_text(console))
         assert console.is_running
 
 
