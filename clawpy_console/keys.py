@@ -330,7 +330,7 @@ def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[Refusal]
         unknown = [one for one in wanted if not _is_key(one)]
         if unknown or not wanted:
             said = f"{unknown[0]!r} is no key" if unknown else "names no key"
-            refusals.append(Refusal("bad_keys", f"[keys] {action_id}: {said}", "for instance: x, X, ctrl+x, f5, left"))
+            refusals.append(Refusal("bad_keys", f"[keys] {action_id}: {said}", "for example: x, X, ctrl+x, f5, left"))
             continue
         if action_id == "app.stop" and "f12" not in wanted:
             wanted.append("f12")

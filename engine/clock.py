@@ -75,7 +75,7 @@ class FakeClock:
 
     def __init__(self, start: datetime, zone: tzinfo = UTC) -> None:
         if start.tzinfo is None:
-            raise ValueError("FakeClock needs an aware start time, for instance datetime(2026, 1, 5, 9, tzinfo=UTC)")
+            raise ValueError("FakeClock needs an aware start time, for example datetime(2026, 1, 5, 9, tzinfo=UTC)")
         self._now = start.astimezone(UTC)
         self._zone = zone
         self._elapsed = 0.0

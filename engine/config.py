@@ -50,11 +50,11 @@ class WorkspaceSettings(Section):
     """Whether a fresh worktree of an agent gets the project's packages first, with the network that this needs."""
     network: bool = False
     """Whether sandboxed sessions may reach any public host."""
-    hosts: Annotated[tuple[str, ...], Field(description='a list of hosts, for instance ["localhost:5432"]')] = ()
+    hosts: Annotated[tuple[str, ...], Field(description='a list of hosts, for example ["localhost:5432"]')] = ()
     """Hosts that sandboxed sessions may reach besides, "name" or "name:port", those on this machine among them."""
-    readable: Annotated[tuple[str, ...], Field(description='a list of folders, for instance ["~/data"]')] = ()
+    readable: Annotated[tuple[str, ...], Field(description='a list of folders, for example ["~/data"]')] = ()
     """What sandboxed sessions may read besides the system, installed tools and the workspace."""
-    environment: Annotated[tuple[str, ...], Field(description='a list of names, for instance ["CFLAGS"]')] = ()
+    environment: Annotated[tuple[str, ...], Field(description='a list of names, for example ["CFLAGS"]')] = ()
     """Environment variables that sandboxed sessions inherit besides the usual ones."""
     without_sandbox: bool = False
     """Whether an approval alone lets work run here where no sandbox works; else that is confirmed each time."""
@@ -71,7 +71,7 @@ class ChannelSettings(Section):
     agent: Name
     specialty: str = ""
     runner: Annotated[str, Field(description=RUNNERS)] = AUTO
-    fallback: Annotated[tuple[str, ...], Field(description='a list of runners, for instance ["model"]')] = ()
+    fallback: Annotated[tuple[str, ...], Field(description='a list of runners, for example ["model"]')] = ()
     model: Annotated[str, Field(description=MODELS)] = ""
     session_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 45
     session_silence_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 10
@@ -186,7 +186,7 @@ class MemorySettings(Section):
     model: Annotated[str, Field(description=MODELS)] = ""
     recall_tokens: Annotated[int, Field(ge=0, le=20_000)] = 600
     learnings_tokens: Annotated[int, Field(ge=0, le=20_000)] = 300
-    chroma_url: Annotated[str, Field(description='an address, for instance "http://127.0.0.1:8000"')] = ""
+    chroma_url: Annotated[str, Field(description='an address, for example "http://127.0.0.1:8000"')] = ""
     transcripts: tuple[str, ...] = ()
 
     @field_validator("chroma_url", mode="after")

@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?", re.IGNORECASE)
 
 RUNNERS = 'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding agent (`clawpy doctor` lists them)'
-MODELS = 'provider:model, for instance "openai:gpt-6.1-terra"'
+MODELS = 'provider:model, for example "openai:gpt-6.1-terra"'
 
 
 class Section(BaseModel):
@@ -53,7 +53,7 @@ class ProviderSettings(Section):
 
     kind: ProviderKind
     insecure: bool = False
-    base_url: Annotated[str, Field(description='an address, for instance "http://127.0.0.1:8000/v1"')]
+    base_url: Annotated[str, Field(description='an address, for example "http://127.0.0.1:8000/v1"')]
     model: Annotated[str, Field(description="the name of a model as the provider calls it, in quotes")] = ""
     keyless: bool = False
 
@@ -84,15 +84,15 @@ class AcpSettings(Section):
     handed to it, and no others are.
     """
 
-    command: Annotated[tuple[str, ...], Field(description='a list of words, for instance ["claude-agent-acp"]')]
-    hosts: Annotated[tuple[str, ...], Field(description='a list of hosts, for instance ["api.anthropic.com"]')] = ()
-    env: Annotated[tuple[str, ...], Field(description='a list of variables, for instance ["ANTHROPIC_API_KEY"]')] = ()
+    command: Annotated[tuple[str, ...], Field(description='a list of words, for example ["claude-agent-acp"]')]
+    hosts: Annotated[tuple[str, ...], Field(description='a list of hosts, for example ["api.anthropic.com"]')] = ()
+    env: Annotated[tuple[str, ...], Field(description='a list of variables, for example ["ANTHROPIC_API_KEY"]')] = ()
 
     @field_validator("command", mode="after")
     @classmethod
     def _runnable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value or not value[0].strip() or any("\0" in word for word in value):
-            raise ValueError('a command begins with a program, for instance ["claude-agent-acp"]')
+            raise ValueError('a command begins with a program, for example ["claude-agent-acp"]')
         return value
 
     @field_validator("hosts", mode="after")
@@ -134,11 +134,11 @@ def url_fault(url: str, *, insecure: bool = False) -> str:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        return "is no address; write for instance https://api.example.com/v1"
+        return "is no address; write for example https://api.example.com/v1"
     if "@" in parts.netloc:
         return "no user name or password stands in an address; keys are kept apart: clawpy key set NAME"
     if parts.scheme not in ("http", "https") or not host or port == 0 or not re.fullmatch(r"[!-~]+", url):
-        return "is no address; write for instance https://api.example.com/v1"
+        return "is no address; write for example https://api.example.com/v1"
     if parts.query or parts.fragment:
         return "an address ends with its path: nothing after ? or #; keys are kept apart: clawpy key set NAME"
     if parts.scheme == "http" and not insecure and not _near(host):
@@ -185,5 +185,5 @@ class WebSettings(Section):
     def _reachable(cls, value: str) -> str:
         parts = urlsplit(value)
         if value and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
-            raise ValueError('is no address; write for instance "http://127.0.0.1:8888/search"')
+            raise ValueError('is no address; write for example "http://127.0.0.1:8888/search"')
         return value

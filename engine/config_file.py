@@ -58,7 +58,7 @@ class BadConfig(Refusal):
         super().__init__(
             "bad_config",
             "\n".join(str(problem) for problem in problems),
-            "mend the lines named above; `clawpy config get` shows every key once they are right",
+            "fix the lines named above; `clawpy config get` shows every key once they are right",
         )
         self.problems = tuple(problems)
 
@@ -126,7 +126,7 @@ def parse_key(key: str) -> KeyPath:
         [(name, value)] = value.items()
         parts.append(name)
     if value != 0:
-        fix = 'for instance `crossPollEnabled`, `console.theme` or `workspaces."/full/path".autonomy`'
+        fix = 'for example `crossPollEnabled`, `console.theme` or `workspaces."/full/path".autonomy`'
         raise Refusal("bad_key", f"{key!r} is no key", fix)
     path = tuple(parts)
     if not is_known(path):
@@ -178,7 +178,7 @@ def _words(annotation: Any, metadata: list[Any]) -> str:
     if _is(annotation, StrEnum):
         return "one of " + ", ".join(f'"{item.value}"' for item in annotation)
     if typing.get_origin(annotation) is tuple:
-        return 'a list of texts, for instance ["main", "prod*"]'
+        return 'a list of texts, for example ["main", "prod*"]'
     if annotation is str:
         patterned = any(getattr(item, "pattern", None) for item in metadata)
         return NAMES if patterned else "text in quotes"

@@ -42,7 +42,7 @@ class GatewaySettings(Section):
         try:
             return str(ipaddress.ip_address(value.strip("[]")))
         except ValueError as error:
-            raise ValueError(f"{value[:80]!r} is no address; 127.0.0.1 for instance, or 0.0.0.0 for all") from error
+            raise ValueError(f"{value[:80]!r} is no address; 127.0.0.1 for example, or 0.0.0.0 for all") from error
 
     @field_validator("hosts", mode="after")
     @classmethod
@@ -57,5 +57,5 @@ class GatewaySettings(Section):
     def _origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for one in value:
             if not _ORIGIN.fullmatch(one):
-                raise ValueError(f"{one[:80]!r} is no origin; https://phone.example for instance, without a path")
+                raise ValueError(f"{one[:80]!r} is no origin; https://phone.example for example, without a path")
         return value

@@ -41,7 +41,7 @@ OPEN_SCHEMES = frozenset(
 _TELLING = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
 """Parameters that may carry one; the last are headers and fields."""
 
-ADDRESS = 'an address, for instance "ntfy://ntfy.sh/a-topic-of-yours" or "desktop://", or "key" for one kept as a key'
+ADDRESS = 'an address, for example "ntfy://ntfy.sh/a-topic-of-yours" or "desktop://", or "key" for one kept as a key'
 
 
 def key_name(surface: str) -> str:
@@ -75,7 +75,7 @@ class NotifySettings(Section):
     """
 
     digest_minutes: Annotated[float, Field(ge=0, le=24 * 60)] = 5
-    gateway: Annotated[str, Field(description='an address, for instance "https://laptop.tailnet.ts.net"')] = ""
+    gateway: Annotated[str, Field(description='an address, for example "https://laptop.tailnet.ts.net"')] = ""
     phone: SurfaceSettings = SurfaceSettings()
     watch: SurfaceSettings = SurfaceSettings()
     glasses: SurfaceSettings = SurfaceSettings()

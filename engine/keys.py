@@ -252,4 +252,4 @@ def check_name(name: str) -> None:
     """Raise `Refusal` `bad_name` for what is no provider's name, without repeating it."""
     if not NAME.fullmatch(name) or redact(name) != name:
         # Not repeated: people paste the key itself here.
-        raise Refusal("bad_name", "that is no name of a provider", "for instance: clawpy key set openai")
+        raise Refusal("bad_name", "that is no name of a provider", "for example: clawpy key set openai")

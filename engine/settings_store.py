@@ -177,7 +177,7 @@ class SettingsStore:
             for part in path[:-1]:
                 table = table.get(part, {})
             if path[-1] not in table:
-                raise Refusal("not_set", f"{dotted(path)} is not set in {self.file}", "its default is in force already")
+                raise Refusal("not_set", f"{dotted(path)} is not set in {self.file}", "its default is active already")
             del table[path[-1]]
             self._write(tomlkit.dumps(document))
         self._record(SettingChanged(subject=dotted(path), value=""))

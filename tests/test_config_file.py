@@ -77,7 +77,7 @@ def test_snake_case_is_not_a_second_spelling() -> None:
         ("twinModelId = 2026-01-05", "twinModelId: 2026-01-05 is not accepted; accepted is text in quotes"),
         (
             "production.branches = 3",
-            'production.branches: 3 is not accepted; accepted is a list of texts, for instance ["main", "prod*"]',
+            'production.branches: 3 is not accepted; accepted is a list of texts, for example ["main", "prod*"]',
         ),
         (
             "channels.koji-core.sessionMinutes = 0",

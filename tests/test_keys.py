@@ -327,7 +327,7 @@ def test_what_must_stand_nowhere_is_known_before_it_is_used(home: Home):
     (home.config / "keys.json").chmod(0o644)
     assert "file-value-2" in keys.secrets(), "of a file that others may read no key is used, but each is cut out"
     (home.config / "keys.json").chmod(0o600)
-    assert "file-value-2" in keys.secrets(), "the operator mended that"
+    assert "file-value-2" in keys.secrets(), "the operator fixed that"
 
 
 def test_keys_are_compared_as_things_not_as_values():

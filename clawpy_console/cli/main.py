@@ -151,7 +151,7 @@ def _end(number: int, _frame: object) -> None:
 
 def _console(where: Where, terminal: socket.socket | None) -> int:
     if where.as_json:
-        raise WrongUse("--json needs a verb; `clawpy cards --json` for instance")
+        raise WrongUse("--json needs a verb; `clawpy cards --json` for example")
     workspaces = where.all()
     if not workspaces:
         where.scope(needed=True)

@@ -69,7 +69,7 @@ def split_options(argv: Sequence[str]) -> tuple[Where, list[str]]:
         elif name in ("--home", "--workspace"):
             given = value if equals else next(items, None)
             if not given:
-                raise WrongUse(f"{name} needs a folder, for instance {name} ~/work")
+                raise WrongUse(f"{name} needs a folder, for example {name} ~/work")
             if name == "--home":
                 where.home_name = given
             else:

@@ -414,7 +414,7 @@ class Adaptation:
     def _left_to_operator(self, row: CandidateRow) -> str:
         """Why a candidate in review is none for the engine to decide; "" when it is one."""
         if row.taken_back:
-            return "a decision on it was taken back, and nothing has happened since"
+            return "a decision on it was undone, and nothing has happened since"
         if len(row.against) >= len(row.corroborated_by):
             return "as much speaks against it"
         return self._sources.objects(row.value)

@@ -321,7 +321,7 @@ def undo(tx: Transaction, row: CandidateRow, taken: Collection[str] = ()) -> Non
             f"see clawpy candidates show {row.id}",
         )
     before, why = earlier[-1], f" ({last['reason']})" if last["reason"] else ""
-    told = f"taken back: {last['move']}{why}"
+    told = f"undone: {last['move']}{why}"
     _step(tx, row, CandidateMove.UNDO, CandidateStatus(before["status"]), by="operator", reason=told, taken=taken)
     row.decided_by, row.reason = before["by"], before["reason"]
     tx.record(

@@ -95,12 +95,12 @@ def _fix(record: LearningRecord, known: Sequence[LearningRecord], sources: Sourc
     test = str(record.details["test"])
     heal = record if record.kind is RecordKind.SUCCESSFUL_HEAL else _heal_of(test, known)
     if heal is None:
-        raise NothingToDraft(f"nothing has mended {test} yet")
+        raise NothingToDraft(f"nothing has fixed {test} yet")
     session = ended(heal.session_id, sources)
     patch = sources.patch(session, landed="landed" in heal.details)
     repairs = reading.healing(sources.transcript(session), patch, sources.changed(session), sources.summary(session))
     if not repairs:
-        raise NothingToDraft(f"session {session} mended {test} and does not say how")
+        raise NothingToDraft(f"session {session} fixed {test} and does not say how")
     failing = tuple(dict.fromkeys([test, *map(str, heal.details["failing"])]))
     more = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
     causes = tuple(map(str, heal.details.get("causes", ())))

@@ -90,7 +90,7 @@ def _line(one: str) -> str:
 
 
 def _bad(fault: str) -> Refusal:
-    return Refusal("bad_effect", f"this effect cannot be put in force: {fault}", "reject its candidate")
+    return Refusal("bad_effect", f"this effect cannot be activated: {fault}", "reject its candidate")
 
 
 def free_name(name: str, taken: Collection[str]) -> str:

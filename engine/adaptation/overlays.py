@@ -67,5 +67,5 @@ class Overlays:
             try:
                 found.append(row.overlay)
             except Refusal as refusal:  # damaged, or emptied by forgetting: it takes no other with it, and no prompt
-                log.warning("candidate %s is in force and left out: %s", row.id, refusal)
+                log.warning("candidate %s is active and left out: %s", row.id, refusal)
         return sorted(found, key=lambda one: (one.since, one.id))

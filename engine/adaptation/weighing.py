@@ -47,7 +47,7 @@ def failed_tdd(attempts: int, cost: int, failing: int) -> Weight:
     """Healing was given up: 45, 10 for each further run up to 30, 15 by its cost, 10 by how much is red."""
     again = max(0, attempts - 1)
     return weight(
-        (45.0, "tests stayed red"),
+        (45.0, "tests still failed"),
         (10.0 * min(3, again), f"{count(again, 'try', 'tries')} to heal them"),
         (15.0 * share(cost, FULL_COST), _spent(cost)),
         (10.0 * share(failing, FULL_BREADTH), count(failing, "test")),
@@ -58,7 +58,7 @@ def successful_heal(attempts: int, cost: int, failing: int) -> Weight:
     """A repair that tests bear out: 60, 20 shared among its tries, 10 by what it cost, 10 by how much it mended."""
     tries = max(1, attempts - 1)
     return weight(
-        (60.0, "what was red was mended"),
+        (60.0, "what was red was fixed"),
         (20.0 / tries, f"at try {tries}"),
         (10.0 * share(cost, FULL_COST), _spent(cost)),
         (10.0 * share(failing, FULL_BREADTH), count(failing, "test")),
@@ -69,7 +69,7 @@ def repeated_retry(attempts: int, cost: int) -> Weight:
     """A try changed nothing: 45, 10 for each try made up to 30, 25 by their cost."""
     tries = max(0, attempts - 1)
     return weight(
-        (45.0, "a try to heal left the same tests red"),
+        (45.0, "a try to heal left the same tests failing"),
         (10.0 * min(3, tries), f"{count(tries, 'try', 'tries')} made"),
         (25.0 * share(cost, FULL_COST), _spent(cost)),
     )
@@ -100,7 +100,7 @@ def edited_approval(changed: float, added: int) -> Weight:
     """The operator rewrote a prompt before he approved it: 50, 40 by the share of words that changed (0 to 1), 10 when
     what he added are words of his own."""
     return weight(
-        (50.0, "the operator edited it before he approved"),
+        (50.0, "you edited it before approving it"),
         (40.0 * share(changed, 1.0), f"{changed:.0%} of its words changed"),
         (10.0 * (added > 0), f"{count(added, 'word')} added"),
     )

@@ -15,7 +15,7 @@ class Arguments:
 
     def __init__(self, given: Any, *, known: frozenset[str]) -> None:
         if not isinstance(given, Mapping):
-            raise Refusal("bad_arguments", "the arguments must be an object", 'for instance {"id": "pred_1"}')
+            raise Refusal("bad_arguments", "the arguments must be an object", 'for example {"id": "pred_1"}')
         unknown = sorted(str(name) for name in given if name not in known)
         if unknown:
             takes = ", ".join(sorted(known)) or "none"

@@ -183,7 +183,7 @@ def _missing_workspaces(home: Home, settings: Settings) -> list[Check]:
             "config",
             WARN,
             f"{home.config_file}: {dotted(('workspaces', path))}: there is no such folder",
-            f"mend the path, or take it out: clawpy config unset '{dotted(('workspaces', path))}'",
+            f"fix the path, or take it out: clawpy config unset '{dotted(('workspaces', path))}'",
         )
         for path in settings.workspaces
         if not Path(path).is_dir()
@@ -347,7 +347,7 @@ def _prose(home: Home, settings: Settings, keys: Keys) -> Check:
         return Check("prose", OK, "; ".join(said))
     if said:
         return Check("prose", WARN, "; ".join(said), "; ".join(f"{name}: {why}" for why, name in others.items()))
-    return Check("prose", WARN, "nothing takes prose yet; flows need nothing", set_up())
+    return Check("prose", WARN, "no model configured; flows need none", set_up())
 
 
 def _rungs() -> list[dict[str, Any]]:
@@ -406,7 +406,7 @@ def _agents(home: Home, settings: Settings) -> Check:
     except Refusal as error:
         return Check("agents", FAIL, error.message, error.fix)
     if problems:
-        return Check("agents", WARN, "; ".join(problems), f"mend the files under {home.agents}")
+        return Check("agents", WARN, "; ".join(problems), f"fix the files under {home.agents}")
     return Check("agents", OK, f"{count(len(agents.list()), 'agent')}, all sound")
 
 
@@ -418,7 +418,7 @@ def _learnings(home: Home) -> Check:
     if faults:
         more = f"; and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
         words = "; ".join(faults[:FAULTS_SHOWN]) + more
-        return Check("learnings", WARN, words, f"mend the files under {home.data}; all others are read")
+        return Check("learnings", WARN, words, f"fix the files under {home.data}; all others are read")
     return Check("learnings", OK, count(len(files.entries()), "learning"))
 
 
@@ -433,7 +433,7 @@ def _coding_agents(home: Home, settings: Settings) -> list[Check]:
         serves = [channel for channel, line in settings.channels.items() if runner in (line.runner, *line.fallback)]
         told = f"{one.title} serves {', '.join(serves) or 'no channel'}"
         if shutil.which(section.command[0]) is None:
-            fix = f"install it, or mend [acp.{name}]"
+            fix = f"install it, or fix [acp.{name}]"
             checks.append(Check("coding agent", WARN, f"{told}; `{section.command[0]}` is not on the PATH", fix))
         else:
             reach = ", ".join(section.hosts) or "none"

@@ -84,7 +84,7 @@ def resume(engine: Engine, arguments: Arguments) -> Document:
     if not word:
         words = [one.word for one in before]
         if len(words) > 1:
-            raise Refusal("which_hold", f"{' and '.join(words)} are in force", f"name one: clawpy resume {words[0]}")
+            raise Refusal("which_hold", f"{' and '.join(words)} are active", f"name one: clawpy resume {words[0]}")
         if not words:
             thrown = next((one for one in engine.safety.levels() if one.thrown), None)
             if thrown is not None:  # no hold, and so lifted in another way

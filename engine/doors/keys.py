@@ -141,7 +141,7 @@ def _next(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
     if lines and not any(model.startswith(f"{name}:") for model in served):
         provider = settings.current.provider(name)
         model = provider.model if provider and provider.model else "MODEL"
-        lines.append(f"for {name} say for instance: clawpy config set channels.koji-core.model {name}:{model}")
+        lines.append(f"for {name} say for example: clawpy config set channels.koji-core.model {name}:{model}")
     if not lines:
         return "no channel takes prose on a model yet; see `clawpy doctor`"
     return "; ".join(lines) + "; try: clawpy propose 'explain what changed here this week'"

@@ -26,10 +26,10 @@ from engine.values.secrets import redact
 UNNAMED = "an agent"
 
 INSTRUCTIONS = (
-    "The memory and the card stack of the person you work for. Recall before you ask him what he told someone before, "
-    "or decide what may have been decided. Remember what will matter beyond this conversation: decisions with their "
-    "reasons, corrections, facts that took work to find. Propose a piece of work that is not yours to do now: he "
-    "decides on it, you cannot. Never put keys or passwords into any of these."
+    "The memory and the card stack of the person you work for. Recall before you ask a question that was answered, "
+    "or decide what was decided before. Remember what will matter beyond this conversation: decisions with their "
+    "reasons, corrections, facts that took work to find. Propose a piece of work that is not yours to do now: the "
+    "operator decides on it, you cannot. Never put keys or passwords into any of these."
 )
 
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]

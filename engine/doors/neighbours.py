@@ -69,13 +69,13 @@ def agent_name(told: str) -> str:
 
     name = " ".join(sanitise(told).split())[:LONGEST_NAME]
     if not name:
-        raise Refusal("bad_arguments", "an agent needs a name", "for instance claude-code")
+        raise Refusal("bad_arguments", "an agent needs a name", "for example claude-code")
     plain = unicodedata.normalize("NFKD", fold(name)).casefold()
     letters = "".join(filter(str.isalnum, plain))
     spoken = "".join(filter(str.isalnum, plain.translate(_DIGITS)))
     bare = {letters, letters.rstrip("0123456789"), spoken, spoken.replace("i", "l")}
     if bare & AUTHORITIES or not any(one.isalnum() for one in name):
-        raise Refusal("not_its_name", f"no agent goes by the name {name!r}", "its own, for instance claude-code")
+        raise Refusal("not_its_name", f"no agent goes by the name {name!r}", "its own, for example claude-code")
     return name
 
 

@@ -32,7 +32,7 @@ def notify(engine: Engine, arguments: Arguments) -> Document:
     if action == "test":
         chosen = [surface] if surface else [one for one in Surface if engine.notify.addresses.named(one)]
         if not chosen:
-            fix = "clawpy notify set phone, and give for instance ntfys://ntfy.sh/a-topic-of-yours"
+            fix = "clawpy notify set phone, and give for example ntfys://ntfy.sh/a-topic-of-yours"
             raise Refusal("no_surface", "no surface has an address", fix)
         return {"tested": [_tested(engine, one) for one in chosen]}
     if action == "retry":

@@ -34,7 +34,7 @@ def index_server(settings: Settings, *, online: bool) -> list[Check]:
     if not url:
         return []
     if fault := url_fault(url):
-        return [Check("index server", WARN, f"{VARIABLE}: {fault}; the index is in a folder", f"mend {VARIABLE}")]
+        return [Check("index server", WARN, f"{VARIABLE}: {fault}; the index is in a folder", f"fix {VARIABLE}")]
     host = urlsplit(url).netloc
     if not online:
         return [Check("index server", OK, f"the index is on {host}; `clawpy doctor --online` asks it")]
@@ -57,7 +57,7 @@ def shared_database(*, online: bool) -> list[Check]:
         return [Check("shared", WARN, refusal.message, refusal.fix)]
     except Exception as error:  # whatever a connection does
         said = " ".join(redact(str(error)).split()) or type(error).__name__
-        fix = f"mend {SHARED_URL}, or start its server; what is unsent waits"
+        fix = f"fix {SHARED_URL}, or start its server; what is unsent waits"
         return [Check("shared", WARN, f"what machines share cannot be reached: {said}", fix)]
     return [Check("shared", OK, f"machines share {where}, which answers")]
 

@@ -92,7 +92,7 @@ class ChangeSetRow(Row, table=True):
 
 
 BACK = {
-    ChangeState.LANDED: "`clawpy undo {}` takes it back",
+    ChangeState.LANDED: "`clawpy undo {}` undoes it",
     ChangeState.UNDONE: "`clawpy land {}` lands it again",
 }
 """What can be done about a change set that is what it was to become."""

@@ -30,7 +30,7 @@ def later_edits(paths: Sequence[str]) -> Refusal:
     return Refusal(
         "later_edits",
         f"changed since the landing: {named(paths)}",
-        "undoing would lose that; put it aside first, or take the landing back by hand",
+        "undoing would lose that; stash it first, or undo the landing by hand",
     )
 
 

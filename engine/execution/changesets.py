@@ -287,7 +287,7 @@ class ChangeSets(ChangeReader):
         `old`. Raises `Refusal`: `unknown_change_set`, `unknown_file`, `unknown_line`, `bad_comment`, `diff_gone`."""
         text = sanitise(text).strip()[: comments.LONGEST]
         if not text:
-            raise Refusal("bad_comment", "an empty comment says nothing", "write what shall be different")
+            raise Refusal("bad_comment", "an empty comment says nothing", "write what to change")
         row = self._row(change_set_id)
         git = snapshots.plain_git(Path(row.workspace)).git
         self._ask_for(git, row, row.base_tree)
@@ -408,7 +408,7 @@ class ChangeSets(ChangeReader):
             raise Refusal(
                 "not_restored",
                 f"{row.workspace} could not be changed and not be brought back either: {error}",
-                "mend that (a full disk?) and start again: the change is then taken back first",
+                "fix that (a full disk?) and start again: the change is then undone first",
             ) from error
         except (landing.FilesChanged, OSError, Refusal) as error:
             self._database.write(lambda tx: intents.finish(tx, intent))
@@ -518,9 +518,9 @@ class ChangeSets(ChangeReader):
                     return f"{what} was interrupted after its last file; it is done"
                 taken = landing.take_back(root, plan, staging.blobs_of(plain.git, plan), self._step)
         except (Refusal, OSError, landing.FilesChanged) as error:
-            return f"{what} was interrupted and cannot be taken back yet: {error}; it is tried again at the next start"
+            return f"{what} was interrupted and cannot be undone yet: {error}; it is tried again at the next start"
         self._database.write(lambda tx: intents.finish(tx, intent_id))
-        words = f"{what} was interrupted and taken back; files restored: {len(taken.restored)}"
+        words = f"{what} was interrupted and undone; files restored: {len(taken.restored)}"
         if taken.foreign:
             words += f"; changed by someone else meanwhile and left so: {change_words.named(taken.foreign)}"
         return words

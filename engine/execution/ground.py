@@ -290,7 +290,7 @@ class Grounds:
         if not done.ok:
             raise CannotRun(
                 f"the workspace's setup command ended with exit code {done.exit_code}",
-                "mend `setup` of this workspace in config.toml; it has no network unless `network = true`",
+                "fix `setup` of this workspace in config.toml; it has no network unless `network = true`",
             )
 
     def _writer(

@@ -75,7 +75,7 @@ class Hiring:
         """Write into the settings that the model `provider:model` is the one of its provider, and have `channel` served
         by models again where an agent was hired. Raises `Refusal` `no_model`, and what writing settings raises."""
         if fault := model_fault(model_id):
-            raise Refusal("no_model", fault, "for instance ollama:qwen3")
+            raise Refusal("no_model", fault, "for example ollama:qwen3")
         provider, _, model = model_id.partition(":")
         self._settings.set(f"providers.{provider}.model", model)
         serving = self._settings.current.channels.get(channel)

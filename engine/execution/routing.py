@@ -165,7 +165,7 @@ class ModelRouter:
         """The model `PROVIDER:MODEL`, which somebody named for a `reason`; `keyed`: whoever asks brings a key of his
         own. Raises `Refusal` `no_model`."""
         if fault := model_fault(model_id):
-            raise Refusal("no_model", f"{reason}: {fault}", "mend it there")
+            raise Refusal("no_model", f"{reason}: {fault}", "fix it there")
         provider, _, model = model_id.partition(":")
         try:
             state = self.provider(provider)

@@ -94,11 +94,11 @@ def next_step(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> tuple[S
     if last.passes:
         return Step.DONE, ""
     if len(attempts) > caps.tries:
-        return Step.GIVE_UP, f"still red after {common.count(caps.tries, 'try', 'tries')}"
+        return Step.GIVE_UP, f"still failing after {common.count(caps.tries, 'try', 'tries')}"
     if spent >= caps.cost:
         return Step.GIVE_UP, f"healing cost ${dollars(spent):.2f} of ${dollars(caps.cost):.2f}"
     if len(attempts) >= 3 and len({one.broken for one in attempts[-3:]}) == 1:
-        return Step.GIVE_UP, "the same tests were red three times over"
+        return Step.GIVE_UP, "the same tests failed three times"
     return Step.HEAL, ""
 
 
@@ -115,7 +115,7 @@ def heal_prompt(attempt: Attempt, output: str, *, playbook: Sequence[str] = ()) 
     return (
         f"The project's tests were run on your changes, and these fail that passed before:{tests}\n\n"
         f"The end of their output:\n\n{output[-TOLD:]}\n\n"
-        "Find the cause and mend it in the code that you changed. Change a test only where the task asks for other "
+        "Find the cause and fix it in the code that you changed. Change a test only where the task asks for other "
         f"behaviour, never to make it pass.{repairs}"
     )
 

@@ -174,7 +174,7 @@ class Exporter:
         names the lines, and takes none."""
         faults = check_preferences(lines)
         if faults:
-            raise Refusal("bad_pairs", "; ".join(faults), "mend these lines; none was taken")
+            raise Refusal("bad_pairs", "; ".join(faults), "fix these lines; none was taken")
         sides = [read_preference(line) for line in lines]
         return self._database.write(lambda tx: pairs.curate(tx, sides))
 
@@ -215,7 +215,7 @@ class Exporter:
             return len(pairs.stored(session, exported=True))
 
 
-OPERATOR = "You answer as the operator of a team of software agents does: in his words, with his decisions."
+OPERATOR = "You answer as the operator of a team of software agents does: with the same words and the same decisions."
 """The system prompt of examples from conversations."""
 
 

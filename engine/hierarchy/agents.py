@@ -403,7 +403,7 @@ class Agents:
     def _sound(self, agent_id: str) -> Member:
         member = self._member(agent_id)
         if member.broken:
-            raise Refusal("broken_agent", f"{member.id}: {member.broken}", "mend the file, then try again")
+            raise Refusal("broken_agent", f"{member.id}: {member.broken}", "fix the file, then try again")
         return member
 
     def _members(self) -> dict[str, Member]:

@@ -116,7 +116,7 @@ def _parse(file: Path, model: type[Model]) -> Model:
         reason = f"{where}: {entry['msg']}" if where else entry["msg"]
     except ValueError as error:
         reason = str(error)
-    raise Refusal("broken_agent", sanitise(f"{file.name}: {reason}"), f"mend {file}")
+    raise Refusal("broken_agent", sanitise(f"{file.name}: {reason}"), f"fix {file}")
 
 
 def read_text(file: Path) -> str:

@@ -63,7 +63,7 @@ FIRST = (
     ),
     Role(
         "oeo", "Organisational excellence officer", "ceo", "senior_executive", "improvement",
-        "Finds where the organisation repeats a mistake and mends the cause.",
+        "Finds where the organisation repeats a mistake and fixes the cause.",
         ("Fix causes, not people.", "One improvement, measured, then the next."),
     ),
     Role(
@@ -78,13 +78,13 @@ FIRST = (
     ),
     Role(
         "frontend_builder", "Frontend builder", "frontend_lead", "builder", "frontend interface",
-        "Builds and mends screens.",
+        "Builds and fixes screens.",
         ("Look at the result, not at the code.",),
     ),
     Role(
         "backend_builder", "Backend builder", "backend_lead", "builder", "backend code tests",
         "Serves koji-core: code, builds, tests.",
-        ("Reproduce first, then mend.", "Leave the tests greener than they were."),
+        ("Reproduce first, then fix.", "Leave the tests greener than they were."),
     ),
     Role(
         "junior_frontend", "Junior frontend", "frontend_builder", "junior_worker", "frontend interface",
@@ -136,7 +136,7 @@ MEMORY = "# Memory\n\nWhat this agent keeps between sessions. Edit freely; new d
 
 HEARTBEAT = (
     "# Heartbeat\n\nScheduled work, one item a line that begins with `- [ ]`; each becomes a card when it is due.\n"
-    "The times are yours. For instance\n\n"
+    "The times are yours. For example\n\n"
     "    - [ ] every weekday 09:00: summarise what was committed yesterday\n"
     "    - [ ] every monday 08:15: report stale branches\n"
     "    - [ ] every 2h: see whether CI is red\n"

@@ -72,7 +72,7 @@ class CalendarReader:
             calendar = icalendar.Calendar.from_ical(read_plain(file, LARGEST))
         except (OSError, ValueError) as error:
             raise Refusal(
-                "unreadable_calendar", f"{file}: {sanitise(str(error))[:200]}", "mend calendar.files in the settings"
+                "unreadable_calendar", f"{file}: {sanitise(str(error))[:200]}", "fix calendar.files in the settings"
             ) from error
         self._parsed[file] = (stamp, calendar)
         return calendar

@@ -184,7 +184,7 @@ def told(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
     view = record.view
     parts = [f"Task: {view.prompt[:1_000]}", f"It ended as: {view.state.value}"]
     if record.edit is not None:
-        parts.append(f"The operator changed the task before he approved it; it was: {record.edit.original[:600]}")
+        parts.append(f"The operator changed the task before approving it; it was: {record.edit.original[:600]}")
     if view.check is not None:
         parts.append(f"Tests: {view.check.passed} passed, {view.check.failed + view.check.errors} failed")
     if view.error:

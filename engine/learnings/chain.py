@@ -150,7 +150,7 @@ class Chain:
             with self._turn:
                 faults = self._files.faults()
                 for fault in faults:
-                    self._once(f"{fault}; it is left out and left alone: mend it in any editor")
+                    self._once(f"{fault}; it is left out and left alone: fix it in any editor")
                 projects = sorted({scope_at(read.path).project for read in self._files.pages()} - {""})
                 steps: list[Callable[[], None]] = [partial(self.project, Scope(key)) for key in projects]
                 steps += [partial(self._judge, judged)] if judge else []

@@ -81,7 +81,7 @@ _OF_TESTS: dict[str, tuple[str, str, str, LearningType, bool]] = {
         LearningType.PROCEDURAL, True,
     ),
     "ValidationFailed": (
-        "unmended", "`{}` resists being mended: look for the cause outside of the change.", CORRECTIVE,
+        "unmended", "`{}` resists being fixed: look for the cause outside of the change.", CORRECTIVE,
         LearningType.DECLARATIVE, False,
     ),
     "RetryRepeated": (
@@ -153,7 +153,7 @@ def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
         case "ChangeSetDiscarded" if not payload.get("continued_in"):
             return [_unwanted(record, "was thrown away", DISCARDED)]
         case "LandingUndone":
-            return [_unwanted(record, "landed and was taken back", UNDONE)]
+            return [_unwanted(record, "was landed and undone", UNDONE)]
     return []
 
 

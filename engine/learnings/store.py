@@ -289,7 +289,7 @@ class LearningFiles:
             return Page(path=path)
         except (OSError, ValueError) as error:
             raise Refusal(
-                "learnings_damaged", sanitise(f"{path} cannot be read: {error}"), "mend the file, or move it away"
+                "learnings_damaged", sanitise(f"{path} cannot be read: {error}"), "fix the file, or move it away"
             ) from error
 
 

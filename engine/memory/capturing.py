@@ -102,7 +102,7 @@ _OPEN = _any(
     r"\b(?:if|unless|whether|in case)\b",
     r"\b(?:not (?:yet )?(?:sure|certain|clear|decided)|un(?:sure|clear|decided|certain))\b",
     r"\b(?:haven['’]?t|hasn['’]?t|have not|has not|not yet) (?:been )?(?:decided|agreed|settled|chosen)\b",
-    r"\b(?:I think|I guess|I believe|I assume|I suspect|we could|for example|for instance|e\.g\.|say,|let['’]?s say)",
+    r"\b(?:I think|I guess|I believe|I assume|I suspect|we could|for example|for example|e\.g\.|say,|let['’]?s say)",
     r"\b(?:needs? to|ha(?:ve|s) to|yet to|once|when|before|after|until) (?:be |we |I )?(?:have |has )?decide[ds]?\b",
 )
 

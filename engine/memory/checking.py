@@ -50,7 +50,7 @@ def check(one: NewMemory) -> NewMemory:
     if one.layer not in (Layer.VECTORS, Layer.CONTEXT):
         raise Refusal("bad_memory", f"layer {one.layer.value} is not remembered this way", "layer C or E")
     if one.at is not None and one.at.tzinfo is None:
-        raise Refusal("bad_memory", f"the time {one.at.isoformat()} has no zone", "give it one, for instance +00:00")
+        raise Refusal("bad_memory", f"the time {one.at.isoformat()} has no zone", "give it one, for example +00:00")
     words = {}
     for name in ("kind", "speaker", "session", "agent", "workspace", "source", "ref"):
         word = getattr(one, name).translate(_UNWRITABLE)

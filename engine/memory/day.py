@@ -99,7 +99,7 @@ def synthesis(day: Day) -> str:
         lines.append(f"[{one.id}] {one.agent} in {_name(one.workspace)}: {said}")
     lines += [f"[{one.source}] {one.kind} said {_by(one)}: {one.text}" for one in day.captures]
     for session, (_, tests) in sorted(day.red.items()):
-        lines.append(f"[{session}] stayed red: {', '.join(tests[:5])}")
+        lines.append(f"[{session}] still failed: {', '.join(tests[:5])}")
     text = "\n".join(_short(line, 2 * LONGEST_LINE) for line in lines)
     return text if len(text) <= LONGEST_DIGEST else text[: LONGEST_DIGEST - 1] + "…"
 
@@ -146,7 +146,7 @@ def _failures(day: Day) -> list[Drafted]:
         if often >= REPEATED:
             sessions = sorted(one for one, (place, tests) in day.red.items() if place == workspace and test in tests)
             fact = NewFact(
-                f"{_short(test, 300)} resists being mended by agents",
+                f"{_short(test, 300)} resists being fixed by agents",
                 "failure",
                 Bucket.RESOURCES,
                 _name(workspace),
@@ -154,7 +154,7 @@ def _failures(day: Day) -> list[Drafted]:
                 workspace,
                 trust=of_names([test]),
             )
-            found.append(Drafted(fact, f"it stayed red in {often} sessions of {day.date}"))
+            found.append(Drafted(fact, f"it still failed in {often} sessions of {day.date}"))
     return found
 
 

@@ -221,7 +221,7 @@ class Index:
         elif self._compare:
             self._compare = False
             if mended := self._reconcile(self._model()):
-                log.warning("the index differed from the database in %d places; it is mended", mended)
+                log.warning("the index differed from the database in %d places; it is fixed", mended)
         self._take_out()
         self._take_in()
         if self._churn > max(500, CHURN * self._count):

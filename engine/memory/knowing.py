@@ -166,9 +166,9 @@ def told(entry: LedgerEntry) -> str:
     return {
         "LandingUndone": f"the landing of session {payload.get('session_id')} was undone",
         "ChangeSetDiscarded": f"the changes of session {payload.get('session_id')} were discarded",
-        "ValidationFailed": f"tests stayed red after {payload.get('attempts')} attempts: {failing}",
-        "ValidationHealed": f"tests were mended: {failing}",
-        "RetryRepeated": f"another attempt left the same tests red: {failing}",
+        "ValidationFailed": f"tests still failed after {payload.get('attempts')} attempts: {failing}",
+        "ValidationHealed": f"tests were fixed: {failing}",
+        "RetryRepeated": f"another attempt left the same tests failing: {failing}",
     }.get(entry.kind, f"{entry.kind} {entry.subject}")
 
 

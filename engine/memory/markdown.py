@@ -93,7 +93,7 @@ class Markdown:
             raise Refusal(
                 "unreadable_file",
                 f"{agent}/{name} is no UTF-8: byte {error.start} is 0x{found.data[error.start]:02x}",
-                f"mend {self.folder / agent / name} with an editor",
+                f"fix {self.folder / agent / name} with an editor",
             ) from error
         problem = self._problem(agent, name, text)
         return AgentFile(agent, name, text, found.digest, found.written, problem)
@@ -158,7 +158,7 @@ class Markdown:
             if len(data) > LARGEST:
                 raise Refusal("bad_file", f"{agent}/{name} may have {LARGEST // 1024} kB at most", "shorten it")
             if problem := self._problem(agent, name, data.decode()):
-                raise Refusal("bad_file", f"{agent}/{name}: {problem}", "mend it and save again; nothing was written")
+                raise Refusal("bad_file", f"{agent}/{name}: {problem}", "fix it and save again; nothing was written")
             return self._put(agent, name, data, "in the console")
 
     def append(self, agent: str, name: str, text: str) -> AgentFile:

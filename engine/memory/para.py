@@ -230,7 +230,7 @@ class Para:
         for place in {(fact.bucket, fact.group) for fact in facts}:
             group = self._group(*place)
             if group.broken:
-                raise Refusal("para_damaged", group.broken, "mend the file, or move it away to begin afresh")
+                raise Refusal("para_damaged", group.broken, "fix the file, or move it away to begin afresh")
         payload: dict[str, Any] = {
             "facts": [as_item(fact) | {"bucket": fact.bucket.value, "group": fact.group} for fact in facts]
         }

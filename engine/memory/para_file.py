@@ -72,7 +72,7 @@ def write_group(folder: Path, group: Group, changed: Iterable[ParaFact]) -> None
     """Write a group with some facts changed or added, each file whole or not at all. Raises OSError, and `Refusal`
     `para_damaged` for one that cannot be used: it is never written over."""
     if group.broken:
-        raise Refusal("para_damaged", group.broken, "mend the file, or move it away to begin afresh")
+        raise Refusal("para_damaged", group.broken, "fix the file, or move it away to begin afresh")
     new = {fact.id: fact for fact in changed}
     facts = dict(group.facts) | new
     items: list[Any] = []

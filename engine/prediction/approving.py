@@ -163,8 +163,8 @@ class Approving:
                     raise Refusal("no_sandbox", UNCONFINED, HOW_TO_CONFIRM.format(card_id))
                 if _asks(blocked_by):
                     raise Refusal("needs_acknowledgement", told, "look at the card and approve it again")
-                mend = "lift that" if blocked_by.rail == KILL else "mend the reason"
-                raise Refusal("blocked", told, f"the card stays pending; {mend} and approve it again")
+                fix = "resume" if blocked_by.rail == KILL else "fix the reason"
+                raise Refusal("blocked", told, f"the card stays pending; {fix} and approve it again")
             return self._start(card_id, permit, by)
 
     def look_again(self) -> int:
@@ -253,7 +253,9 @@ class Approving:
             changed = self._launcher.reparameterise(assignment, refuse_secret(text or "", self._secrets()))
             return changed if changed.flow else replace(changed, prompt=checked(changed.prompt, self._secrets()))
         if edit is None:
-            raise Refusal("bad_parameters", "this card is prose, it has no parameters", "edit its prompt instead")
+            raise Refusal(
+                "bad_parameters", "this card is a text prompt and has no parameters", "edit its prompt instead"
+            )
         return replace(assignment, prompt=checked(edit, self._secrets()))
 
     def as_flow(self, assignment: Assignment, flow: str, parameters: str) -> Assignment:
@@ -358,7 +360,7 @@ def _how_to_run(assignment: Assignment, card_id: str, flows: Collection[str]) ->
         return f"what was learnt and rolled back is gone: clawpy dismiss {card_id}; clawpy candidates puts it back"
     if assignment.flow:
         return f"say what is missing: clawpy approve {card_id} --edit 'KEY=VALUE …'"
-    return "name a flow, or set up a runner that takes prose"
+    return "name a flow, or configure a model or an agent"
 
 
 def _asks(verdict: RailVerdict) -> bool:

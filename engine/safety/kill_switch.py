@@ -232,7 +232,7 @@ class KillSwitch:
             held = [hold.word for hold in self.holds()]
             if word not in held and not (word == STOP and (filed or self._stopping)):
                 others = f"{' and '.join(held)} {'is' if len(held) == 1 else 'are'}" if held else "nor is anything else"
-                raise Refusal("not_held", f"`{word}` is not in force; {others}", "see `clawpy status`")
+                raise Refusal("not_held", f"`{word}` is not active; {others}", "see `clawpy status`")
             if filed:
                 try:
                     stop_file.clear(self._file)

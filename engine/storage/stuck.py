@@ -17,7 +17,7 @@ PATIENCE = timedelta(days=1)
 TOLD = "readers.stuck"
 """Under this key: by the reader's own key, the `fact` that it waits at and the `words` that were said of it."""
 
-FIX = "see the log for the whole error and mend what it names; until then nothing is lost, and nothing older is let go"
+FIX = "see the log for the whole error and fix what it names; until then nothing is lost, and nothing older is let go"
 
 
 class StuckReaders:

@@ -14,7 +14,7 @@ MODELS, NOTIFY, POSTGRES, TRAIN = "models", "notify", "postgres", "train"
 
 EXTRAS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        MODELS: ("pydantic_ai", "carrying out prose on a model"),
+        MODELS: ("pydantic_ai", "running text prompts on a model"),
         NOTIFY: ("apprise", "notifying beyond this desktop"),
         POSTGRES: ("psycopg", "sharing a PostgreSQL between machines"),
         TRAIN: ("together", "training a Twin model"),

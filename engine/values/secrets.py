@@ -88,7 +88,7 @@ def refuse_secret(text: str, known: Iterable[str] = ()) -> str:
         raise Refusal(
             "secret_in_text",
             "a key or a password stands in this text, which would be stored and sent to models",
-            "say where it is kept instead, a variable for instance; `clawpy key set NAME` keeps one",
+            "say where it is kept instead, a variable for example; `clawpy key set NAME` keeps one",
         )
     return text
 

@@ -134,7 +134,7 @@ def _follow_tasks(core: Engine) -> None:
         for words in core.tasks.follow(Path(folder).expanduser(), core.workspaces):
             core.report("tasksDir", words)
     except (OSError, UnicodeDecodeError) as error:
-        core.report("tasksDir", f"{folder} cannot be read: {error}; mend it, or: clawpy config set tasksDir ''")
+        core.report("tasksDir", f"{folder} cannot be read: {error}; fix it, or: clawpy config set tasksDir ''")
 
 
 def _read_contexts(core: Engine, brakes: Brakes, workspaces: Sequence[str]) -> list[WorkspaceContext]:

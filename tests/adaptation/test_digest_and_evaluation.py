@@ -216,7 +216,7 @@ def test_what_speaks_against_an_effect(effect: Effect, against: LearningRecord, 
 def test_a_repair_is_spoken_against_only_once_it_is_in_force() -> None:
     heal = record(1, label=f"successful_heal/{TEST}", details=HEAL)
     red = record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
-    one = candidate(heal, FixTemplate((TEST,), ("mend it",)), type=CandidateType.FIX_TEMPLATE)
+    one = candidate(heal, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
     assert not speaks_against(one, red, heal.at)
     assert speaks_against(one, red, heal.at, promoted_at=heal.at)
     assert not speaks_against(one, red, heal.at, promoted_at=red.at)
@@ -227,9 +227,9 @@ def test_a_repair_is_spoken_against_only_once_it_is_in_force() -> None:
     [
         (RoutingHint("openai:small", "c", 10, "why"), RoutingHint("openai:small", "c", 20, "because"), True),
         (RoutingHint("openai:small", "c"), RoutingHint("openai:small", "d"), False),
-        (FixTemplate(("a", "b"), ("mend",)), FixTemplate(("b",), ("mend",)), True),
-        (FixTemplate(("a",), ("mend",)), FixTemplate(("b",), ("mend",)), False),
-        (FixTemplate(("a",), ("mend",)), FixTemplate(("a",), ("other",)), False),
+        (FixTemplate(("a", "b"), ("fix",)), FixTemplate(("b",), ("fix",)), True),
+        (FixTemplate(("a",), ("fix",)), FixTemplate(("b",), ("fix",)), False),
+        (FixTemplate(("a",), ("fix",)), FixTemplate(("a",), ("other",)), False),
         (PolicyTweak(1), PolicyTweak(1), True),
         (PolicyTweak(1), PolicyTweak(1, 5), False),
         (PromptFragment(("x",)), PromptFragment(("x",)), True),

@@ -119,7 +119,7 @@ SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
 def test_a_failure_is_alike_by_its_signature_or_else_by_its_test(
     test: str, signature: str, causes: tuple[str, ...], alike: bool
 ) -> None:
-    fix = KnownFix("cand_1", "a change", MONDAY_MORNING, FixTemplate((TOTAL,), ("mend",), MEND, causes))
+    fix = KnownFix("cand_1", "a change", MONDAY_MORNING, FixTemplate((TOTAL,), ("fix",), MEND, causes))
     assert fix.alike(test, signature) is alike
 
 
@@ -151,7 +151,7 @@ def test_without_words_the_summary_stands_for_it_and_without_that_nothing() -> N
 def test_red_tests_ask_for_the_repair_of_the_same_test() -> None:
     told = Told(summaries={"sess_9": "The fixture was shared."})
     red = record(RecordKind.FAILED_TDD, "sess_1", f"failed_tdd/{TOTAL}", test=TOTAL, failing=[TOTAL])
-    with pytest.raises(NothingToDraft, match="nothing has mended"):
+    with pytest.raises(NothingToDraft, match="nothing has fixed"):
         drafted(red, heal("sess_9", failing=("t.py::other",)), told=told)
     assert drafted(red, heal("sess_9"), told=told).effect == FixTemplate((TOTAL,), ("The fixture was shared.",))
 

@@ -28,8 +28,8 @@ def repairs(world: World, *broken: str, agent: str = "cto", workspace: str = "/w
 
 
 def test_a_repair_is_told_when_one_of_its_tests_is_red(world: World) -> None:
-    world.put(FixTemplate(("t::a", "t::b"), ("Mend the sum.",)), agent="cto", run_kind="heal", workspace="/w")
-    assert repairs(world, "t::b", "t::c") == ("Mend the sum.",)
+    world.put(FixTemplate(("t::a", "t::b"), ("Fix the sum.",)), agent="cto", run_kind="heal", workspace="/w")
+    assert repairs(world, "t::b", "t::c") == ("Fix the sum.",)
     assert repairs(world, "t::c") == ()
     assert repairs(world, "t::a", agent="cfo") == ()
     assert repairs(world, "t::a", workspace="/other") == ()
@@ -77,7 +77,7 @@ def test_tweaks_only_tighten_whatever_they_say(tweaks: list[PolicyTweak], tries:
 
 def test_a_preview_agrees_with_what_is_done(world: World) -> None:
     """The lines that a screen compares are those that the hooks then act by."""
-    tweak, repair = PolicyTweak(tries=1, cost=10), FixTemplate(("t::a",), ("Mend the sum.",))
+    tweak, repair = PolicyTweak(tries=1, cost=10), FixTemplate(("t::a",), ("Fix the sum.",))
     world.put(tweak)
     world.put(repair)
     found = world.overlays.tweaks(agent="cto", workspace="")

@@ -75,7 +75,7 @@ def test_a_second_session_bears_it_out_and_the_operator_decides(world: World) ->
 def test_red_tests_get_the_repair_that_healed_them_elsewhere(world: World) -> None:
     world.happened(failed("sess_1"))
     assert world.adaptation.digest() == []
-    assert "nothing has mended" in next(iter(world.adaptation.not_drafted().values()))
+    assert "nothing has fixed" in next(iter(world.adaptation.not_drafted().values()))
     world.heal("sess_2")
     made = world.adaptation.digest()
     assert [one.effect for one in made] == [FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))] * 2
@@ -214,7 +214,7 @@ def test_fixes_that_may_be_offered_are_landed_and_stand(world: World) -> None:
     world.heal("sess_1")
     world.told.patches["sess_1"] = "diff --git a/cart.py b/cart.py"
     world.adaptation.catch_up()
-    assert world.adaptation.fixes(SHOP) == [], "what an agent mended of its own was never in the operator's files"
+    assert world.adaptation.fixes(SHOP) == [], "what an agent fixed of its own was never in the operator's files"
     for session in ("sess_2", "sess_3"):
         world.told.turned_green[session] = Mended({f"t.py::{session}": ""}, "", AGENT, 0)
         world.told.patches[session] = "diff --git a/price.py b/price.py"

@@ -139,7 +139,7 @@ def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_twice_is_refused(
         (PromptFragment((" \n",)), "says nothing"),
         (PromptFragment(tuple("x" * 3 for _ in range(MOST_LINES + 1))), "at most 20"),
         (PromptFragment(("x" * (LINE_MOST + 1),)), "at most 500"),
-        (FixTemplate((), ("mend it",)), "no failing test"),
+        (FixTemplate((), ("fix it",)), "no failing test"),
         (FixTemplate(("t",), ()), "says nothing"),
         (RoutingHint("gpt"), "no model"),
         (RoutingHint("openai:gpt-6-luna", longest_prompt=-1), "below 0"),
@@ -208,7 +208,7 @@ def test_previews_in_words() -> None:
     assert shown(EFFECTS[3]) == ({"tries to heal: 3"}, {"tries to heal: 1"})
     assert shown(PolicyTweak(tries=9, cost=9_000_000)) == (set(), set()), "a tweak never widens"
     assert shown(EFFECTS[4])[1] == {"flow: check_release (Check the release)", "  $ git status", "  $ pytest tests"}
-    assert "+    return 1" in shown(FixTemplate(("t",), ("mend",), "diff --git a/a b/a\n+    return 1\n"))[1]
+    assert "+    return 1" in shown(FixTemplate(("t",), ("fix",), "diff --git a/a b/a\n+    return 1\n"))[1]
 
 
 # -- forgetting

@@ -129,7 +129,7 @@ def test_a_share_is_from_0_to_1(amount: float, full: float) -> None:
 
 def test_a_reason_names_its_parts() -> None:
     assert weighing.repeated_retry(3, FULL_COST).reason == (
-        "45.0 a try to heal left the same tests red; +20.0 2 tries made; +25.0 $0.50 spent on it"
+        "45.0 a try to heal left the same tests failing; +20.0 2 tries made; +25.0 $0.50 spent on it"
     )
 
 

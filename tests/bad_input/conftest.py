@@ -38,7 +38,7 @@ def refused(said: Said, code: str, *words: str) -> dict[str, str]:
     assert error["code"] == code
     for word in words:
         assert word in error["message"] + error["fix"], error
-    assert error["fix"], "how to mend it is missing"
+    assert error["fix"], "how to fix it is missing"
     assert "Traceback" not in said.err
     return error
 

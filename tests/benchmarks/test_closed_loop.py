@@ -72,7 +72,7 @@ def test_success_rises_with_what_is_learnt_and_returns_without_it(
 ) -> None:
     phases = ("off", "on", "rolled back", "on again")
     done: dict[str, list[bool]] = {name: [] for name in phases}
-    print("\nseed  phase         green   effects in force")
+    print("\nseed  phase         green   effects active")
     for seed in SEEDS:
         shop = Shop(tmp_path / str(seed), server, host, FakeClock(datetime(2026, 3, 2, 9, tzinfo=UTC)), seed)
         todo = tasks(seed, TASKS)

@@ -62,7 +62,7 @@ def snapshot(folder: Path) -> None:
         edges += [["similar_to", name(number - 5), 0.91]] if number > 5 else []
         edges += [["blocks", name(number - 7), 1.0]] if number > 7 else []
         task = {
-            "task_id": name(number), "title": f"Mend the parser of module {number}", "success": bool(number % 3),
+            "task_id": name(number), "title": f"Fix the parser of module {number}", "success": bool(number % 3),
             "timestamp": (NOW - timedelta(minutes=TASKS - number)).timestamp(), "workspace": "/home/me/shop",
             "description": "It reads dates again. " * 8, "agent": "backend_builder",
         }  # fmt: skip

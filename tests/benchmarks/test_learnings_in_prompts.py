@@ -39,7 +39,7 @@ def test_the_part_of_a_project_that_knows_three_hundred_things(tmp_path: Path, d
     placed = [replace(one, scope=scope.level, scope_id=scope.id, path=scope.page(one.kind, one.id)) for one in said]
     files.apply([added(one) for one in placed])
     part = LearntPart(LearningFiles(tmp_path, database), FixedSettings())
-    request = PromptRequest("ada", "koji-core", WORKSPACE, "mend the rounding in m7.py")
+    request = PromptRequest("ada", "koji-core", WORKSPACE, "fix the rounding in m7.py")
     tokenizer.count("warm")
     times = []
     for _ in range(RUNS):

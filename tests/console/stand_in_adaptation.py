@@ -45,11 +45,11 @@ def record(
 
 
 RECORDS = (
-    record(1, RecordKind.FAILED_TDD, 82, "3 attempts stayed red: 60 + 3 · 8, less 2 for a test that is new",
+    record(1, RecordKind.FAILED_TDD, 82, "3 attempts still failed: 60 + 3 · 8, less 2 for a test that is new",
            TEST, 30),
-    record(2, RecordKind.FAILED_TDD, 74, "2 attempts stayed red: 60 + 2 · 8, less 2", TEST, 26),
-    record(3, RecordKind.FAILED_TDD, 78, "2 attempts stayed red: 60 + 2 · 8, plus 2 for a second file", TEST, 6),
-    record(4, RecordKind.FAILED_TDD, 71, "1 attempt stayed red: 60 + 8, plus 3", TEST, 4),
+    record(2, RecordKind.FAILED_TDD, 74, "2 attempts still failed: 60 + 2 · 8, less 2", TEST, 26),
+    record(3, RecordKind.FAILED_TDD, 78, "2 attempts still failed: 60 + 2 · 8, plus 2 for a second file", TEST, 6),
+    record(4, RecordKind.FAILED_TDD, 71, "1 attempt still failed: 60 + 8, plus 3", TEST, 4),
     record(5, RecordKind.SUCCESSFUL_HEAL, 66, "green at the second try without it: 60 + 6", TEST, 3),
 )  # fmt: skip
 

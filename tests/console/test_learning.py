@@ -76,7 +76,7 @@ async def test_one_list_of_candidates_and_learnings_that_says_what_it_is_for(con
             assert heading in text, heading
         assert "+ 2. When test_a_discount_is_rounded is red" in text
         assert "EVIDENCE AGAINST  1" in text
-        assert "3 attempts stayed red: 60 + 3 · 8" in text
+        assert "3 attempts still failed: 60 + 3 · 8" in text
         assert "LIFT" not in text  # it is not active: there is nothing to measure
 
 

@@ -102,10 +102,10 @@ async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
     async with console.run_test(size=(80, 24), notifications=True) as pilot:
         await live(pilot)
         await pilot.press(*keys)
-        console.say("something is wrong, and how to mend it")
-        console.say("something else is wrong, in more words than fit one line of so small a terminal, and mended thus")
-        await until(pilot, lambda: "something is wrong, and how to mend it" in screen_text(console))
-        await until(pilot, lambda: "mended thus" in screen_text(console))
+        console.say("something is wrong, and how to fix it")
+        console.say("something else is wrong, in more words than fit one line of so small a terminal, and fixed thus")
+        await until(pilot, lambda: "something is wrong, and how to fix it" in screen_text(console))
+        await until(pilot, lambda: "fixed thus" in screen_text(console))
         seen = {
             one: region.intersection(clip)
             for one, (region, clip) in console.screen._compositor.visible_widgets.items()

@@ -205,7 +205,7 @@ class Safety:
 
     def resume(self, word: str) -> None:
         if self._holds.pop(word, None) is None:
-            raise Refusal("not_held", f"there is no {word} in force", "clawpy status shows what is")
+            raise Refusal("not_held", f"there is no {word} active", "clawpy status shows what is")
 
     def triggers(self) -> tuple[int, datetime | None]:
         return 47, self._now

@@ -149,7 +149,7 @@ def test_a_slow_verb_holds_up_nobody(serve: Serve) -> None:
 
 
 def test_a_client_that_does_not_read_is_left(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was suspended, for instance: it must not keep its place for ever."""
+    """One that was suspended, for example: it must not keep its place for ever."""
     monkeypatch.setattr(control, "IDLE_SECONDS", 0.2)
     server = serve(lambda verb, arguments: {"much": "x" * 20_000_000})
     with socket.socket(socket.AF_UNIX) as client:

@@ -77,7 +77,7 @@ class World:
         if captured is None:
             return None
         return self.database.write(
-            lambda tx: self.changes.store(tx, captured, prediction_id="pred_1", title="Mend the cart", check=check)
+            lambda tx: self.changes.store(tx, captured, prediction_id="pred_1", title="Fix the cart", check=check)
         )
 
     def changed(self, edit: Callable[[Path], None], *, name: str = "session_1") -> ChangeSet:

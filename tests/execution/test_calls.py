@@ -49,7 +49,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def view(id: str = "sess_1", state: SessionState = SessionState.RUNNING) -> SessionView:
     return SessionView(
-        id, "pred_1", "mend it", "/w/shop", "koji-core", "builder", "model", None, state, "approved", "", "", NOW, NOW,
+        id, "pred_1", "fix it", "/w/shop", "koji-core", "builder", "model", None, state, "approved", "", "", NOW, NOW,
         None, 0, 0, "",
     )  # fmt: skip
 
@@ -60,7 +60,7 @@ def part(name: str, text: str, role: str = "user", kind: SourceKind = SourceKind
 
 
 PROMPT = Prompt(
-    (part("identity", "You are\nthe builder", "system", SourceKind.SOUL), part("task", "mend it")),
+    (part("identity", "You are\nthe builder", "system", SourceKind.SOUL), part("task", "fix it")),
     ("recall was left out: no answer within 0.5 s",),
     {"leadership_chain": ["cto"]},
 )

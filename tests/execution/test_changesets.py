@@ -193,14 +193,14 @@ def test_branch_has_the_sessions_diff_alone(world: World) -> None:
     branched = world.changes.branch(change_set.id)
 
     git = world.repository.git
-    assert branched.branch == "clawpy/mend-the-cart"
-    assert git("diff", "--name-only", "main", "clawpy/mend-the-cart") == "a.txt"
-    assert git("rev-parse", "clawpy/mend-the-cart^") == git("rev-parse", "main")
-    assert git("log", "-1", "--format=%s|%an|%ae|%cI", "clawpy/mend-the-cart") == (
-        "Mend the cart|Test|test@example.org|2026-01-05T09:30:00+00:00"
+    assert branched.branch == "clawpy/fix-the-cart"
+    assert git("diff", "--name-only", "main", "clawpy/fix-the-cart") == "a.txt"
+    assert git("rev-parse", "clawpy/fix-the-cart^") == git("rev-parse", "main")
+    assert git("log", "-1", "--format=%s|%an|%ae|%cI", "clawpy/fix-the-cart") == (
+        "Fix the cart|Test|test@example.org|2026-01-05T09:30:00+00:00"
     )
     assert picture(world.root) == files
-    git("branch", "-q", "-D", "clawpy/mend-the-cart")
+    git("branch", "-q", "-D", "clawpy/fix-the-cart")
     assert git_state(world.root) == state
     assert our_refs(world.root) == []
     assert not world.worktrees.folder("session_1").exists()
@@ -208,12 +208,12 @@ def test_branch_has_the_sessions_diff_alone(world: World) -> None:
 
 @pytest.mark.long
 def test_branch_names_give_way(world: World) -> None:
-    world.repository.git("branch", "clawpy/mend-the-cart")
-    assert world.changes.branch(world.changed(edit_a).id).branch == "clawpy/mend-the-cart-2"
-    world.repository.git("branch", "-q", "-D", "clawpy/mend-the-cart", "clawpy/mend-the-cart-2")
+    world.repository.git("branch", "clawpy/fix-the-cart")
+    assert world.changes.branch(world.changed(edit_a).id).branch == "clawpy/fix-the-cart-2"
+    world.repository.git("branch", "-q", "-D", "clawpy/fix-the-cart", "clawpy/fix-the-cart-2")
     world.repository.git("branch", "clawpy")
     change_set = world.changed(edit_a, name="session_2")
-    assert world.changes.branch(change_set.id).branch == "clawpy-mend-the-cart"
+    assert world.changes.branch(change_set.id).branch == "clawpy-fix-the-cart"
 
 
 def test_branch_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,8 +225,8 @@ def test_branch_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pyt
     world.changes.branch(change_set.id)
 
     git = world.repository.git
-    assert git("ls-tree", "-r", "--name-only", "clawpy/mend-the-cart") == "y.txt"
-    assert git("log", "--format=%an <%ae>", "clawpy/mend-the-cart") == "Clawpy Console <clawpy@localhost>"
+    assert git("ls-tree", "-r", "--name-only", "clawpy/fix-the-cart") == "y.txt"
+    assert git("log", "--format=%an <%ae>", "clawpy/fix-the-cart") == "Clawpy Console <clawpy@localhost>"
     world.close()
 
 

@@ -453,7 +453,7 @@ def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
         edited("hunt", HuntParameters, PRESENT, edit)
     assert refusal.value.code == PROSE
     assert "is not a parameter" not in str(refusal.value)
-    assert "for instance `hunt tests=src/cart.py`" in refusal.value.fix
+    assert "for example `hunt tests=src/cart.py`" in refusal.value.fix
 
 
 @given(st.text(max_size=60))

@@ -143,7 +143,7 @@ def test_the_rest_becomes_a_branch(world: World) -> None:
     change = world.changed(edit)
     world.changes.land(change.id, [FilePart("a.txt")])
     branched = world.changes.branch(change.id)
-    assert (branched.state, branched.branch) == (ChangeState.LANDED, "clawpy/mend-the-cart")
+    assert (branched.state, branched.branch) == (ChangeState.LANDED, "clawpy/fix-the-cart")
     changed = world.repository.git("diff", "--name-only", "--no-renames", "main", branched.branch).split()
     assert changed == ["b.txt", "c.txt", "new.txt", "old.txt"]
     assert world.changes.undo(change.id).state is ChangeState.UNDONE

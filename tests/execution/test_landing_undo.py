@@ -150,7 +150,7 @@ def test_recovery_says_what_it_left_alone(world: World) -> None:
 
     (words,) = world.changes.recover()
 
-    assert "interrupted and taken back" in words
+    assert "interrupted and undone" in words
     assert "a.txt" in words
     assert (world.root / "a.txt").read_text() == "edited after the crash\n"
     assert (world.root / "b.txt").read_text() == TEXT
@@ -169,7 +169,7 @@ def test_a_repository_with_longer_hashes(tmp_path: Path) -> None:
     assert (world.root / "a.txt").read_text() == "theirs\n"
     world.changes.undo(change_set.id)
     assert picture(world.root) == before
-    assert world.changes.branch(change_set.id).branch == "clawpy/mend-the-cart"
+    assert world.changes.branch(change_set.id).branch == "clawpy/fix-the-cart"
     world.close()
 
 

@@ -150,7 +150,7 @@ def test_states_of_providers():
 
 def test_an_agent_that_is_broken_has_no_model():
     def models(agent: str) -> Mapping[str, str]:
-        raise Refusal("broken_agent", "tools.json: bad", "mend it")
+        raise Refusal("broken_agent", "tools.json: bad", "fix it")
 
     with pytest.raises(Refusal, match=r"tools\.json"):
         ModelRouter(FixedSettings(), Ring("openai"), models=models).choose("a", "koji-core")

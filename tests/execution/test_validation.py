@@ -280,7 +280,7 @@ def test_nothing_is_said_of_tests_when_nothing_was_changed(world: World) -> None
 
 @pytest.mark.long
 def test_what_judged_an_agent_s_work_says_nothing_of_the_operator_s_files(world: World) -> None:
-    world.work(writes(cart=WRONG), writes(cart=RIGHT + "# mended\n"))
+    world.work(writes(cart=WRONG), writes(cart=RIGHT + "# fixed\n"))
     assert len(world.attempts()) == 2
     assert world.runs.latest(str(world.repository.path)) == []
 

@@ -140,7 +140,7 @@ def test_killed_at_every_step_of_landing_and_undoing(case: tuple[Path, str]) -> 
         at = 0
         while in_a_process(folder, decide(change_set_id, verb), at=at):
             happened = whole(folder, change_set_id, start, end, done)
-            counted[f"{verb} {'finished' if happened else 'taken back'}"] += 1
+            counted[f"{verb} {'finished' if happened else 'undone'}"] += 1
             if happened:
                 world = World(folder)
                 (world.changes.undo if verb == "land" else world.changes.land)(change_set_id)

@@ -25,7 +25,7 @@ from tests.conftest import Repository
 from tests.support.model_server import ModelServer, Reply
 from tests.support.training_server import TrainingServer
 
-WANTED = {"prompt": "mend the rounding of the cart", "channel": "koji-core", "confidence": 0.9, "reasoning": "as ever"}
+WANTED = {"prompt": "fix the rounding of the cart", "channel": "koji-core", "confidence": 0.9, "reasoning": "as ever"}
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_what_the_model_says_becomes_a_card_from_the_thirtieth_decision_on(engin
     assert model.requests == []
     decide(engine, 15)
     [card] = cards(engine, Source.TWIN_MODEL)
-    assert (card.assignment.prompt, card.assignment.channel) == ("mend the rounding of the cart", "koji-core")
+    assert (card.assignment.prompt, card.assignment.channel) == ("fix the rounding of the cart", "koji-core")
     assert card.parts is not None
     assert card.parts.twin == 0.9
     assert model.requests[0].body["temperature"] == 0.3

@@ -139,7 +139,7 @@ def test_a_prompt_carries_the_block_with_a_source_for_each_line(world: World) ->
     assert world.wisdom.offer(learning()).pattern == ""
     world.wisdom.flush()
     assembly = PromptAssembly([LeadershipGuidance(world.wisdom.cascade)])
-    prompt = assembly.assemble(PromptRequest("worker", "koji-core", "/w", "mend", session_id="ses_9"))
+    prompt = assembly.assemble(PromptRequest("worker", "koji-core", "/w", "fix", session_id="ses_9"))
     assert prompt.text("system") == world.wisdom.guidance("worker").block
     told = prompt.provenance
     assert told["leadership_chain"] == ["lead", "cto", "ceo"]
@@ -156,7 +156,7 @@ def test_a_prompt_carries_the_block_with_a_source_for_each_line(world: World) ->
     assert event.payload["tokens"] == world.wisdom.guidance("worker").tokens
     counted = {one.key: one.uses for one in world.wisdom.profile("lead").patterns}
     assert set(counted.values()) == {1}
-    none = assembly.assemble(PromptRequest("lead", "koji-core", "/w", "mend"))
+    none = assembly.assemble(PromptRequest("lead", "koji-core", "/w", "fix"))
     assert none.parts == ()
     assert none.provenance["guidance_applied"] is False
 

@@ -165,7 +165,7 @@ class Machine:
 
     def did(self, number: int) -> str:
         """A session that is over and summed up."""
-        text, session = f"Task: basket {number} was mended on {self.name}.", f"sess_{self.name}_{number}"
+        text, session = f"Task: basket {number} was fixed on {self.name}.", f"sess_{self.name}_{number}"
         summary = NewMemory(
             text, layer=Layer.CONTEXT, kind="summary", speaker="backend_builder", agent="backend_builder",
             session=session, workspace=self.workspace, source=session, ref=f"summary:{session}",
@@ -176,11 +176,11 @@ class Machine:
     def call(self, number: int, part: PartSource) -> None:
         """A call of the builder's model whose prompt has this part."""
         now, id = self.engine.clock.now(), f"sess_call_{number}"
-        request = PromptRequest("backend_builder", "koji-core", self.workspace, "mend the basket", session_id=id)
+        request = PromptRequest("backend_builder", "koji-core", self.workspace, "fix the basket", session_id=id)
         said = part.part(request)
         assert isinstance(said, Contribution)
         view = SessionView(
-            id, "pred_1", "mend", self.workspace, "koji-core", "backend_builder", "model", None, SessionState.RUNNING,
+            id, "pred_1", "fix", self.workspace, "koji-core", "backend_builder", "model", None, SessionState.RUNNING,
             "approved", "", "", now, now, None, 0, 0, "",
         )  # fmt: skip
         prompt = Prompt((said.part,) if said.part else (), (), said.provenance)

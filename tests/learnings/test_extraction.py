@@ -110,7 +110,7 @@ def test_a_landing_that_is_taken_back_speaks_against_the_work_and_nobody_confirm
     world.record(undone)
     world.learnings.catch_up()
     (one,) = world.learnings.entries()
-    assert one.text == "What was made of “round cart totals” landed and was taken back: agree on the result first."
+    assert one.text == "What was made of “round cart totals” was landed and undone: agree on the result first."
     assert (one.confidence, one.reasons[0], one.scope) == (0.5, "it was observed once", LearningScope.TEAM)
     world.record(landed)
     world.learnings.catch_up()

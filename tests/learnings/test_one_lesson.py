@@ -103,7 +103,7 @@ def test_an_order_about_one_thing_is_no_lesson_until_three_tasks_meet_it(world: 
             world.run(f"Write greeting {number}")
         for number in range(3):
             assert engine.wisdom.bubbles() == [], number
-            corrected(world, f"Mend part {number}", order)
+            corrected(world, f"Fix part {number}", order)
         (bubble,) = engine.wisdom.bubbles()
         (known,) = engine.learnings.entries("project")
         assert bubble.learning.text == known.text == order

@@ -73,7 +73,7 @@ def test_the_budget_is_kept_and_what_fits_the_task_comes_first(part: Part) -> No
     for number in range(20):
         part.put(f"Some long rule number{number} about nothing in particular at all", importance=0.9, confidence=0.9)
     part.put("Round in cart.py with Decimal", importance=0.1, confidence=0.5)
-    lines, told = part.said("mend the rounding in src/cart.py", budget=40)
+    lines, told = part.said("fix the rounding in src/cart.py", budget=40)
     assert lines[2] == "- Round in cart.py with Decimal"
     assert sum(len(line.split()) for line in lines) <= 40
     assert told.notes == ("learnings: 19 of 21 had no room",)  # type: ignore[attr-defined]

@@ -302,7 +302,7 @@ class TestFiles:
         with pytest.raises(Refusal, match="leads to"):
             again.relate("c", Relation.BLOCKS, "a")
         again.close()
-        assert file.read_text() == by_hand, "the file is the operator's until he has mended it, or it is compacted"
+        assert file.read_text() == by_hand, "the file is the operator's until he has fixed it, or it is compacted"
 
     @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=30))
     def test_without_the_arrows_that_close_them_there_are_no_circles(self, drawn: list[tuple[int, int]]) -> None:

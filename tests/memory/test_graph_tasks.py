@@ -72,7 +72,7 @@ class TestProducer:
         producer.handle(fact("SessionEnded", "session_1"))
         node = graph.get("session_1")
         assert node is not None
-        assert (node.title, node.success, node.agent) == ("Mend the parser", success, "backend_builder")
+        assert (node.title, node.success, node.agent) == ("Fix the parser", success, "backend_builder")
 
     def test_again_changes_nothing(self, producer: TaskProducer, graph: TaskGraph, book: Book, tmp_path: Path) -> None:
         book.add(view(state=SessionState.FAILED))
@@ -106,7 +106,7 @@ class TestProducer:
         node = graph.get("session_1")
         assert node is not None
         assert (node.outcome, node.success) == (outcome, success)
-        assert words_of(node) == f"Mend the parser ({outcome}): The parser reads dates again."
+        assert words_of(node) == f"Fix the parser ({outcome}): The parser reads dates again."
 
     def test_a_retry_and_a_continuation_come_from_what_was_before(
         self, producer: TaskProducer, graph: TaskGraph, book: Book
@@ -257,7 +257,7 @@ class TestImporting:
         file = folder / "s1.jsonl"
         tool = {"role": "assistant", "content": [{"type": "tool_use", "name": "Bash", "input": {}}]}
         file.write_text(
-            claude(1, "user", "Mend the parser")
+            claude(1, "user", "Fix the parser")
             + "{broken\n"
             + claude(2, "assistant", "x", message=tool)
             + json.dumps({"type": "summary", "summary": "x"})

@@ -300,7 +300,7 @@ def test_rules_keep_eight_drafts_at_most_and_name_what_stays_red() -> None:
     assert len(draft(many, [])) == MOST_FACTS
     few = draft(Day("2026-01-05", red=red), [])
     assert few[0].fact.bucket is Bucket.RESOURCES
-    assert "stayed red in 2 sessions" in few[0].reason
+    assert "still failed in 2 sessions" in few[0].reason
     assert draft(Day("2026-01-05", red={"session_1": red["session_1"]}), []) == []
     lines = lines_for(many, "a")
     assert (len(lines), lines[-1]) == (12, "and 9 more")
@@ -345,7 +345,7 @@ class TestContext:
 
         context._model = Summing()
         assert len(context.summary(SessionRecord(view())).split()) == MOST_WORDS
-        assert context.summary(SessionRecord(view("session_2"))).startswith("Task: Mend the parser.")
+        assert context.summary(SessionRecord(view("session_2"))).startswith("Task: Fix the parser.")
 
     @pytest.fixture
     def context(self, database: Database, clock: FakeClock) -> ContextEngine:

@@ -83,10 +83,10 @@ def test_a_last_word_of_the_operator_is_unanswered(world: World) -> None:
 
 
 def test_what_a_program_wrote_for_him_is_no_topic(world: World) -> None:
-    told = [claude("user", "Mend the parser"), claude("user", "<command-name>/clear</command-name>"),
+    told = [claude("user", "Fix the parser"), claude("user", "<command-name>/clear</command-name>"),
             claude("assistant", "Cleared."), claude("user", "[Request interrupted by user]")]  # fmt: skip
     world.write("".join(told))
-    assert world.threads.latest(SHOP)[0].about == "Mend the parser"
+    assert world.threads.latest(SHOP)[0].about == "Fix the parser"
 
 
 def test_codex_says_its_folder_once(world: World) -> None:
@@ -133,5 +133,5 @@ def test_a_file_is_read_again_only_when_it_grew(world: World, monkeypatch: pytes
 
 
 def test_half_a_line_and_rubbish_are_passed_over(world: World) -> None:
-    world.write(claude("user", "Mend it") + "{broken\n" + '{"type": "user", "message": 3}\n' + claude("user", "x")[:40])
-    assert world.threads.latest(SHOP)[0].about == "Mend it"
+    world.write(claude("user", "Fix it") + "{broken\n" + '{"type": "user", "message": 3}\n' + claude("user", "x")[:40])
+    assert world.threads.latest(SHOP)[0].about == "Fix it"

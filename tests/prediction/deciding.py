@@ -156,7 +156,7 @@ class Bench:
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         key, separator, value = edit.partition("=")
         if not separator:
-            raise Refusal("bad_parameters", f"{edit!r} is not key=value", "for instance paths=src")
+            raise Refusal("bad_parameters", f"{edit!r} is not key=value", "for example paths=src")
         return replace(assignment, prompt=f"{assignment.flow} {edit}", parameters={key: value})
 
 

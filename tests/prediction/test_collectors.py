@@ -46,7 +46,7 @@ def test_weights_are_those_of_the_spec() -> None:
 
 def test_a_collector_that_fails_says_so_and_weighs_nothing() -> None:
     def refuse() -> object:
-        raise Refusal("git_failed", "git broke\x1b[31m", "mend it")
+        raise Refusal("git_failed", "git broke\x1b[31m", "fix it")
 
     def crash() -> object:
         raise ValueError("odd")

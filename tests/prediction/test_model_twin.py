@@ -15,7 +15,7 @@ from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit, task
 
 CHANNELS = ("koji-core", "garden")
-GOOD = {"prompt": "mend the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
+GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
 
 
 class Model:
@@ -58,7 +58,7 @@ def context(world: World) -> WorkspaceContext:
 
 def test_a_reply_is_one_object_with_or_without_words_around_it() -> None:
     for text in (json.dumps(GOOD), f"```json\n{json.dumps(GOOD)}\n```", f"I think {json.dumps(GOOD)} it is."):
-        assert read_reply(text, CHANNELS).prompt == "mend the rounding"
+        assert read_reply(text, CHANNELS).prompt == "fix the rounding"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_confidence_at_its_bounds() -> None:
 def test_its_word_becomes_a_proposal(context: WorkspaceContext) -> None:
     model = Model(json.dumps(GOOD))
     [proposal] = twin(model).propose(context)
-    assert (proposal.prompt, proposal.channel, proposal.confidence) == ("mend the rounding", "koji-core", 0.7)
+    assert (proposal.prompt, proposal.channel, proposal.confidence) == ("fix the rounding", "koji-core", 0.7)
     assert (proposal.source, proposal.flow, proposal.reasoning) == (Source.TWIN_MODEL, None, "red since noon")
     [(name, question)] = model.asked
     assert (name, question.temperature, question.most_tokens) == ("ollama:twin", TEMPERATURE, MOST_TOKENS) == (
@@ -119,7 +119,7 @@ def test_a_model_that_cannot_be_asked_is_not_asked_again_at_once(context: Worksp
 
 
 def test_a_task_that_only_grew_older_is_no_other_situation(world: World) -> None:
-    world.tasks = [task("mend, then ship", timedelta(minutes=5))]
+    world.tasks = [task("fix, then ship", timedelta(minutes=5))]
     asked = twin(Model(json.dumps(GOOD)))
     first = asked.propose(world.sense())
     world.now += timedelta(minutes=10)

@@ -89,11 +89,11 @@ def test_a_sentence_that_begins_as_a_flow_is_prose(prompt: str) -> None:
 def test_a_flow_says_how_its_parameters_are_written() -> None:
     with pytest.raises(Refusal) as refusal:
         edited("bisect", REAL_FLOWS["bisect"].parameters, {}, "tst=test_total")
-    form = "`bisect test=… good=… [project=…] [bad=…]`, or a JSON object, for instance `bisect test=TEST good=GOOD`; "
+    form = "`bisect test=… good=… [project=…] [bad=…]`, or a JSON object, for example `bisect test=TEST good=GOOD`; "
     assert refusal.value.fix.startswith(f"{form}test: text")
-    with pytest.raises(Refusal, match=r"for instance `lint paths=src/cart.py`"):
+    with pytest.raises(Refusal, match=r"for example `lint paths=src/cart.py`"):
         edited("lint", REAL_FLOWS["lint"].parameters, {}, "src/cart.py")
-    with pytest.raises(Refusal, match=r"for instance `hunt_flakes tests=50`"):
+    with pytest.raises(Refusal, match=r"for example `hunt_flakes tests=50`"):
         edited("hunt_flakes", REAL_FLOWS["hunt_flakes"].parameters, {}, "50")
 
 

@@ -38,7 +38,7 @@ def test_a_named_channel_goes_first_then_affinity_and_the_channel_has_its_agent(
 
 def test_prose_then_goes_by_its_meaning_and_to_the_agent_that_fits_best() -> None:
     means = Route("koji-core", "frontend_builder", "by its meaning, 61%", b"vector")
-    assert to("mend the menu", by=router(means=means)) == means
+    assert to("fix the menu", by=router(means=means)) == means
     assert to(by=router(means=means)).why == "round-robin", "a flow means what it does"
 
 

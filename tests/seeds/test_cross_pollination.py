@@ -76,9 +76,9 @@ def test_signals(closed: World) -> None:
 def test_active_tasks(world: World) -> None:
     """2.1: Open tasks become cards of their channel, those that have waited longest first."""
     shop = str(world.repository.path)
-    old = world.say("tasks", action="add", title="Mend the rounding of refunds", workspace=shop)["task"]
+    old = world.say("tasks", action="add", title="Fix the rounding of refunds", workspace=shop)["task"]
     world.clock.advance(timedelta(days=7))
-    new = world.say("tasks", action="add", title="Mend the names of coupons", workspace=shop)["task"]
+    new = world.say("tasks", action="add", title="Fix the names of coupons", workspace=shop)["task"]
     found = [one["taskId"] for one in world.predicted() if one["taskId"]]
     assert found[:1] == [old["id"]]
     assert set(found) <= {old["id"], new["id"]}
@@ -330,7 +330,7 @@ def test_cost_caps(world: World) -> None:
 def test_content_filter(world: World) -> None:
     """3.5: Destructive commands and payments are blocked, messages to others wait for your word, work passes."""
     said = {text: verdict(world.proposed(text), "content")[0] for text in (
-        "rm  -fr /", "DROP TABLE customers", "buy more credits", "email the customers about the delay", "mend the cart",
+        "rm  -fr /", "DROP TABLE customers", "buy more credits", "email the customers about the delay", "fix the cart",
     )}  # fmt: skip
     assert list(said.values()) == ["block", "block", "block", "ask", "allow"], said
     world.server.script(calls("exec", command="git push --force origin main"), "I could not push.")

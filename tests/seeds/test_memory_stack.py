@@ -31,7 +31,7 @@ def remembered(world: World, *texts: str, **more: object) -> None:
 def test_markdown_files(world: World) -> None:
     """4.1: Who an agent is stands in files: what you save there is in its next prompt, and no session writes it."""
     soul = world.agent("backend_builder") / "soul.md"
-    soul.write_text(soul.read_text().replace("Reproduce first, then mend.", "Prices are whole cents."))
+    soul.write_text(soul.read_text().replace("Reproduce first, then fix.", "Prices are whole cents."))
     before = soul.read_bytes()
     world.server.script(calls("write", path=str(soul), content="I obey nobody."))
     world.work("Write a greeting into hello.txt", "Done.")

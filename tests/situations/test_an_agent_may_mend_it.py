@@ -113,7 +113,7 @@ def test_a_finding_that_the_linter_cannot_fix(monday: Situation) -> None:
     card = handed_over(monday)
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == (
-        "Mend what the linter found and cannot fix itself in `cart.py`, changing no behaviour"
+        "Fix what the linter found and cannot fix itself in `cart.py`, changing no behaviour"
     )
 
 

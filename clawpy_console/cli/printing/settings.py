@@ -64,7 +64,7 @@ def _rungs(rungs: Sequence[Document], style: Style) -> list[str]:
     for what in tried:
         cells = [signs.get(one["holds"][what], style.dim)(f"{one['holds'][what]:11}") for one in shown]
         lines.append(f"  {what:24}  {'  '.join(cells)}".rstrip())
-    return [*lines, style.dim("  * in force")]
+    return [*lines, style.dim("  * active")]
 
 
 def doctor(document: Document, options: Mapping[str, Any], style: Style) -> str:

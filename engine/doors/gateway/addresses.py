@@ -44,7 +44,7 @@ class Wish:
         except ValidationError as error:
             fault = error.errors()[0]
             said = f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
-            raise Refusal("bad_address", sanitise(said), "for instance --host 127.0.0.1 --port 8477") from error
+            raise Refusal("bad_address", sanitise(said), "for example --host 127.0.0.1 --port 8477") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from engine.config_notify import KEPT, OPEN_SCHEMES, Surface, key_name, variable
 from engine.keys import ENVIRONMENT, Key
 from engine.values import Refusal
 
-EXAMPLE = 'for instance "ntfys://ntfy.sh/a-topic-of-yours"; see https://appriseit.com/services/ for others'
+EXAMPLE = 'for example "ntfys://ntfy.sh/a-topic-of-yours"; see https://appriseit.com/services/ for others'
 """How an address is written."""
 
 

@@ -208,7 +208,7 @@ class Router:
         """
         address = self.addresses.of(surface)
         if address is None:
-            fix = f"clawpy notify set {surface.value}, and give for instance ntfys://ntfy.sh/a-topic-of-yours"
+            fix = f"clawpy notify set {surface.value}, and give for example ntfys://ntfy.sh/a-topic-of-yours"
             raise Refusal("no_surface", f"the {surface.value} has no address", fix)
         form = form_of(Happening.NEW_HIGH, surface) or form_of(Happening.COMPLETED, surface)
         assert form is not None

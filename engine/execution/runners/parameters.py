@@ -47,7 +47,7 @@ def refused(
     example = " ".join(_sample(name, field, value) for name, field in fields if field.is_required()) or _sample(
         *next((one for one in fields if one[0] != "project"), fields[0]), value
     )
-    return Refusal(code, told, f"`{form}`, or a JSON object, for instance `{flow} {example}`; {accepted}")
+    return Refusal(code, told, f"`{form}`, or a JSON object, for example `{flow} {example}`; {accepted}")
 
 
 _SAMPLES = {"int": "3", "bool": "true", "list": "src/cart.py"}
@@ -96,7 +96,7 @@ def _pairs(flow: str, model: type[BaseModel], text: str) -> dict[str, Any]:
         if typo:
             raise refused(flow, model, f"{flow} has no parameter {typo[1]}")
         if len(stray.split()) > 1 and not all(VALUE.fullmatch(word) for word in stray.split()):
-            told = f"{flow} takes parameters, and no agent or model is set up that could take prose"
+            told = f"{flow} takes parameters, and no model or agent is configured for other text"
             raise refused(flow, model, told, code=PROSE)
         value = "" if " " in stray else sanitise(stray)[:80]
         raise refused(flow, model, f"which parameter is {sanitise(stray)[:80]!r}?", value=value)

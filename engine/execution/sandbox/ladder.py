@@ -19,7 +19,7 @@ Rung = Bubblewrap | Landlock | Seatbelt
 
 _HOMES = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
 _MENDS = {
-    "bubblewrap": "install bubblewrap, for instance `apt install bubblewrap` or `dnf install bubblewrap`",
+    "bubblewrap": "install bubblewrap, for example `apt install bubblewrap` or `dnf install bubblewrap`",
     "seatbelt": "sandbox-exec comes with macOS; see that /usr/bin/sandbox-exec is there",
 }
 

@@ -68,7 +68,7 @@ def target_of(url: str) -> Target:
 
 def _bad(url: str, why: str) -> Refusal:
     return Refusal(
-        "bad_url", f"{sanitise(url)[:200]!r} {why}", "give a full URL, for instance https://docs.python.org/3/"
+        "bad_url", f"{sanitise(url)[:200]!r} {why}", "give a full URL, for example https://docs.python.org/3/"
     )
 
 

@@ -19,7 +19,7 @@ def parts_of(path: str, roots: Sequence[str]) -> list[str]:
     """The names of `path` below the folder, `..` among them. An absolute path must begin with one of `roots`, the
     spellings of the folder itself. Raises `Refusal` `bad_path`, `outside`."""
     if not path.strip():
-        raise Refusal("bad_path", "the path is empty", "name a file of the project, for instance src/main.py")
+        raise Refusal("bad_path", "the path is empty", "name a file of the project, for example src/main.py")
     if sanitise(path) != path or "\n" in path:
         raise Refusal("bad_path", "the path has control characters in it", "write it as plain text")
     if len(os.fsencode(path)) > LONGEST_PATH:

@@ -102,6 +102,6 @@ def thread_words(thread: Thread, now: datetime) -> str:
 
 def _session_words(session: SessionView, now: datetime) -> str:
     red = session.state is SessionState.SUCCEEDED and session.check is not None and not session.check.green
-    ended = "ended red" if red else session.state.value
+    ended = "ended with failing tests" if red else session.state.value
     ago = span(now - (session.ended_at or session.created_at))
     return f"“{plain(session.prompt, 40)}” {ended} {ago} ago"

@@ -45,7 +45,7 @@ def _lint(context: WorkspaceContext, session: SessionView) -> str:
     if last is None or session.facts.get("changed") or session.facts.get("next") == "fix_lint":
         return ""
     files = _named(one["path"] for one in last.facts.get("findings", ()))
-    return f"Mend what the linter found and cannot fix itself in {files}, changing no behaviour" if files else ""
+    return f"Fix what the linter found and cannot fix itself in {files}, changing no behaviour" if files else ""
 
 
 def _uncovered(context: WorkspaceContext, session: SessionView) -> str:

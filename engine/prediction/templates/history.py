@@ -115,7 +115,7 @@ def _broken(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
             told.append(f"{found} broke a test: {plain(session.prompt, 80)}")
     red = next((run for run in context.runs if run.head == git.head and run.clean), None)
     if red is not None and red.check.failed + red.check.errors:
-        told.append(f"the tests of HEAD are red: {result_words(red.check)} at {moment(red.ran_at, context.local)}")
+        told.append(f"the tests of HEAD fail: {result_words(red.check)} at {moment(red.ran_at, context.local)}")
     return list(dict.fromkeys(told))[:20]
 
 

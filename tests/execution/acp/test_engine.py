@@ -65,5 +65,5 @@ def test_from_a_card_to_a_landing(engine: Any, repository: Repository) -> None:
 
 @pytest.mark.long
 def test_the_card_says_who_does_it_and_what_it_reaches(engine: Any, repository: Repository) -> None:
-    card = engine.cards.propose("mend the cart", workspace=str(repository.path), channel="koji-core")
+    card = engine.cards.propose("fix the cart", workspace=str(repository.path), channel="koji-core")
     assert card.served == "small; network: api.example.com for it alone"

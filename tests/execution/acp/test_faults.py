@@ -85,7 +85,7 @@ def test_an_agent_that_is_not_installed_or_not_configured_is_no_runner(make: Mak
     assert "in the settings" in world.runner.check(replace(here, runner="acp:other")).reason
     assert not world.runner.check(here).takes
     prose = make()
-    assert "prose" in prose.runner.check(replace(here, flow="run_tests")).reason
+    assert "text prompts" in prose.runner.check(replace(here, flow="run_tests")).reason
     assert prose.runner.check(here).takes
 
 

@@ -44,13 +44,13 @@ def test_what_the_agent_says_and_writes_becomes_a_change_set(world: AcpWorld) ->
 
 @pytest.mark.long
 def test_what_was_sent_is_on_record_for_the_x_ray(world: AcpWorld) -> None:
-    view = world.run(prompt="mend it")
+    view = world.run(prompt="fix it")
     (began,), (ended,) = world.calls.begun, world.calls.ended
     assert (began["provider"], began["model"], began["run_kind"]) == ("acp:small", "small-agent 1.0", "task")
-    assert began["prompt"].text("user") == "mend it"
+    assert began["prompt"].text("user") == "fix it"
     assert "not ours to see" in began["prompt"].notes[-1]
-    assert (ended["state"], ended["reply"]) == ("done", "You said: mend it")
-    assert view.summary == "You said: mend it"
+    assert (ended["state"], ended["reply"]) == ("done", "You said: fix it")
+    assert view.summary == "You said: fix it"
 
 
 @pytest.mark.long

@@ -315,7 +315,7 @@ def test_what_was_there_stays_and_everything_new_is_mentioned(before: str, entri
         ("a.js", "  debugger;", ["debugger statement"]),
         ("a.test.js", "describe.only('x', () => {", [".only"]),
         ("a.rs", "    dbg!(x);", ["dbg!"]),
-        ("a.go", "// TODO: mend", ["TODO"]),
+        ("a.go", "// TODO: fix", ["TODO"]),
         ("a.py", "x = 1  # FIXME later", ["FIXME"]),
         ("a.py", "todo = 'TODO'", []),
     ],

@@ -98,7 +98,7 @@ def test_what_it_says_already_changes_nothing(repository: Repository, run_flow: 
 def test_what_is_written_goes_into_the_next_prompt_as_material(tmp_path: Path) -> None:
     """Out and in again: the prompt carries the section, and no lesson can close its element."""
     (tmp_path / FILE).write_bytes(write_section(b"Use tabs.\n", section(HOSTILE), LEARNT))
-    part = Project().part(PromptRequest("worker", "koji-core", str(tmp_path), "mend")).part
+    part = Project().part(PromptRequest("worker", "koji-core", str(tmp_path), "fix")).part
     assert part is not None
     assert "Use tabs." in part.text
     assert part.text.count("</project>") == 1

@@ -53,8 +53,8 @@ class TestAQuestion:
         return engine.completions.ask(f"openai:{GPT}", question(**more)).text
 
     def test_it_is_answered_booked_and_kept_without_secrets(self, engine: Engine, server: ModelServer) -> None:
-        server.script(Reply(text=f"It is mended, not {KEY}.", usage=(1_000, 100)))
-        assert self.ask(engine) == "It is mended, not [secret cut]."
+        server.script(Reply(text=f"It is fixed, not {KEY}.", usage=(1_000, 100)))
+        assert self.ask(engine) == "It is fixed, not [secret cut]."
         assert server.requests[0].system == "Be brief."
         assert KEY not in server.requests[0].users[0]
         call = only_call(engine)
@@ -62,7 +62,7 @@ class TestAQuestion:
         assert call.cost > 0
         assert booked(engine) == [("summary", "settled", call.cost)]
         assert [part.role for part in engine.calls.prompt(call.id)] == ["system", "user"]
-        assert engine.calls.reply(call.id) == "It is mended, not [secret cut]."
+        assert engine.calls.reply(call.id) == "It is fixed, not [secret cut]."
 
     @pytest.mark.parametrize(
         ("reply", "words"),

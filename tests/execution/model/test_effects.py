@@ -121,12 +121,12 @@ def test_repairs_and_bounds_reach_the_validation_loop(world: ModelWorld) -> None
         engine.settings.set("validation.tries", 2)
         before = session()
         assert "Repairs that worked" not in before[0][0]
-        assert before[1] == ["healing ends: still red after 2 tries"]
+        assert before[1] == ["healing ends: still failing after 2 tries"]
         repair = FixTemplate(("make test",), ("The total is three; look at cart.txt.",))
         with in_force(engine, repair), in_force(engine, PolicyTweak(tries=1, cost=10**9)):
             told, ended = session()
             assert told[0].endswith(f"{REPAIRS}:\n<repairs>\n- The total is three; look at cart.txt.\n</repairs>")
-            assert ended == ["healing ends: still red after 1 try"]
+            assert ended == ["healing ends: still failing after 1 try"]
         assert session() == before
 
 

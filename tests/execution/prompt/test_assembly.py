@@ -21,7 +21,7 @@ from engine.values import CheckResult, PromptPart, PromptRequest, PromptSource, 
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
 
 
-def request(place: Path | str = "/w", task: str = "mend the cart", **more: str) -> PromptRequest:
+def request(place: Path | str = "/w", task: str = "fix the cart", **more: str) -> PromptRequest:
     return PromptRequest(agent="builder", channel="koji-core", workspace=str(place), task=task, **more)
 
 
@@ -190,7 +190,7 @@ def test_the_task_says_why_and_how_the_tests_stood() -> None:
     assert part.role == "user"
     assert [line.text for line in part.lines] == [
         "<task>",
-        "mend the cart",
+        "fix the cart",
         "<why>",
         "You test at noon.",
         "3 files changed",
@@ -207,7 +207,7 @@ def test_the_task_says_why_and_how_the_tests_stood() -> None:
 def test_a_task_without_a_card() -> None:
     part = Task(lambda card_id: None).part(request())
 
-    assert [line.text for line in part.lines] == ["<task>", "mend the cart", "</task>"]
+    assert [line.text for line in part.lines] == ["<task>", "fix the cart", "</task>"]
 
 
 def test_the_rules_are_ours() -> None:

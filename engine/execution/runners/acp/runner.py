@@ -88,7 +88,7 @@ class AcpRunner:
         except Refusal as refusal:
             return RunnerInfo(takes=False, reason=refusal.message)
         if assignment.flow is not None:
-            return RunnerInfo(takes=False, reason=f"{guest.title} takes prose, not the flow {assignment.flow}")
+            return RunnerInfo(takes=False, reason=f"{guest.title} takes text prompts, not the flow {assignment.flow}")
         return RunnerInfo(
             takes=True,
             check_only=False,
@@ -116,9 +116,7 @@ class AcpRunner:
             told = ", ".join(self._settings.current.acp) or "none"
             raise Refusal("no_runner", f"there is no coding agent {name!r} in the settings", f"configured: {told}")
         if shutil.which(section.command[0], path=self._environment.get("PATH")) is None:
-            raise Refusal(
-                "no_runner", f"`{section.command[0]}` is not on the PATH", f"install it, or mend [acp.{name}]"
-            )
+            raise Refusal("no_runner", f"`{section.command[0]}` is not on the PATH", f"install it, or fix [acp.{name}]")
         agent = known(name, section.command)
         return Guest(name, agent.title if agent else name, section, place_of(self._data, name))
 

@@ -81,7 +81,7 @@ class ApplyFix:
         check = run_tests(job, tool, tests if tool.exact else ())
         tidy(job, start)
         if set(tests) & set(check.failing) or not check.passed:
-            told = f"The fix applies, but {listed(tests, 2)} stays red, so nothing of it is kept: {in_words(check)}"
+            told = f"The fix applies, but {listed(tests, 2)} still fails, so nothing of it is kept: {in_words(check)}"
             return FlowResult(told, sound=False, facts=failed)
         show_tree(job, fixed)  # what tests left behind is no part of the fix
         return FlowResult(f"The fix applies and {listed(tests, 2)} passes: {in_words(check)}", check=check, facts=facts)

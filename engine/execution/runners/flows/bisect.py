@@ -43,7 +43,7 @@ class Bisect:
     """Checks that good is green and bad is red, then halves what lies between, one test run a step."""
 
     name: ClassVar = "bisect"
-    title: ClassVar = "Bisect a red test"
+    title: ClassVar = "Bisect a failing test"
     place: ClassVar = Place.WORKTREE
     parameters: ClassVar[type[BaseModel]] = BisectParameters
 

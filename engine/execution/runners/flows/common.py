@@ -74,7 +74,7 @@ TestId = Annotated[str, AfterValidator(plain)]
 class ProjectParameters(Parameters):
     """Parameters of a flow that works with the tools of one project of the repository."""
 
-    project: ProjectPath = Field(default="", description='its folder, for instance `packages/py`; "" = the top')
+    project: ProjectPath = Field(default="", description='its folder, for example `packages/py`; "" = the top')
 
 
 @dataclass(frozen=True, slots=True)

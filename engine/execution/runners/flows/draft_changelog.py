@@ -76,7 +76,7 @@ class DraftChangelog:
             text = read_plain(file, LARGEST).decode() if file.exists() else ""
         except UnicodeDecodeError as error:
             raise FlowUnable(
-                f"{name} is not UTF-8 (byte {error.start})", "convert it, for instance with iconv"
+                f"{name} is not UTF-8 (byte {error.start})", "convert it, for example with iconv"
             ) from error
         except ValueError as error:
             raise FlowUnable(f"{name} {error}", "make it smaller") from error

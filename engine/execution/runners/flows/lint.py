@@ -276,7 +276,7 @@ class FixLint:
         changed = sorted(path for path, state in _state(job).items() if before.get(path) != state)
         tools = listed(dict.fromkeys(used))
         if not used:
-            return FlowResult("Nothing to fix: the project's linters mend none of these files")
+            return FlowResult("Nothing to fix: the project's linters fix none of these files")
         if not changed:
             return FlowResult(f"Nothing to fix: {tools} changed nothing", facts={"changed": []})
         return FlowResult(

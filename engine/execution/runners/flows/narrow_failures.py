@@ -58,7 +58,7 @@ class NarrowFailures:
         texts: dict[str, str] = {}
         check = run_tests(job, tool, tests, texts=texts)
         if check.green or not check.failing:
-            why = "what failed before depends on what runs before it, is unreliable, or is mended"
+            why = "what failed before depends on what runs before it, is unreliable, or is fixed"
             return FlowResult(sentence(f"{in_words(check)} now: {why}"), check=check, facts={"causes": []})
         causes: dict[Cause, list[str]] = {}
         for test in check.failing:

@@ -17,7 +17,7 @@ class InstallParameters(ProjectParameters):
     """Which project, and the exact commands that the operator approved."""
 
     command: list[Line] = Field(
-        min_length=1, max_length=8, description="the project's own command, one line each, for instance [`uv sync`]"
+        min_length=1, max_length=8, description="the project's own command, one line each, for example [`uv sync`]"
     )
 
 

@@ -40,7 +40,7 @@ class QuarantineParameters(ProjectParameters):
 
     tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of the tests, as pytest names them")
     until: Annotated[Line, AfterValidator(_day)] = Field(description="the day they run again, such as 2026-12-07")
-    why: Line = Field(default="flaky", max_length=120, description="the reason, for instance `flaky: failed 3 of 20`")
+    why: Line = Field(default="flaky", max_length=120, description="the reason, for example `flaky: failed 3 of 20`")
 
 
 class Quarantine:

@@ -185,7 +185,7 @@ class RehearseMerge:
 
 def _tell(job: Job, red: dict[str, list[str]]) -> None:
     for test, sides in red.items():
-        job.say(f"{test}: " + (f"red on {listed(sides)} already" if sides else "red only when merged"))
+        job.say(f"{test}: " + (f"already failing on {listed(sides)}" if sides else "red only when merged"))
 
 
 def unmerged(git: Git) -> list[tuple[str, int]]:

@@ -38,7 +38,7 @@ SHOWN: Final = 200
 class RehearseRevertParameters(ProjectParameters):
     """Which commit, and the test that it broke."""
 
-    commit: Revision = Field(description="the commit to take back")
+    commit: Revision = Field(description="the commit to revert")
     test: TestId | None = Field(default=None, description="a test that fails because of it, as its tool names it")
 
 
@@ -102,9 +102,9 @@ def _tested(job: Job, name: str, facts: dict[str, object]) -> FlowResult:
     if asked and (asked in check.failing or (alone is not None and not alone.green)):
         told = f"{name} reverts cleanly, but `{clean(asked)}` fails all the same: {in_words(check)}"
         return FlowResult(told, check=check, facts=facts, full=True)
-    mends = f" and `{clean(asked)}` passes then" if asked else ""
+    fixes = f" and `{clean(asked)}` passes then" if asked else ""
     joint = "; " if check.green else "; but "
-    return FlowResult(f"{name} reverts cleanly{mends}{joint}{in_words(check)}", check=check, facts=facts, full=True)
+    return FlowResult(f"{name} reverts cleanly{fixes}{joint}{in_words(check)}", check=check, facts=facts, full=True)
 
 
 def _alone(job: Job, tool: Toolchain, test: str) -> CheckResult | None:

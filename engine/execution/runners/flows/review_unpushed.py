@@ -22,7 +22,7 @@ class ReviewUnpushedParameters(Parameters):
 
     upstream: Revision | None = Field(
         default=None,
-        description="what the other side has, for instance origin/main; without it, what no remote branch has",
+        description="what the other side has, for example origin/main; without it, what no remote branch has",
     )
     newest: int = Field(default=MOST_COMMITS, ge=1, le=MOST_COMMITS, description="at most so many commits")
     broken: list[Line] = Field(default=[], max_length=20, description="what is known to be broken there, one line each")
@@ -88,7 +88,7 @@ def next_steps(found: list[Found], head: str, begin: str) -> list[str]:
         for path in dict.fromkeys(one.path for one in bad if not one.line and not one.gone)
     ]
     if any(one.line and not one.gone for one in bad):
-        steps.append("Next: move the secret out of the file, for instance into an environment variable")
+        steps.append("Next: move the secret out of the file, for example into an environment variable")
     commits = list(dict.fromkeys(one.sha for one in bad if one.sha))
     if commits == [head]:
         steps.append("Then, before you push: git commit --amend")

@@ -88,7 +88,7 @@ class TimeTests:
                     f"the tests cannot run at {revision[:10]}: {error.message}", "name another commit"
                 ) from error
             if not check.green:
-                raise FlowUnable(f"the tests do not pass at {revision[:10]}", "mend them first, or name another commit")
+                raise FlowUnable(f"the tests do not pass at {revision[:10]}", "fix them first, or name another commit")
             for test, seconds in check.durations:
                 found.setdefault(test, []).append(round(seconds, 3))
         return found

@@ -135,7 +135,7 @@ def _spans(operation: Operation) -> list[tuple[str, str]]:
 def _commands(operation: Operation) -> tuple[str, str]:
     names = " ".join(shlex.quote(clean(path)) for path in operation.unmerged[:5])
     more = " …" if len(operation.unmerged) > 5 else ""
-    before = f"mend {listed(operation.unmerged, 3)}, `git add -- {names}{more}`, then " if operation.unmerged else ""
+    before = f"fix {listed(operation.unmerged, 3)}, `git add -- {names}{more}`, then " if operation.unmerged else ""
     return f"{before}`{operation.go_on}`", f"`{operation.give_up}`"
 
 

@@ -206,7 +206,7 @@ INSTALL_PROGRAM: Mapping[str, str] = {
     "bundle": "gem install bundler",
     "composer": "install Composer: https://getcomposer.org",
     "lfs": "install git-lfs",
-    "cc": "install a C compiler, for instance gcc",
+    "cc": "install a C compiler, for example gcc",
     "make": "install make",
 }
 """What brings a program that no project keeps with its packages."""
@@ -216,7 +216,7 @@ def fix_for(missing: Missing, install: str) -> str:
     """What brings it. `install` is the command that installs the project's own packages."""
     match missing.kind:
         case "program":
-            return INSTALL_PROGRAM.get(missing.what, f"install `{missing.what}`, or mend the command that calls it")
+            return INSTALL_PROGRAM.get(missing.what, f"install `{missing.what}`, or fix the command that calls it")
         case "package" | "fixture" | "option":
             return install
         case "library":

@@ -1,0 +1,55 @@
+"""What the documents promise a reader: they are short enough, their links lead somewhere, their words are plain."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.wording import catalogue
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+NOT_OURS = {
+    r"\b(he|his|him|himself)\b": "you",
+    r"\bfor instance\b": "for example",
+    r"\bmend(s|ed|ing)?\b": "fix",
+    r"\bin force\b": "active",
+    r"\b(take|takes|took|taken) (it |that |this )?back\b": "undo",
+    r"\bborne out\b": "evidence for",
+    r"\bstayed red\b|\bstays red\b|\d+ red\b": "failed",
+    r"\bshall\b": "will, must",
+    r"\bfell under\b": "left out",
+}
+"""What the glossary says otherwise, and the word for it."""
+
+NOT_SHOWN = {
+    "engine/memory/question.py",
+    "engine/memory/weights.py",
+    "engine/learnings/rules.py",
+    "engine/execution/landing.py",
+}
+"""Modules whose strings are compared or traced, and never shown."""
+
+
+def test_the_readme_is_read_in_one_go() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    missing = [link for link in links if not (page.parent / link.replace("%5B", "[").replace("%5D", "]")).exists()]
+    assert missing == []
+
+
+def test_the_interface_has_no_word_that_the_glossary_rules_out() -> None:
+    found = [
+        f"{path}:{line}: {text} (say: {better})"
+        for path, line, text in catalogue()
+        for word, better in NOT_OURS.items()
+        if path not in NOT_SHOWN and re.search(word, text)
+    ]
+    assert found == []

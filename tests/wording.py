@@ -1,0 +1,66 @@
+"""Every sentence of the interface, file by file, to be read in one go: `python -m tests.wording [WORD]`.
+
+A sentence is a string of the code with at least two words in it that is not a docstring, a style sheet, a query or a
+regular expression. What is filled in stands as `{…}`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CODE = ("clawpy_console", "engine")
+_WORDS = re.compile(r"[A-Za-z’'-]{2,}[,.:;]? +\(?[a-z’'{-]{1,}")
+_NO_SENTENCE = re.compile(
+    r"^\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|PRAGMA|WITH|ALTER)\b|\(\?|\\[bswd]|[{;]\s*\n|^--|;\s*$|=>|\bdocument\."
+)
+
+
+def sentences(path: Path) -> Iterator[tuple[int, str]]:
+    """The sentences of one module, each with its line number."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    silent = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            silent |= {id(part) for part in node.values}
+    for node in ast.walk(tree):
+        if id(node) in silent:
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        elif isinstance(node, ast.JoinedStr):
+            parts = [str(one.value) if isinstance(one, ast.Constant) else "{…}" for one in node.values]
+            text = "".join(parts)
+        else:
+            continue
+        if _WORDS.search(text) and not _NO_SENTENCE.search(text):
+            yield node.lineno, " ".join(text.split())
+
+
+def catalogue() -> Iterator[tuple[str, int, str]]:
+    """All sentences of the product as `(path, line, sentence)`, in the order of the files."""
+    for folder in CODE:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if "migrations" not in path.parts:
+                for line, text in sorted(sentences(path)):
+                    yield path.relative_to(ROOT).as_posix(), line, text
+
+
+def main() -> None:
+    """Print the catalogue; with a word, the sentences that contain it."""
+    wanted = sys.argv[1].lower() if len(sys.argv) > 1 else ""
+    before = ""
+    for path, line, text in catalogue():
+        if wanted in text.lower():
+            if path != before:
+                print(f"\n{path}")
+                before = path
+            print(f"{line:5}  {text}")
+
+
+if __name__ == "__main__":
+    main()
