@@ -58,7 +58,7 @@ def test_a_card_says_nothing_of_a_stop_which_may_be_lifted_at_any_time(world: Wo
     with pytest.raises(Refusal) as refused:
         world.cards.approve(card.id)
     assert refused.value.code == "blocked"
-    assert refused.value.fix == "the card stays pending; lift that and approve it again"
+    assert refused.value.fix == "the card stays pending; resume and approve it again"
     assert world.cards.get(card.id).note == ""
 
 
