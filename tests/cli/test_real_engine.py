@@ -214,7 +214,7 @@ def test_verbs_reach_the_engine_that_holds_the_home(
     assert stopped["reached"]
     assert [hold["reason"] for hold in stopped["holds"]] == ["enough"]
     assert clawpy("status", "--format", "short").out == "⏸ stop\n"
-    assert "`pause` is not in force; stop is" in clawpy("resume", "pause").err
+    assert "`pause` is not active; stop is" in clawpy("resume", "pause").err
     assert clawpy("resume").out.startswith("▶ Resumed after the stop of ")
     assert "nothing is stopped or paused" in clawpy("resume").err
     clawpy("config", "set", "crossPollEnabled", "false")

@@ -125,7 +125,7 @@ async def test_who_says_tier_rule_chain_runner_and_soul(console: ConsoleApp, peo
         assert "tier 4 by archetype builder in tools.json" in text
         assert "chain backend_lead (3) → cto (2) → ceo (1) → owner" in text
         assert "serves koji-core, by a flow, else by a model" in text
-        assert "Reproduce first, then mend." in text
+        assert "Reproduce first, then fix." in text
 
 
 @pytest.mark.long
