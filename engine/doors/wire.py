@@ -76,6 +76,7 @@ def card(one: Card) -> Document:
             "time": round(one.parts.time, 4),
             "total": round(one.parts.total, 4),
             "words": list(one.parts.words),
+            "fewDecisions": one.parts.few,
         },
         "signals": [signal(each) for each in one.signals],
         "verdicts": [verdict(each) for each in one.verdicts],

@@ -397,8 +397,8 @@ class Predictions:
         )
         own = proposal.source is Source.TEMPLATE and this.phase.number > 0
         tier, why = moved(proposal.tier, *this.decided.get((proposal.workspace, proposal.kind), (0, 0)))
-        if why:
-            parts = replace(parts, words=(*parts.words, why))
+        number = sum(count for (_, kind), (_, count) in this.decided.items() if kind == proposal.kind)
+        parts = replace(parts, words=(*parts.words, why) if why else parts.words, decided=number)
         return Draft(
             proposal=proposal,
             assignment=assignment,

@@ -145,10 +145,15 @@ class Signal:
         return self.weight * self.relevance
 
 
+FEW_DECISIONS = 8
+"""With fewer decisions on a kind of card its confidence is said to rest on few."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfidenceParts:
     """The four terms of SPEC 2.5, each in [0, 1], before weighting; `total` is what bands use. `stated` is False in
-    phase 0, where the total is fixed and says nothing (SPEC 2.6)."""
+    phase 0, where the total is fixed and says nothing (SPEC 2.6). `decided` is how many cards of the kind you had
+    decided on, None where that was not kept."""
 
     twin: float
     pattern: float
@@ -157,6 +162,12 @@ class ConfidenceParts:
     total: float
     words: tuple[str, ...] = ()
     stated: bool = False
+    decided: int | None = None
+
+    @property
+    def few(self) -> bool:
+        """Whether so few decisions stand behind the total that it can be far off."""
+        return self.decided is not None and self.decided < FEW_DECISIONS
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,7 @@ def test_confidence_bands(trusted: World) -> None:
     raw = 0.4 * parts["twin"] + 0.25 * parts["pattern"] + 0.2 * parts["urgency"] + 0.15 * parts["time"]
     assert 0 < raw < 1
     assert shown["confidence"] == parts["total"]
+    assert parts["fewDecisions"]  # nothing was decided on this kind: the sum may be far off, and that is said
     bands = [(0.3, "discard"), (0.6, "card"), (0.8, "suggested"), (1.01, "act")]
     for one in cards.values():
         assert one["band"] == next(band for most, band in bands if one["confidence"] < most)

@@ -76,7 +76,8 @@ def _card(one: Document, style: Style) -> str:
 
 def how_sure(one: Document) -> str:
     """`quick check` while no confidence is stated, then `72% quick check`; marked where it is broken or at risk."""
-    said = f"{one['confidence']:.0%} {one['tierWord']}" if one["stated"] else one["tierWord"]
+    few = " (few decisions)" if (one["confidenceParts"] or {}).get("fewDecisions") else ""
+    said = f"{one['confidence']:.0%}{few} {one['tierWord']}" if one["stated"] else one["tierWord"]
     return f"▲ {said}" if one["tier"] == 1 else str(said)
 
 

@@ -2,111 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clawpy_console.cli.printing.style import Style, count
-
-HOLDS = {"pause": "paused", "stop": "stopped", "month": "month stop"}
+from clawpy_console.cli.printing.style import Style, count, printed, table
+from clawpy_console.fields import Field
+from clawpy_console.screens.safety.standing import HOLDS
 
 
 def simulation(document: Mapping[str, Any], options: Mapping[str, Any], style: Style) -> str:
     """The whole month. The same document gives the same text, whatever the machine."""
-    return "\n".join(
-        [
-            *_head(document, style),
-            *_kinds(document, style),
-            *_days(document, style),
-            *_rails(document, style),
-            *_gates(document, style),
-            *_standing(document, style),
-            *_blocked(document, style),
-        ]
-    )
-
-
-def _head(document: Mapping[str, Any], style: Style) -> list[str]:
     cards = document["cards"]
-    return [
+    lines = [
         style.bold(f"{count(document['days'], 'day')} from {document['from'][:10]}, seed {document['seed']}"),
         style.dim(f"real: {document['real']}"),
         style.dim(f"made up: {'; '.join(document['madeUp'])}"),
         "",
         f"cards    {cards['made']} made, {cards['followUps']} of them follow-ups: "
-        f"{cards['approved']} approved, {cards['dismissed']} dismissed, {cards['expired']} expired, "
-        f"{cards['withdrawn']} withdrawn, {cards['pending']} pending",
-        f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by autonomy",
+        + ", ".join(f"{cards[name]} {name}" for name in ("approved", "dismissed", "expired", "withdrawn", "pending")),
+        f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by itself",
     ]
-
-
-def _kinds(document: Mapping[str, Any], style: Style) -> list[str]:
-    lines = ["", style.bold("kind                  approved  dismissed  confidence of its newest card")]
-    for one in document["kinds"]:
-        stated = "-" if one["confidence"] is None else f"{one['confidence']:.0%}"
-        lines.append(f"{one['kind']:<20}  {one['approved']:>8}  {one['dismissed']:>9}  {stated:>10}")
-    return lines
-
-
-def _days(document: Mapping[str, Any], style: Style) -> list[str]:
-    lines = ["", style.bold("day  made  approved  dismissed  by autonomy  blocked    cost  what was odd")]
-    lines += [
-        f"{day['day']:>3}  {day['made']:>4}  {day['approved']:>8}  {day['dismissed']:>9}  {day['byAutonomy']:>11}  "
-        f"{day['blocked']:>7}  {_money(day['cost'])}  {', '.join(day['odd'])}".rstrip()
-        for day in document["perDay"]
+    kinds = [
+        (
+            one["kind"],
+            one["approved"],
+            one["dismissed"],
+            "–" if one["confidence"] is None else f"{one['confidence']:.0%}",
+        )
+        for one in document["kinds"]
     ]
-    return lines
+    days = [
+        (one["day"], one["made"], one["approved"], one["dismissed"], one["byAutonomy"], one["blocked"],
+         _money(one["cost"]), ", ".join(one["odd"]))
+        for one in document["perDay"]
+    ]  # fmt: skip
+    rails = [(one["rail"], one["blocked"], _example(one["example"], "prompt")) for one in document["rails"]]
+    gates = [
+        (f"{one['gate']} {one['name']}", one["refused"], _example(one["example"], "text")) for one in document["gates"]
+    ]
+    blocked = [
+        (_when(one["at"]), one["rail"], one["by"], f"{one['prompt']}: {one['reason']}") for one in document["blocked"]
+    ]
+    day = ("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "what was odd")
+    for heads, rows in (
+        (("kind", "approved", "dismissed", "confidence of its newest card"), kinds),
+        (day, days),
+        (("rail", "blocked", "for example"), rails),
+        (("gate of a finding", "refused", "for example"), gates),
+    ):
+        lines += ["", *table(heads, rows, style)]
+    lines += [f"{document['wentUp']} went up to a leader", "", *printed(_totals(document), style)]
+    stopped = table(("blocked", "rail", "by", "what, and why"), blocked, style) or ["Nothing was blocked."]
+    return "\n".join([*lines, "", *stopped])
 
 
-def _rails(document: Mapping[str, Any], style: Style) -> list[str]:
-    lines = ["", style.bold("rail     blocked  for example")]
-    for rail in document["rails"]:
-        example = rail["example"]
-        told = f"“{example['prompt']}”: {example['reason']}" if example else "-"
-        lines.append(f"{rail['rail']:<8} {rail['blocked']:>7}  {told}")
-    return lines
-
-
-def _gates(document: Mapping[str, Any], style: Style) -> list[str]:
-    lines = ["", style.bold("gate of a lesson  refused  for example")]
-    for gate in document["gates"]:
-        example = gate["example"]
-        told = f"“{example['text']}”: {example['reason']}" if example else "-"
-        lines.append(f"{gate['gate']} {gate['name']:<15} {gate['refused']:>7}  {told}")
-    return [*lines, f"{document['wentUp']} went up to a leader"]
-
-
-def _standing(document: Mapping[str, Any], style: Style) -> list[str]:
-    cost, states = document["cost"], document["states"]
-    hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in states.items())
-    lines = ["", f"{style.bold('states')}   {hours}, laptop asleep {document['asleepHours']:.1f} h"]
-    cycles = document["cycles"]
-    lines.append(f"{style.bold('cycles')}   {cycles['cards']} of cards, {cycles['act']} autonomous")
-    phases = ", ".join(f"{one['phase']} from {_when(one['at'])}" for one in document["phases"])
-    lines.append(f"{style.bold('phases')}   {phases}")
-    peaks = ", ".join(
-        f"{window} {_money(cost['peaks'][window]).strip()} of {_money(cost['caps'][window]).strip()}"
-        for window in ("hour", "day", "month")
-    )
-    lines.append(
-        f"{style.bold('cost')}     {_money(cost['total']).strip()} in all; highest, reserved included: {peaks}"
-    )
+def _totals(document: Mapping[str, Any]) -> Iterator[Field]:
+    cost, cycles = document["cost"], document["cycles"]
+    hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in document["states"].items())
+    yield Field("states", f"{hours}, laptop asleep {document['asleepHours']:.1f} h")
+    yield Field("checks", f"{cycles['cards']} for cards, {cycles['act']} to act by itself")
+    yield Field("phases", ", ".join(f"{one['phase']} from {_when(one['at'])}" for one in document["phases"]))
+    peaks = ", ".join(f"{name} {_money(cost['peaks'][name])} of {_money(cap)}" for name, cap in cost["caps"].items())
+    yield Field("cost", f"{_money(cost['total'])} in all; highest, reserved included: {peaks}")
     if cost["endedByCap"]:
-        ended = count(len(cost["endedByCap"]), "session")
-        lines.append(f"         {ended} ended before a call that would have passed a cap")
-    lines += [
-        f"{style.bold('holds') if not number else '     '}    {_when(one['at'])}  {HOLDS[one['word']]}: {one['reason']}"
-        for number, one in enumerate(document["holds"])
-    ]
-    return lines
+        yield Field("", f"{count(len(cost['endedByCap']), 'session')} ended before a call that would have passed a cap")
+    for one in document["holds"]:
+        yield Field(HOLDS[one["word"]], f"{_when(one['at'])}: {one['reason']}")
 
 
-def _blocked(document: Mapping[str, Any], style: Style) -> list[str]:
-    lines = ["", style.bold("what was blocked, by which rail, and why")]
-    lines += [
-        f"{_when(one['at'])}  {one['rail']:<7}  {one['by']:<8}  {one['prompt']}  -  {one['reason']}"
-        for one in document["blocked"]
-    ]
-    return lines if document["blocked"] else [*lines, "nothing"]
+def _example(one: Mapping[str, Any] | None, key: str) -> str:
+    return f"“{one[key]}”: {one['reason']}" if one else "–"
 
 
 def _when(at: str) -> str:
@@ -114,4 +79,4 @@ def _when(at: str) -> str:
 
 
 def _money(amount: float) -> str:
-    return f"{f'${amount:.2f}':>7}"
+    return f"${amount:.2f}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePath
@@ -72,6 +72,21 @@ def printed(fields: Iterable[Field], style: Style) -> list[str]:
         name = f"  {one.name:<{label}}" if one.name else "" if one.tone in ("title", "heading") else "  "
         lines.append((style.dim(name) + style.paint(one.tone, clean(one.text))).rstrip())
     return lines
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]], style: Style) -> list[str]:
+    """Rows under their headings, numbers and money at the right of their column; nothing without rows."""
+    cells = [[clean(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+
+    def line(row: Sequence[str], values: Sequence[object]) -> str:
+        aligned = (
+            f"{text:>{width}}" if isinstance(value, int) or text.startswith("$") else f"{text:<{width}}"
+            for text, value, width in zip(row, values, widths, strict=True)
+        )
+        return "  ".join(aligned).rstrip()
+
+    return [style.bold(line(heads, rows[0])), *map(line, cells, rows)] if rows else []
 
 
 def place(one: Document) -> str:

@@ -78,9 +78,8 @@ def calibration(one: Document) -> Iterator[Field]:
     for bucket in told:
         said, tone = verdict(bucket)
         rate, interval = bucket["approvalRate"], f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
-        yield Field(
-            bucket["bucket"], f"{bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6}  {said}", tone
-        )
+        text = f"{bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {said}"
+        yield Field(bucket["bucket"], text, tone)
     error, sign = one["calibrationError"], "✓ " if one["calibrationHolds"] else ""
     yield Field("error", "not known yet" if error is None else f"{sign}{error:.3f}")
     at, least = one["atThreshold"], one["autoExecuteThreshold"]

@@ -50,6 +50,8 @@ def headline(card: Card, width: int) -> Content:
     badges = []
     if card.stated:
         badges.append((f"{round(card.confidence * 100)}%", "bold $ink"))
+        if card.parts is not None and card.parts.few:
+            badges.append((" few decisions", "$grey"))
         if card.band in (Band.SUGGESTED, Band.ACT):
             badges.append(("  SUGGESTED", "bold $accent"))
         if card.novel:
