@@ -95,6 +95,7 @@ class ConsoleApp(KnowingApp):
         self._stop_asked = False
         self._ticking: Timer | None = None
         self._pauses = consoles.pauses if consoles else Pauses()
+        self._visited: set[str] = set()  # screens that were gone to
         self._title = ""
         self.looks = Looks(self, self._last)
         self._presence = Presence(self)
@@ -219,7 +220,10 @@ class ConsoleApp(KnowingApp):
         """Bring the state line and the banner of a screen or a dialog up to date."""
         resume = shown_key("app.resume", self.keymap)
         how = f"Press {resume} to resume" if len(self.screen_stack) < 2 else f"Close this, then {resume} to resume"
-        frame.show(self.known, now, self.holds, opening=self.opening, demo=self.demo, resume=resume, how=how)
+        frame.show(
+            self.known, now, self.holds, visited=self._visited, opening=self.opening, demo=self.demo, resume=resume,
+            how=how,
+        )  # fmt: skip
 
     def draw_frames(self) -> None:
         """The state line in sight is live, whatever is open below it."""
@@ -395,6 +399,7 @@ class ConsoleApp(KnowingApp):
     async def action_go(self, mode: str) -> None:
         """Show another screen; dialogs stay where they are."""
         if len(self.screen_stack) == 1 and mode in self.MODES and mode != self.current_mode:
+            self._visited.add(mode)
             await self.switch_mode(mode)
 
     def open_session(self, session_id: str) -> None:

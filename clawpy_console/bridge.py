@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 INTERVAL = 0.1
 """Seconds between two batches: a kind of event reaches the screen at most ten times a second."""
 
-OF_SCREENS = frozenset({"adaptation", "learnings", "training"})
-"""Topics that one screen reads for itself; nothing of them is kept in `Known`."""
+OF_SCREENS = frozenset({"training"})
+"""Topics of which nothing is kept in `Known`; one screen reads them for itself."""
 
 NOTICED = frozenset(
     {

@@ -20,7 +20,7 @@ from textual.notifications import Notification, Notify, SeverityLevel
 from textual.worker import Worker
 
 from clawpy_console import last_screen, words
-from clawpy_console.state import FAR, NEWEST, TOPICS, Autonomy, read
+from clawpy_console.state import FAR, NEWEST, TOPICS, Autonomy, in_use, read
 from engine.home import Home
 from engine.values import Hold, Refusal, TranscriptLine
 
@@ -149,6 +149,7 @@ class KnowingApp(App[None]):
         """Take over new fields of `Known` and draw what they change; `anew` is drawn even if it did not change."""
         if "autonomy" in values:
             values = values | {"autonomy": self._with_silence(values["autonomy"])}
+        values["used"] = in_use(dataclasses.replace(self.known, **values))
         changed = frozenset(name for name, value in values.items() if getattr(self.known, name) != value) | anew
         if not changed:
             return

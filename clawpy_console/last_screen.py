@@ -101,7 +101,7 @@ def _write(value: Any) -> Any:
         return value.value
     if isinstance(value, Mapping):
         return {str(key): _write(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, frozenset)):
         return [_write(item) for item in value]
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
@@ -120,6 +120,8 @@ def _read(kind: Any, value: Any) -> Any:
     if origin is tuple:
         kinds = [arguments[0]] * len(value) if arguments[-1] is ... else arguments
         return tuple(_read(one, item) for one, item in zip(kinds, value, strict=True))
+    if origin is frozenset:
+        return frozenset(_read(arguments[0], item) for item in value)
     if kind is datetime:
         return datetime.fromisoformat(value)
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -21,6 +21,7 @@ from engine.values import (
     ChangeSet,
     CostState,
     Hold,
+    Layer,
     LayerState,
     PermissionRequest,
     RailState,
@@ -98,6 +99,7 @@ class Known:
     `older` says that there were sessions before these.
     `fault` is what keeps the settings from being read as they stand in their file.
     `served` are channels that a model or an agent serves, each with its name.
+    `proposed` and `taught`: there are candidates, and learnings. `used` is what was used so far, see `in_use`.
     `by_itself` says in a line what is still needed before anything runs without the operator; `acts` that nothing is.
     """
 
@@ -134,6 +136,9 @@ class Known:
     acts: bool = False
     layers: tuple[LayerState, ...] = ()
     sandbox: str = ""
+    proposed: bool = False
+    taught: bool = False
+    used: frozenset[str] = frozenset()
 
     @property
     def running(self) -> tuple[SessionView, ...]:
@@ -153,6 +158,21 @@ class Known:
     def change_of(self, session: SessionView) -> ChangeSet | None:
         """The change set of `session`, if it left one."""
         return next((one for one in self.changes if one.session_id == session.id), None)
+
+
+def in_use(known: Known) -> frozenset[str]:
+    """What is not used yet stays out of sight: of the screens besides mission and work those that have something to
+    show, and "costs" when something has cost or may cost money. Nothing that was used once goes out of sight again."""
+    costs = known.costs
+    shown = {
+        "hierarchy": known.served or any(one.tokens or one.used or one.broken for one in known.agents),
+        "memory": any(one.count for one in known.layers if one.layer is not Layer.MARKDOWN),  # agents come with files
+        "learning": known.proposed or known.taught,
+        "safety": known.blocked or known.holds,
+        "insights": known.recent,
+        "costs": known.served or (costs is not None and costs.month),
+    }
+    return known.used | {name for name, used in shown.items() if used}
 
 
 def _cards(engine: Engine) -> dict[str, Any]:
@@ -279,6 +299,14 @@ def _memory(engine: Engine) -> dict[str, Any]:
     return {"layers": tuple(engine.layers())}
 
 
+def _adaptation(engine: Engine) -> dict[str, Any]:
+    return {"proposed": bool(engine.adaptation.candidates())}
+
+
+def _learnings(engine: Engine) -> dict[str, Any]:
+    return {"taught": bool(engine.learnings.entries(limit=1))}
+
+
 def _place(engine: Engine) -> dict[str, Any]:
     workspaces = tuple(str(one) for one in engine.workspaces)
     return {
@@ -320,6 +348,8 @@ TOPICS: Mapping[str, Callable[[Engine], dict[str, Any]]] = {
     "rails": _rails,
     "phase": _phase,
     "memory": _memory,
+    "adaptation": _adaptation,
+    "learnings": _learnings,
 }
 """What can be read again by itself, in the order in which it matters on the first screen."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -22,7 +22,10 @@ SCREENS = (
     ("mission", "1", "mission"), ("work", "2", "work"), ("hierarchy", "3", "hierarchy"), ("memory", "4", "memory"),
     ("learning", "5", "learning"), ("safety", "6", "safety"), ("insights", "7", "insights"),
 )  # fmt: skip
-"""The screens there are: mode, key, name. Numbers stay what they are when more are added."""
+"""The screens there are: mode, key, name. A number stays the key of its screen, whether its tab is shown or not."""
+
+ALWAYS = frozenset({"mission", "work"})
+"""Screens whose tabs are always shown; of the others those in use (`state.in_use`) and those called by their key."""
 
 STATES = {
     "DISABLED": ("■", "$wrong"),
@@ -51,13 +54,22 @@ class Frame(Widget):
         yield Banner()
 
     def show(
-        self, known: Known, now: datetime, holds: Sequence[Hold], *, opening: str, demo: bool, resume: str, how: str
+        self,
+        known: Known,
+        now: datetime,
+        holds: Sequence[Hold],
+        *,
+        visited: Collection[str],
+        opening: str,
+        demo: bool,
+        resume: str,
+        how: str,
     ) -> None:
-        """Say how things stand. `opening` says what the engine is still doing, "" when it is live; `resume` is the
-        key that lifts a hold, `how` says how to get to it."""
+        """Say how things stand. `visited` are screens that were shown before; `opening` says what the engine is still
+        doing, "" when it is live; `resume` is the key that lifts a hold, `how` says how to get to it."""
         stopped = any(hold.word == "stop" for hold in holds)
         bar = self.query_one(StatusBar)
-        bar.show(known, now, opening=opening, demo=demo, resume=resume if stopped else "")
+        bar.show(known, now, visited, opening=opening, demo=demo, resume=resume if stopped else "")
         self.query_one(Banner).show(holds, how)
 
 
@@ -72,25 +84,30 @@ class StatusBar(Widget):
         super().__init__()
         self._screen_name = screen_name
 
-    def show(self, known: Known, now: datetime, *, opening: str, demo: bool, resume: str = "") -> None:
+    def show(
+        self, known: Known, now: datetime, visited: Collection[str], *, opening: str, demo: bool, resume: str = ""
+    ) -> None:
         """See `Frame.show`; `resume` is "" while nothing is stopped."""
         width = max(20, self.app.size.width - 2)
         place = " ".join(part for part in ("DEMO" if demo else "", place_words(known)) if part)
-        self.pieces = (tuple(self._tabs(width)), tuple(state_line(known, now, opening, width, resume)), place)
+        shown = ALWAYS.union(known.used, visited, [self._screen_name])
+        self.pieces = (tuple(self._tabs(width, shown)), tuple(state_line(known, now, opening, width, resume)), place)
 
-    def _tabs(self, width: int) -> list[Piece]:
+    def _tabs(self, width: int, shown: Collection[str]) -> list[Piece]:
         """The screens; where they need the room, without our own name before them, and then the numbers alone of those
         that are not shown: the line below them says how the engine stands, and must stay where it is."""
         name: list[Piece] = [("clawpy", "bold $accent"), ("  ", "")]
-        whole = self._screens(lambda key, label: f"{key} {label}")
-        for tabs in (name + whole, whole, self._screens(lambda key, _: key)):
+        whole = self._screens(shown, lambda key, label: f"{key} {label}")
+        for tabs in (name + whole, whole, self._screens(shown, lambda key, _: key)):
             if _cells(tabs) <= width:
                 return tabs
         return []
 
-    def _screens(self, other: Callable[[str, str], str]) -> list[Piece]:
+    def _screens(self, shown: Collection[str], other: Callable[[str, str], str]) -> list[Piece]:
         tabs: list[Piece] = []
         for mode, key, label in SCREENS:
+            if mode not in shown:
+                continue
             here = mode == self._screen_name
             tabs += [("  ", ""), (f"{key} {label}", "bold $ink underline") if here else (other(key, label), "$grey")]
         return tabs[1:]
@@ -181,7 +198,7 @@ def _state_pieces(known: Known, now: datetime, opening: str, full: bool, stopped
         if known.learning:
             pieces += [(wide, ""), (known.learning, "$grey")]
     costs = known.costs
-    if costs is not None:
+    if costs is not None and "costs" in known.used:
         for label, short, spent, cap in (
             ("hour", "h", costs.hour, costs.hour_cap),
             ("day", "d", costs.day, costs.day_cap),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from clawpy_console.state import Autonomy, Known
+from clawpy_console.app import ConsoleApp
+from clawpy_console.state import Autonomy, Known, in_use
 from clawpy_console.widgets.status import SCREENS, STOP, StatusBar, state_line
-from engine.values import MICRO, Phase
+from engine.values import MICRO, Hold, Phase
 from engine.values.rails import CostState
-from tests.console.stand_in_data import NOW
+from tests.console.conftest import live, screen_text
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW, agents
 
 
 @pytest.mark.parametrize(
@@ -31,13 +34,54 @@ def test_learning_is_told_from_the_first_decision_until_the_twin_joins_in(phase:
 @pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])
 def test_both_lines_fit_and_say_where_one_is_and_how_it_stands(width: int) -> None:
     costs = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
-    known = Known(autonomy=Autonomy(state="WATCHING", threshold=1800), costs=costs)
+    known = Known(autonomy=Autonomy(state="WATCHING", threshold=1800), costs=costs, used=frozenset({"costs"}))
     said = "".join(text for text, _ in state_line(known, NOW, "", width))
     assert "WATCHING" in said
     assert said.endswith(STOP)
     assert cell_len(said) <= width
     for mode, key, label in SCREENS:
-        tabs = "".join(text for text, _ in StatusBar(mode)._tabs(width - 2))
+        tabs = "".join(text for text, _ in StatusBar(mode)._tabs(width - 2, [mode for mode, _, _ in SCREENS]))
         assert f"{key} {label}" in tabs or width < 30
         assert all(other in tabs for _, other, _ in SCREENS) or width < 30
         assert cell_len(tabs) <= width - 2
+
+
+def never_used(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.cards.all, engine.hiring.serves = {}, ""
+    for port, name in (
+        (engine.hierarchy, "list"), (engine, "layers"), (engine.adaptation, "candidates"),
+        (engine.learnings, "entries"), (engine.safety, "log"), (engine.safety, "holds"),
+    ):  # fmt: skip
+        monkeypatch.setattr(port, name, lambda **_: [])
+    free = CostState(0, 0, 0, 2 * MICRO, 20 * MICRO, 200 * MICRO)
+    monkeypatch.setattr(engine.safety.costs, "state", lambda: free)
+
+
+async def test_what_is_not_used_yet_stays_out_of_sight_until_it_is_called(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_used(engine, monkeypatch)
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        top = screen_text(console).splitlines()[0]
+        assert "1 mission  2 work" in top
+        assert not any(word in top for word in ("hierarchy", "memory", "learning", "safety", "insights"))
+        assert "$" not in screen_text(console).splitlines()[1]
+        await pilot.press("4", "1")
+        assert "2 work  4 memory" in screen_text(console).splitlines()[0], "it was called by its key"
+
+
+@pytest.mark.parametrize(
+    ("known", "used"),
+    [
+        (Known(), set()),
+        (Known(agents=tuple(agents())), {"hierarchy"}),
+        (Known(served=(("koji-core", "openai:gpt-5"),)), {"hierarchy", "costs"}),
+        (Known(costs=CostState(0, 0, 3, MICRO, MICRO, MICRO)), {"costs"}),
+        (Known(holds=(Hold("pause", "d pressed", NOW),)), {"safety"}),
+        (Known(taught=True), {"learning"}),
+        (Known(used=frozenset({"insights"})), {"insights"}),
+    ],
+)
+def test_what_is_in_use(known: Known, used: set[str]) -> None:
+    assert in_use(known) == used
