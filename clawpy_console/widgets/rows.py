@@ -39,7 +39,8 @@ class Row:
 class Rows(Toned, can_focus=True):
     """Rows with a cursor. Posts `Opened` on Enter or a click on the row under the cursor, `Moved` when it moves.
 
-    Of class `-fit` it is as high as it has rows; of class `-lit` its cursor shows whoever has the focus.
+    Of class `-fit` it is as high as it has rows; of class `-lit` its cursor shows whoever has the focus. `opens` says
+    whether Enter does anything with a row; where it does not, it zooms.
     """
 
     BINDINGS = bindings("rows")
@@ -73,8 +74,11 @@ class Rows(Toned, can_focus=True):
         def control(self) -> Rows:
             return self.rows
 
-    def __init__(self, *, empty: str = "", id: str | None = None, classes: str | None = None) -> None:
+    def __init__(
+        self, *, empty: str = "", opens: bool = True, id: str | None = None, classes: str | None = None
+    ) -> None:
         super().__init__(id=id, classes=classes)
+        self._opens = opens
         self._rows: tuple[Row, ...] = ()
         self._empty = empty
         self._width = 0
@@ -210,6 +214,9 @@ class Rows(Toned, can_focus=True):
         if self._rows and not self.current:
             self._step(by)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self._opens and bool(self.current) if action == "open" else super().check_action(action, parameters)
+
     def action_open(self) -> None:
-        if self.current:
+        if self._opens and self.current:
             self.post_message(self.Opened(self, self.current))

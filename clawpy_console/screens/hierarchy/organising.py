@@ -17,6 +17,7 @@ from clawpy_console.screens.hierarchy.move_agent import MoveAgent
 from clawpy_console.screens.hierarchy.new_agent import NewAgent
 from clawpy_console.screens.hierarchy.organisation import OWNER, Node, below
 from clawpy_console.screens.hierarchy.tree import Tree
+from clawpy_console.widgets.tab_line import TabLine
 from engine.values import AgentView, Taught
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Organising(ConsoleScreen):
         one = self.agent if self.ready else None
         active = one is not None and one.state != "retired"
         match action:
+            case "tab":
+                return self.ready and len(self.query_one(TabLine).tabs) > 1
             case "move":
                 return one is not None and active and not one.broken
             case "edit" | "editor":

@@ -75,12 +75,12 @@ class SafetyScreen(Filtering):
         with Horizontal(id="columns"):
             with VerticalScroll(id="left", classes="pane", can_focus=False):
                 yield Static("RAILS", classes="heading", markup=False)
-                yield Rows(id="rails", empty="Loading…", classes="-fit")
+                yield Rows(id="rails", empty="Loading…", opens=False, classes="-fit")
                 yield Drawn(id="standing")
             with Vertical(id="right", classes="pane"):
                 yield Static(id="blocked-title", classes="heading", markup=False)
                 yield Filter("rail, rule, words of the prompt or the reason")
-                yield Rows(id="blocked", empty=NOTHING, classes="-fit")
+                yield Rows(id="blocked", empty=NOTHING, opens=False, classes="-fit")
                 yield Drawn(id="why")
             with VerticalScroll(id="third", classes="pane", can_focus=False):
                 yield Static("SWITCHES", classes="heading", markup=False)

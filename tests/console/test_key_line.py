@@ -1,0 +1,77 @@
+"""The key line shows keys that work: in every pane of every screen each key that is shown does something."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.keys import BY_ID
+from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.work import permission
+from clawpy_console.widgets.keyline import KeyLine
+from tests.console.conftest import live, screen_text, settled, until
+from tests.console.people import make_people, with_people
+from tests.console.stand_in import StandIn
+
+LEAVES = {"app.quit", "app.stop"}
+"""They end what the test looks at; others look at them."""
+
+
+async def _loaded(pilot: Pilot) -> None:
+    await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for what it shows")
+
+
+async def _at(pilot: Pilot, mode: str, pane: str) -> ConsoleScreen:
+    """The screen of `mode`, as it was opened, with the focus on `pane`."""
+    app = pilot.app
+    assert isinstance(app, ConsoleApp)
+    while len(app.screen_stack) > 1:
+        app.pop_screen()
+    if app.current_mode != mode:
+        await app.switch_mode(mode)
+    await _loaded(pilot)
+    screen = app.screen
+    assert isinstance(screen, ConsoleScreen)
+    screen.maximized = None
+    screen.go_to(pane)
+    await settled()
+    return screen
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", [*ConsoleApp.MODES])
+async def test_every_key_that_is_shown_does_something(
+    console: ConsoleApp, engine: StandIn, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permission, "STEADY", 0.0)  # a request may be answered as soon as it is shown
+    engine.with_agent()
+    if mode == "hierarchy":
+        (tmp_path / "made").mkdir()
+        with_people(engine, make_people(tmp_path / "made"), tmp_path / "people")
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await live(pilot)
+        await pilot.press("escape")
+        await console.switch_mode(mode)
+        await _loaded(pilot)
+        screen = console.screen
+        assert isinstance(screen, ConsoleScreen)
+        for pane in [one for one in screen.PANES if screen.go_to(one)]:
+            screen = await _at(pilot, mode, pane)
+            for action_id, _, label in screen.query_one(KeyLine).keys:
+                if action_id in LEAVES:
+                    continue
+                screen = await _at(pilot, mode, pane)
+                shown = {one[0] for one in screen.query_one(KeyLine).keys}
+                if action_id not in shown:
+                    continue  # what was pressed before took away what it is for
+                before = _state(console, engine)
+                await pilot.press(BY_ID[action_id].keys.split(",")[0])
+                await _loaded(pilot)
+                assert _state(console, engine) != before, f"{mode}, {pane}: {label} ({action_id}) does nothing"
+
+
+def _state(console: ConsoleApp, engine: StandIn) -> object:
+    return len(console.screen_stack), console.screen.focused, screen_text(console), len(engine.noted)
