@@ -1,0 +1,97 @@
+"""The moving picture of the README: the demo, driven by keys, a picture after each step, as one SVG that plays itself.
+
+python -m tests.console.tour docs/tour.svg
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.cli.demo import throw_away
+from clawpy_console.cli.main import _open_demo
+from engine.home import Home
+from tests.console.conftest import screen_text
+
+SIZE = (120, 34)
+SECONDS = 3.0
+"""How long each picture stands."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Keys to press, and a text that is on the screen when they have done their work."""
+
+    keys: tuple[str, ...]
+    shows: str
+
+
+STEPS = (
+    Step(("escape",), "CARDS  1 of"),
+    Step(("j",), "CARDS  2 of"),
+    Step(("enter",), "SIGNALS"),
+    Step(("escape",), "CARDS  2 of"),
+    Step(("right",), "Started"),
+    Step(("2",), "FINISHED"),
+    Step(("f12",), "Press R to resume"),
+)
+
+
+async def pictures(home: Home, workspace: Path) -> list[str]:
+    """One SVG for each step, made with the real engine."""
+    app = ConsoleApp(lambda: _open_demo(home, workspaces=[workspace]), home, [str(workspace)], demo=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await _until(pilot, partial(_shows, app, "CARDS  1 of"), "the first card")
+        made = []
+        for step in STEPS:
+            await pilot.press(*step.keys)
+            await _until(pilot, partial(_shows, app, step.shows), step.shows)
+            await pilot.pause(0.5)  # the card has flown away
+            made.append(app.export_screenshot(title="clawpy --demo"))
+    return made
+
+
+def _shows(app: ConsoleApp, text: str) -> bool:
+    return text in screen_text(app)
+
+
+async def _until(pilot: Pilot[None], condition: Callable[[], bool], what: str) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        await pilot.pause(0.1)
+    raise TimeoutError(f"a minute passed without: {what}")
+
+
+def film(frames: list[str]) -> str:
+    """`frames` as one SVG that shows each for `SECONDS` and begins again."""
+    whole = SECONDS * len(frames)
+    share = 100 / len(frames)
+    opening = re.match(r"<svg[^>]*>", frames[0])
+    assert opening is not None
+    style = (
+        f".frame {{ visibility: hidden; animation: shown {whole}s step-end infinite; }}\n"
+        f"@keyframes shown {{ 0% {{ visibility: visible; }} {share:.3f}% {{ visibility: hidden; }} }}\n"
+    )
+    style += "".join(f".frame-{n} {{ animation-delay: {n * SECONDS}s; }}\n" for n in range(len(frames)))
+    shown = "\n".join(f'<g class="frame frame-{n}">{frame}</g>' for n, frame in enumerate(frames))
+    return f"{opening.group()}\n<style>\n{style}</style>\n{shown}\n</svg>\n"
+
+
+def main() -> None:
+    """Write the film to the file named on the command line."""
+    with throw_away() as (folder, workspace):
+        home = Home.locate(folder)
+        Path(sys.argv[1]).write_text(film(asyncio.run(pictures(home, workspace))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
