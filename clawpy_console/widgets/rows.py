@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,6 +34,16 @@ class Row:
     style: str = "ink"
     mark_style: str = ""
     right_style: str = "faint"
+
+
+def grouped(groups: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """Rows below the headings of their groups, a blank line between; groups without rows are left out."""
+    rows: list[Row] = []
+    for title, members in groups.items():
+        if members:
+            rows += [Row("", "")] if rows else []
+            rows += [Row("", f" {title}"), *members] if title else members
+    return rows
 
 
 class Rows(Toned, can_focus=True):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from engine.doors import adapting, learning, measuring
+from engine.doors import adapting, learning, measuring, recalling
 from engine.doors.wire import Document
-from engine.values import Insights, LearningEntry, LearningView
+from engine.values import Insights, LearningEntry, LearningView, Recalled
 from engine.values.adaptation import Candidate, CandidateView
 
 
-def document(value: Candidate | CandidateView | LearningEntry | LearningView | Insights) -> Document:
-    """`value` as `clawpy candidates`, `learnings` or `metrics` print it in JSON."""
+def document(value: Candidate | CandidateView | LearningEntry | LearningView | Recalled | Insights) -> Document:
+    """`value` as `clawpy candidates`, `learnings`, `recall` or `metrics` print it in JSON."""
     match value:
         case Candidate():
             return adapting.candidate(value)
@@ -19,4 +19,6 @@ def document(value: Candidate | CandidateView | LearningEntry | LearningView | I
             return learning.entry(value)
         case LearningView():
             return learning.view(value)
+        case Recalled():
+            return recalling.result(value)
     return measuring.figures(value)

@@ -60,10 +60,11 @@ def _line(engine: Engine, line: str, scope: RecallQuery) -> Document:
 
 
 def _told(found: Recall) -> Document:
-    return {"results": [_result(one) for one in found.items], "leftOut": list(found.left_out)}
+    return {"results": [result(one) for one in found.items], "leftOut": list(found.left_out)}
 
 
-def _result(one: Recalled) -> Document:
+def result(one: Recalled) -> Document:
+    """A memory that was found."""
     return {
         "id": one.ref or one.id,
         "score": round(one.score, 6),

@@ -418,13 +418,18 @@ async def test_a_thousand_agents_leave_the_keys_alone(console: ConsoleApp, engin
 SHOTS = {
     "who": ("3", "end", *["up"] * 4),
     "guidance": ("3", "end", *["up"] * 4, "right_square_bracket", "enter"),
-    "bubbles": ("3", "end", *["up"] * 4, *["right_square_bracket"] * 2, "enter"),
+    "findings": ("3", "end", *["up"] * 4, *["right_square_bracket"] * 2, "enter"),
 }
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size", ["80x24", "200x60"])
-@pytest.mark.parametrize("shot", SHOTS)
+@pytest.mark.parametrize(
+    ("shot", "size"),
+    [
+        *(("who", size) for size in SIZES),
+        *((shot, size) for shot in ("guidance", "findings") for size in ("80x24", "200x60")),
+    ],
+)
 def test_how_it_looks(console: ConsoleApp, people: World, snap_compare, shot: str, size: str) -> None:
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run(*SHOTS[shot]))
 

@@ -9,7 +9,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.memory.screen import MemoryScreen
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
-from engine.values import Layer, PromptSource, Refusal, SourceKind, Waiting
+from engine.values import Layer, PromptSource, Recalled, Refusal, SourceKind, Waiting
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
@@ -26,7 +26,7 @@ async def to_layer(pilot, layer: Layer) -> MemoryScreen:
     screen.query_one("#layers", Rows).select(layer.value)
     await pilot.press("enter")
     await until(pilot, lambda: screen.entry is not None and screen.entry.layer is layer, f"for layer {layer}")
-    await until(pilot, lambda: screen._detail is not None, "for the entry")
+    await until(pilot, lambda: screen._shown is not None, "for the entry")
     return screen
 
 
@@ -51,11 +51,11 @@ async def test_what_is_being_built_says_so_and_is_looked_at_again(console: Conso
     engine.memory.building = 0.41
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
-        await until(pilot, lambda: "41 %" in screen_text(console))
+        await until(pilot, lambda: "41%" in screen_text(console))
         assert "building" in screen_text(console)
         engine.memory.building = 0.0
         screen._look_again()
-        await until(pilot, lambda: "41 %" not in screen_text(console))
+        await until(pilot, lambda: "41%" not in screen_text(console))
 
 
 SHOWS = {
@@ -96,7 +96,7 @@ async def test_meaning_is_asked_for_with_a_key_of_its_own(console: ConsoleApp, e
         await pilot.press("m", *"cents")
         assert calls(engine, "recall") == []
         await pilot.press("enter")
-        await until(pilot, lambda: screen._entries and screen._entries[0].score is not None)
+        await until(pilot, lambda: screen._entries and isinstance(screen._entries[0].thing, Recalled))
         assert calls(engine, "recall") == [("recall", "cents", frozenset({Layer.VECTORS}))]
         await until(pilot, lambda: "without graph: no answer" in screen_text(console))
         assert "0.90" in screen_text(console)
@@ -129,7 +129,7 @@ async def test_around_a_task_edges_are_named_and_one_can_walk_on(console: Consol
         screen = await to_layer(pilot, Layer.GRAPH)
         await pilot.press("down")
         await until(pilot, lambda: "AROUND THIS TASK" in screen_text(console))
-        await until(pilot, lambda: screen._detail and screen._detail.entry.id == "sess_000000000003")
+        await until(pilot, lambda: screen._shown and screen._shown[0].id == "sess_000000000003")
         await until(pilot, lambda: "led to" in screen_text(console))
         text = " ".join(screen_text(console).split())
         assert "✓ blocked Format and fix" in text
@@ -137,7 +137,7 @@ async def test_around_a_task_edges_are_named_and_one_can_walk_on(console: Consol
         assert "· once similar to Round per line" in text
         screen.query_one("#links", Rows).focus()
         await pilot.press("enter")
-        await until(pilot, lambda: screen._detail and screen._detail.entry.id == "sess_000000000002")
+        await until(pilot, lambda: screen._shown and screen._shown[0].id == "sess_000000000002")
         assert "was blocked by" in screen_text(console)
         await pilot.press("escape")
         await until(pilot, lambda: len(screen._entries) == 4)
@@ -148,16 +148,16 @@ async def test_the_chain_of_a_fact_is_walked_both_ways(console: ConsoleApp) -> N
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.PARA)
         screen.show(Layer.PARA, "fact_0002")
-        await until(pilot, lambda: screen._detail and screen._detail.entry.id == "fact_0002")
+        await until(pilot, lambda: screen._shown and screen._shown[0].id == "fact_0002")
         await until(pilot, lambda: "this one" in screen_text(console))
         text = screen_text(console)
         assert text.index("rounded per line.") < text.index("this one") < text.rindex("Cart totals are Decimal")
         screen.query_one("#links", Rows).focus()
         await pilot.press("end")
-        while screen.query_one("#links", Rows).current != "G/fact_0003/CORRECTIONS, OLDEST FIRST/holds":
+        while screen.query_one("#links", Rows).current != "G/fact_0003/CORRECTIONS, OLDEST FIRST/valid":
             await pilot.press("up")
         await pilot.press("enter")
-        await until(pilot, lambda: screen._detail and screen._detail.entry.id == "fact_0003")
+        await until(pilot, lambda: screen._shown and screen._shown[0].id == "fact_0003")
 
 
 @pytest.mark.long
@@ -211,7 +211,7 @@ async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_ou
         assert "▲ without graph" in text
         await pilot.press("tab")
         await until(pilot, lambda: "meaning" in screen_text(console))
-        assert "▇▇▇▇▇▇▇▇▇▇·· 0.82 × 0.60" in screen_text(console)
+        assert "▇▇▇▇▇▇▇▇·· 0.82 × 0.60" in screen_text(console)
         before = console.screen._found
         await pilot.press("slash", "end", *" now", "enter")
         await until(pilot, lambda: calls(engine, "preview")[-1][1].endswith(" now"))
@@ -307,7 +307,7 @@ async def test_drafts_are_kept_or_turned_down_and_the_queue_leads_to_them(consol
         await until(pilot, lambda: isinstance(console.screen, MemoryScreen) and console.screen.entry is not None)
         screen = console.screen
         assert screen.entry.id == "draft_2"
-        await until(pilot, lambda: screen._detail is not None)
+        await until(pilot, lambda: screen._shown is not None)
         await pilot.press("n")
         await until(pilot, lambda: calls(engine, "reject") == [("reject", "draft_2")])
         await until(pilot, lambda: screen.entry and screen.entry.id == "draft_1")

@@ -85,7 +85,7 @@ class TestForget:
         captured(engine, f"{NUMBER}, call me", "The service listens on port 8000")
         shown = dispatch(engine, "forget", {"what": NUMBER})
         assert (shown["forgotten"], shown["counts"]) == (False, {"memories": 1, "captures": 1})
-        assert "would be forgotten  2 places: 1 in memories, 1 in captures" in text("forget", shown)
+        assert "would be forgotten\n  2 places: 1 in memories · 1 in captures" in text("forget", shown)
         assert "--yes" in text("forget", shown)
         assert len(engine.memory.captures.entries(words="phone")) == 1
         done = dispatch(engine, "forget", {"what": NUMBER, "yes": True})

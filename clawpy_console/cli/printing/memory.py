@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clawpy_console.cli.printing.style import Document, Style, clean, count
-
-RECALLED_MOST = 300
-"""Characters of a memory that are shown; --json has all of it."""
+from clawpy_console.cli.printing.style import Document, Style, clean, count, printed
+from clawpy_console.screens.memory import entry as told
 
 
 def remember(document: Document, options: Mapping[str, Any], style: Style) -> str:
@@ -28,22 +26,12 @@ def remember(document: Document, options: Mapping[str, Any], style: Style) -> st
 
 def recall(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """What was found, each line with its layer, its source and why."""
-    lines = []
-    for one in document["results"]:
-        who = " · ".join(word for word in (one["speaker"], (one["timestamp"] or "")[:10], one["source"]) if word)
-        text = clean(one["text"])
-        shown = text if len(text) <= RECALLED_MOST else text[: RECALLED_MOST - 1] + "…"
-        lines.append(f"{one['score']:.2f}  {one['layer']}  {shown}")
-        lines.append(style.dim(f"         {clean(who)} | {clean(one['reason'])}"))
+    lines = [line for one in document["results"] for line in printed(told.recalled(one), style)]
     lines += [style.wants(f"left out: {clean(words)}") for words in document["leftOut"]]
-    return "\n".join(lines) if lines else "nothing is known about it"
+    return "\n".join(lines) or "Nothing is known about it."
 
 
-SHOWN = 10
-"""Places that are shown; --json has more."""
-
-
-def drafts(document: Mapping[str, Any], options: Mapping[str, Any], style: Style) -> str:
+def drafts(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """Drafts of facts, or what became of one."""
     if "fact" in document:
         fact = document["fact"]
@@ -59,17 +47,10 @@ def drafts(document: Mapping[str, Any], options: Mapping[str, Any], style: Style
     return "\n".join(lines) or "No drafts. They are made at night."
 
 
-def forget(document: Mapping[str, Any], options: Mapping[str, Any], style: Style) -> str:
+def forget(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """What forgetting touches, or touched, and what it leaves."""
-    counts = ", ".join(f"{number:,} in {clean(store)}" for store, number in document["counts"].items())
-    head = style.good("forgotten") if document["forgotten"] else style.wants("would be forgotten")
-    lines = [f"{head}  {count(sum(document['counts'].values()), 'place')}: {counts}"]
+    lines = [style.good("forgotten") if document["forgotten"] else style.wants("would be forgotten")]
+    lines += printed(told.forgetting(document), style)
     if not document["forgotten"]:
-        for one in document["places"][:SHOWN]:
-            lines.append(f"  {clean(one['store'])}  {style.dim(clean(one['id']))}  {clean(one['text'])}")
-        if len(document["places"]) > SHOWN:
-            lines.append(style.dim(f"  and {len(document['places']) - SHOWN} more"))
-    lines += [f"  {style.dim('stays')}  {clean(one)}" for one in document["left"]]
-    if not document["forgotten"]:
-        lines.append(f"Nothing changed yet. Add `{style.bold('--yes')}` to forget it; this cannot be undone.")
+        lines.append(f"Nothing changed yet. Add `{style.bold('--yes')}` to forget it.")
     return "\n".join(lines)

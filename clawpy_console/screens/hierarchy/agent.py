@@ -10,16 +10,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
-from clawpy_console.fields import Field, bar, changes, when
+from clawpy_console.fields import Field, bar, changes, text, when
 from engine.values.wisdom import telling
 
 if TYPE_CHECKING:
     from engine import Engine
 
 Document = Mapping[str, Any]
-
-TEXT_MOST = 12_000
-"""Characters of a soul that are shown; the file has all of it."""
 
 MOST = 50
 """Problems of the organisation that are shown."""
@@ -47,7 +44,7 @@ def agent(document: Document) -> Iterator[Field]:
     yield Field("tier", f"{one['tier']}  by {one['tierRule']}")
     told = {"archetype": document["archetype"], "domain": one["domain"]}
     told["chain" if document["chain"] else "leader"] = chain(document) or one["reportsTo"]
-    yield from (Field(name, words.one_line(text)) for name, text in told.items() if text)
+    yield from (Field(name, words.one_line(said)) for name, said in told.items() if said)
     for channel in document.get("serves", ()):
         yield Field("serves", _serves(channel))
     if tools := document.get("tools"):
@@ -60,7 +57,7 @@ def agent(document: Document) -> Iterator[Field]:
     yield Field("folder", folder, "faint")
     if "soul" in document:
         yield Field("", "soul.md", "heading")
-        yield from _text(document["soul"])
+        yield from text(document["soul"])
 
 
 def broken_file(broken: str) -> str:
@@ -85,13 +82,6 @@ def _serves(one: Document) -> str:
     return ", ".join(told)
 
 
-def _text(text: str) -> Iterator[Field]:
-    for line in text[:TEXT_MOST].rstrip("\n").expandtabs(4).split("\n"):
-        yield Field("", line, "title" if line.startswith("#") else "ink")
-    if len(text) > TEXT_MOST:
-        yield Field("", f"… {words.count(len(text) - TEXT_MOST, 'character')} more", "faint")
-
-
 def organisation(engine: Engine) -> list[Field]:
     """All agents together: how much they worked, the settings of guidance, what is wrong. Blocking."""
     agents, settings = engine.hierarchy.list(), engine.wisdom.config
@@ -109,7 +99,7 @@ def organisation(engine: Engine) -> list[Field]:
         "findings": f"{on[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
         "folder": str(engine.home.agents),
     }
-    return [*(Field(name, text) for name, text in told.items() if text), *problems(engine.hierarchy.problems())]
+    return [*(Field(name, said) for name, said in told.items() if said), *problems(engine.hierarchy.problems())]
 
 
 def problems(found: list[str]) -> Iterator[Field]:
@@ -232,9 +222,9 @@ def teaching(one: Document, now: datetime) -> Iterator[Field]:
         yield from diff(one["diff"])
 
 
-def diff(text: str) -> Iterator[Field]:
+def diff(lines: str) -> Iterator[Field]:
     """A unified diff."""
-    for line in text.split("\n"):
+    for line in lines.split("\n"):
         tone = "faint" if line.startswith(("---", "+++", "@@")) else {"+": "good", "-": "wrong"}.get(line[:1], "grey")
         yield Field("", line, tone)
 
@@ -252,7 +242,7 @@ def finding(one: Document | None, now: datetime) -> Iterator[Field]:
     for name in ("confidence", "importance"):
         yield Field(name, f"{bar(one[name])} {one[name]:.2f}")
     told = {"because": "; ".join(one["reasons"]), "category": one["category"], "evidence": "; ".join(one["evidence"])}
-    yield from (Field(name, words.one_line(text), "grey") for name, text in told.items() if text)
+    yield from (Field(name, words.one_line(said), "grey") for name, said in told.items() if said)
     yield Field("", "gates", "heading")
     yield from (gate(each) for each in one["gates"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -25,12 +25,12 @@ from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.parts import cropped, drawn
 from clawpy_console.widgets.prompt_lines import PromptLines
-from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.scrolled import Scrolled
 from clawpy_console.widgets.session import session_row
 from clawpy_console.widgets.tab_line import Columns, TabLine
 from engine import dispatch
-from engine.values import PromptPart, Refusal, SourceKind
+from engine.values import PromptPart, SourceKind
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -38,15 +38,6 @@ if TYPE_CHECKING:
 PURPOSE = "Your agents: who leads whom, what each is told, finds out and costs."
 
 TABS = ("who", "guidance", "findings", "teaching", "work")
-
-PARTS: Mapping[str, Callable[[Engine, str], Any]] = {
-    "who": lambda engine, id: dispatch(engine, "agents", {"action": "show", "id": id}),
-    "guidance": lambda engine, id: dispatch(engine, "guidance", {"id": id}),
-    "block": lambda engine, id: engine.wisdom.guidance(id),
-    "findings": lambda engine, id: dispatch(engine, "bubbles", {"agent": id, "limit": MOST})["bubbles"],
-    "work": lambda engine, id: engine.sessions.list(agent=id, limit=MOST),
-}
-"""How each part of what is shown of an agent is read."""
 
 MOST = 200
 """So many findings and sessions of an agent are listed."""
@@ -56,17 +47,19 @@ SETTLED = 0.06
 
 
 def read(engine: Engine, id: str) -> dict[str, Any]:
-    """What is shown of an agent or of the owner, part by part. In place of a part that cannot be read stands why."""
+    """What is shown of an agent or of the owner, by tab. Raises `Refusal` `unknown_agent`."""
     if id == OWNER:
         queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MOST})["bubbles"]
-        return {"id": id, "organisation": told.organisation(engine), "findings": queued}
-    shown: dict[str, Any] = {"id": id}
-    for name, part in PARTS.items():
-        try:
-            shown[name] = part(engine, id)
-        except (Refusal, OSError, ValueError) as error:
-            shown[name] = f"▲ {error}"
-    return shown
+        return {"id": id, "who": told.organisation(engine), "findings": queued}
+    one = dispatch(engine, "agents", {"action": "show", "id": id})
+    shown: dict[str, Any] = {"id": id, "who": [*told.agent(one)]}
+    if one.get("retired"):
+        return shown
+    if not one["agent"]["broken"]:
+        guidance = dispatch(engine, "guidance", {"id": id})
+        shown |= {"guidance": guidance, "teaching": guidance["teaching"], "block": engine.wisdom.guidance(id)}
+    findings = dispatch(engine, "bubbles", {"agent": id, "limit": MOST})["bubbles"]
+    return shown | {"findings": findings, "work": engine.sessions.list(agent=id, limit=MOST)}
 
 
 class HierarchyScreen(Organising, Filtering):
@@ -116,7 +109,7 @@ class HierarchyScreen(Organising, Filtering):
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
-        if self.ready and self._tab == "work":
+        if self.ready and self.tab == "work":
             self._draw_items(now)
 
     def engine_moved(self, topics: frozenset[str]) -> None:
@@ -148,90 +141,79 @@ class HierarchyScreen(Organising, Filtering):
         said = [(f"  {count} {STATES[state][2]}", f"${STATES[state][1]}") for state, count in counts.items() if count]
         self.put("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *said))
 
+    @property
+    def tab(self) -> str:
+        """The tab that is shown."""
+        return self._tab if self._tab in self._shown else TABS[0]
+
     def _draw_detail(self) -> None:
         """Draw what was read, in the tab that is chosen."""
-        shown, tab = self._shown, self._tab
-        count = {"findings": len(self._part("findings", ())), "work": self.agent.sessions if self.agent else 0}
-        tabs = [name for name in TABS if name in shown or (name == "teaching" and "guidance" in shown)]
-        here = tab if tab in tabs else TABS[0]
-        self.query_one(TabLine).show([(name, f"{count.get(name) or ''}") for name in tabs or TABS[:1]], here)
+        shown, tab = self._shown, self.tab
+        count = {"findings": len(shown.get("findings", ())), "work": self.agent.sessions if self.agent else 0}
+        tabs = [(name, f"{count.get(name) or ''}") for name in TABS if name in shown]
+        self.query_one(TabLine).show(tabs or [(tab, "")], tab)
         self.query_one("#whom", Drawn).show(lambda width: [self._heading(width)])
         self._draw_items(self.app.now())
-        block, guidance = self.query_one("#block", PromptLines), self._part("block", None)
-        block.display = tab == "guidance" and bool(guidance and guidance.lines)
+        block, guidance = self.query_one("#block", PromptLines), shown["block"] if tab == "guidance" else None
+        block.display = guidance is not None and bool(guidance.lines)
         self.set_class(block.display, "-block")
-        if block.display:
-            part = PromptPart("leadership-guidance", guidance.lines, tokens=guidance.tokens)
-            if block.whole != part.text:
-                block.show([part])
-                block.seek(SourceKind.LEADER)
+        if guidance and block.display and block.whole != guidance.block:
+            block.show([PromptPart("leadership-guidance", guidance.lines, tokens=guidance.tokens)])
+            block.seek(SourceKind.LEADER)
         self._draw_story()
-        self.set_class(here == "work", "-tab-work")
+        self.set_class(tab == "work", "-tab-work")
         if self.focused is not None and not self.focused.display:
             self._enter()
         self._draw_tabs()
         self.refresh_bindings()
-
-    def _part(self, name: str, otherwise: Any) -> Any:
-        """A part of what was read, `otherwise` where there is none."""
-        part = self._shown.get(name, otherwise)
-        return otherwise if isinstance(part, str) else part
 
     def _heading(self, width: int) -> Content:
         one = self.agent
         if one is None:
             return Content.styled("owner  you" if self._shown else "", "bold $ink")
         sign, colour, word = STATES[one.state]
-        title = f"  {words.one_line(one.title)}" if one.title else ""
-        return cropped(
-            [(words.one_line(one.id), "bold $ink"), (f"  {sign} {word or 'idle'}", f"${colour}"),
-             (f"  tier {one.tier}", "$ink"), (title, "$grey")], width,
-        )  # fmt: skip
+        parts = [(one.id, "bold $ink"), (f"{sign} {word or 'idle'}", f"${colour}"), (f"tier {one.tier}", "$ink")]
+        return cropped([(f"{text}  ", style) for text, style in (*parts, (words.one_line(one.title), "$grey"))], width)
 
     def _draw_items(self, now: datetime) -> None:
-        rows: list[Row] = []
-        if self._tab == "findings":
-            found = self._part("findings", [])
-            own = [one for one in found if one["targetAgent"] == self._shown["id"]]
-            others = [one for one in found if one not in own]
-            for title, listed in (("FOUND BY IT", own), ("SENT UP TO IT" if self.agent else "ON THEIR WAY UP", others)):
-                if listed:
-                    rows += [Row("", "")] if rows else []
-                    rows += [Row("", f" {title}  {_counted(listed)}"), *(_finding_row(one, now) for one in listed)]
-        elif self._tab == "work" and self.agent and self.agent.sessions:
-            one = self.agent
+        shown, one, groups = self._shown, self.agent, {}
+        if self.tab == "findings":
+            own = [each for each in shown["findings"] if each["targetAgent"] == shown["id"]]
+            others = [each for each in shown["findings"] if each not in own]
+            for title, listed in (("FOUND BY IT", own), ("SENT UP TO IT" if one else "ON THEIR WAY UP", others)):
+                groups[f"{title}  {_counted(listed)}"] = [_finding_row(each, now) for each in listed]
+        elif self.tab == "work" and one is not None:
             took = f"{words.count(one.sessions, 'session')}  {one.used:,} tokens  {words.money(one.spent)}"
-            rows = [Row("", f" {took}"), *(session_row(session, now) for session in self._part("work", ()))]
+            groups[took] = [session_row(session, now) for session in shown["work"]]
+        rows = grouped(groups)
         items = self.query_one("#items", Rows)
         items.show(rows)
         items.display = bool(rows)
 
     def _draw_story(self) -> None:
         self.query_one("#detail", Drawn).show(lambda width: drawn(self._fields(), width))
-        self.query_one("#story").display = any(True for _ in self._fields())
+        self.query_one("#story").display = self.tab != "work" or not self._shown["work"]
 
-    def _fields(self) -> Iterator[Field]:
-        shown, now, tab = self._shown, self.app.now(), self._tab
-        part = shown.get("guidance" if tab == "teaching" else tab)
-        if isinstance(part, str):
-            yield Field("", part, "wants")
-        elif tab == "findings" and "findings" in shown:
-            current = self.query_one("#items", Rows).current
-            yield from told.finding(next((one for one in shown["findings"] if one["id"] == current), None), now)
-        elif tab == "guidance" and part:
-            yield from told.guidance(part)
-        elif tab == "teaching" and part:
-            yield from told.teaching(part["teaching"], now)
-        elif tab == "work" and "work" in shown:
-            if self.agent and not self.agent.sessions:
-                yield Field("", "No sessions yet.", "grey")
-        elif "organisation" in shown:
-            yield from shown["organisation"]
-        elif "who" in shown:
-            yield from told.agent(shown["who"])
-        elif (node := self.node) is not None and node.agent is None:
-            yield Field("", node.text)
-            yield Field("", f"{shown_key('tree.unfold', self.app.keymap)} shows these agents", "grey")
+    def _fields(self) -> Iterable[Field]:
+        now, part = self.app.now(), self._shown.get(self.tab)
+        if part is None:  # folded agents, or the heading of a group
+            text = self.node.text if self.node is not None and self.node.agent is None else ""
+            return [
+                Field("", text),
+                Field("", f"{shown_key('tree.unfold', self.app.keymap)} shows these agents", "grey"),
+            ]
+        match self.tab:
+            case "guidance":
+                return told.guidance(part)
+            case "teaching":
+                return told.teaching(part, now)
+            case "findings":
+                current = self.query_one("#items", Rows).current
+                return told.finding(next((one for one in part if one["id"] == current), None), now)
+            case "work":
+                return [Field("", "No sessions yet.", "grey")]
+            case _:
+                return list(part)
 
     def _draw_tabs(self) -> None:
         name = words.crop(self.agent.id if self.agent else OWNER, 40)
@@ -265,7 +247,7 @@ class HierarchyScreen(Organising, Filtering):
 
     @property
     def gives_guidance(self) -> bool:
-        return self._tab == "guidance" and "profile" in self._part("guidance", {})
+        return self.tab == "guidance" and "profile" in self._shown["guidance"]
 
     def select_agent(self, agent_id: str) -> None:
         self._wanted = agent_id
@@ -305,7 +287,7 @@ class HierarchyScreen(Organising, Filtering):
 
     def _enter(self) -> None:
         """Go to the first pane of the tab."""
-        panes = ("block", "story") if self._tab == "guidance" else ("items", "story")
+        panes = ("block", "story") if self.tab == "guidance" else ("items", "story")
         any(self.query_one(f"#{pane}").display and self.go_to(pane) for pane in panes)
 
     @on(TabLine.Chosen)
@@ -319,19 +301,17 @@ class HierarchyScreen(Organising, Filtering):
 
     def action_tab(self, by: int) -> None:
         """The next tab, or the one before."""
-        line = self.query_one(TabLine)
-        names = [name for name, _ in line.tabs]
-        if line.here in names:
-            self._tab_chosen(TabLine.Chosen(names[(names.index(line.here) + by) % len(names)]))
+        names = [name for name in TABS if name in self._shown] or [self.tab]
+        self._tab_chosen(TabLine.Chosen(names[(names.index(self.tab) + by) % len(names)]))
 
     @on(Rows.Moved, "#items")
     def _item_moved(self) -> None:
-        if self._tab == "findings":
+        if self.tab == "findings":
             self._draw_story()
 
     @on(Rows.Opened, "#items")
     def _item_opened(self, message: Rows.Opened) -> None:
-        if self._tab == "findings":
+        if self.tab == "findings":
             self.go_to("story")
         elif any(one.id == message.row_id for one in self.known.sessions):
             self.app.open_session(message.row_id)

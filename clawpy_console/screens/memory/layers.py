@@ -1,23 +1,19 @@
-"""The seven layers as the memory screen shows them: entries, one entry with all that is known of it (SPEC 9.5).
+"""The entries of the seven layers, and the links of one entry, read from the engine (SPEC 9.5).
 
-Each layer has things of its own kind; here they become rows and details of one kind. All of it asks the engine's
-ports and blocks: call it in a thread.
+All of it blocks: call it in a thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console import words
+from clawpy_console.screens.memory.entry import Entry, entry
 from engine.values import (
     AgentFile,
     Capture,
     FactDraft,
-    ForgetPreview,
-    ForgetReport,
     GraphNode,
     Layer,
     Memory,
@@ -35,154 +31,58 @@ PAGE = 200
 """Entries that are read at once."""
 
 BY_MEANING = 50
-"""So many come of a search by meaning, best first."""
+"""So many entries a search by meaning gives, best first."""
 
 SCAN = 10
-"""So many pages of the ledger are looked through for words."""
+"""So many pages of the ledger are searched for words."""
 
-NAMES: Mapping[Layer, tuple[str, str]] = {
-    Layer.MARKDOWN: ("files", "what each agent is and knows, as files that you edit"),
-    Layer.LEDGER: ("ledger", "everything that happened, one row each, and no row ever changes"),
-    Layer.VECTORS: ("vectors", "turns and notes, found by meaning and by word"),
-    Layer.CAPTURE: ("captured", "decisions, facts and corrections out of what sessions said"),
-    Layer.CONTEXT: ("context", "a summary of each task, across agents"),
-    Layer.GRAPH: ("tasks", "how tasks hang together: what blocked what, came of what, is like what"),
-    Layer.PARA: ("facts", "what holds for good; corrected, never lost"),
-}
-"""The name of each layer and what it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of a layer, in the list.
-
-    `word` stands before the text and says its kind or state, `mark` is a glyph for it; `old`: it no longer valid.
-    `cursor` is where the next page goes on.
-    """
-
-    layer: Layer
-    id: str
-    text: str
-    word: str
-    at: datetime | None
-    mark: str = ""
-    mark_style: str = "faint"
-    old: bool = False
-    group: str = ""
-    score: float | None = None
-    cursor: Any = None
-    thing: Any = None
-
-    @property
-    def key(self) -> str:
-        """The id of its row."""
-        return f"{self.layer.value}/{self.id}"
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Something beside an entry to which a key leads: another entry (`layer`, `id`), or a session (layer None)."""
-
-    heading: str
-    layer: Layer | None
-    id: str
-    text: str
-    word: str = ""
-    mark: str = ""
-    mark_style: str = "faint"
-    at: datetime | None = None
-    here: bool = False
-
-    @property
-    def key(self) -> str:
-        """The id of its row."""
-        return f"{self.layer.value if self.layer else 'session'}/{self.id}/{self.heading}/{self.word}"
-
-
-@dataclass(frozen=True, slots=True)
-class Detail:
-    """All that is known of one entry: `told` are names and values, `text` the whole, `links` where one can go on."""
-
-    entry: Entry
-    text: str
-    told: tuple[tuple[str, str], ...] = ()
-    links: tuple[Link, ...] = ()
-    trouble: str = ""
-
-
-# Pages of entries
+RELATIONS = {
+    ("blocks", True): "blocked", ("blocks", False): "was blocked by",
+    ("derived_from", True): "derived from", ("derived_from", False): "led to",
+    ("related_to", True): "related to", ("related_to", False): "related to",
+    ("similar_to", True): "similar to", ("similar_to", False): "similar to",
+}  # fmt: skip
+"""An edge in words, from this task (True) or towards it."""
 
 
 def page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ()) -> list[Entry]:
     """Entries of a layer, the newest first, those with all the words of `needle`; the page after those there are."""
-    return _PAGES[layer](engine, needle, after)
+    memory, last = engine.memory, after[-1].thing if after else None
+    before = getattr(last, "seq", None) or getattr(last, "id", None)
+    match layer:
+        case Layer.LEDGER:
+            return _ledger(engine, needle, before)
+        case Layer.VECTORS | Layer.CONTEXT:
+            return [entry(one) for one in memory.entries(layer, words=needle, before=before, limit=PAGE)]
+        case Layer.CAPTURE:
+            return [entry(one) for one in memory.captures.entries(words=needle, before=before, limit=PAGE)]
+        case Layer.GRAPH:
+            found = memory.graph.newest(words=needle, limit=len(after) + PAGE)
+            return [entry(one) for one in found[len(after) :]]
+    if after:
+        return []  # files and facts are read at once
+    if layer is Layer.PARA:
+        drafts = [one for one in memory.drafts.waiting() if _has(one.fact, needle)]
+        return [entry(one) for one in (*drafts, *memory.para.facts(words=needle))]
+    files = (one for one in engine.files.list() if one.digest or one.problem)
+    return [entry(one) for one in files if _has(f"{one.agent} {one.name} {one.text}", needle)]
 
 
 def by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tuple[str, ...]]:
     """Entries of a layer that mean about the same as `text`, best first; and what was left out, in words."""
     recall = engine.memory.recall(RecallQuery(text, k=BY_MEANING, layers=frozenset({layer})))
-    return [_of_recalled(one) for one in recall.items], recall.left_out
+    return [entry(one) for one in recall.items], recall.left_out
 
 
-def _files(engine: Engine, needle: str, after: Sequence[Entry]) -> list[Entry]:
-    if after:
-        return []
-    return [
-        _of_file(one)
-        for one in engine.files.list()
-        if one.digest or one.problem
-        if _has(f"{one.agent} {one.name} {one.text}", needle)
-    ]
-
-
-def _ledger(engine: Engine, needle: str, after: Sequence[Entry]) -> list[Entry]:
-    before = after[-1].cursor if after else None
+def _ledger(engine: Engine, needle: str, before: int | None) -> list[Entry]:
     found: list[Entry] = []
     for _ in range(SCAN if needle else 1):
         rows = engine.ledger.latest(PAGE, before=before)
-        found += [one for one in map(_of_event, rows) if _has(f"{one.word} {one.text}", needle)]
+        found += [one for one in map(entry, rows) if _has(f"{one.word} {one.text}", needle)]
         if len(rows) < PAGE or len(found) >= PAGE:
             break
         before = rows[-1].id
     return found
-
-
-def _memories(layer: Layer) -> Callable[[Engine, str, Sequence[Entry]], list[Entry]]:
-    def read(engine: Engine, needle: str, after: Sequence[Entry]) -> list[Entry]:
-        before = after[-1].cursor if after else None
-        rows = engine.memory.entries(layer, words=needle, before=before, limit=PAGE)
-        return [_of_memory(one) for one in rows]
-
-    return read
-
-
-def _captures(engine: Engine, needle: str, after: Sequence[Entry]) -> list[Entry]:
-    before = after[-1].cursor if after else None
-    return [_of_capture(one) for one in engine.memory.captures.entries(words=needle, before=before, limit=PAGE)]
-
-
-def _tasks(engine: Engine, needle: str, after: Sequence[Entry]) -> list[Entry]:
-    rows = engine.memory.graph.newest(words=needle, limit=len(after) + PAGE)
-    return [of_node(one) for one in rows[len(after) :]]
-
-
-def _facts(engine: Engine, needle: str, after: Sequence[Entry]) -> list[Entry]:
-    if after:
-        return []
-    drafts = [_of_draft(one) for one in engine.memory.drafts.waiting()]
-    facts = [of_fact(one) for one in engine.memory.para.facts(words=needle)]
-    return [one for one in drafts if _has(one.text, needle)] + facts
-
-
-_PAGES: Mapping[Layer, Callable[[Engine, str, Sequence[Entry]], list[Entry]]] = {
-    Layer.MARKDOWN: _files,
-    Layer.LEDGER: _ledger,
-    Layer.VECTORS: _memories(Layer.VECTORS),
-    Layer.CAPTURE: _captures,
-    Layer.CONTEXT: _memories(Layer.CONTEXT),
-    Layer.GRAPH: _tasks,
-    Layer.PARA: _facts,
-}
 
 
 def _has(text: str, needle: str) -> bool:
@@ -190,117 +90,90 @@ def _has(text: str, needle: str) -> bool:
     return all(word in text for word in needle.lower().split())
 
 
-# Things as entries
-
-
-def _of_file(one: AgentFile) -> Entry:
-    told = words.one_line(sanitise(one.text))
-    return Entry(
-        Layer.MARKDOWN, f"{one.agent}/{one.name}", one.problem or told, one.name, one.written,
-        "✗" if one.problem else "", "wrong", group=one.agent, thing=one,
-    )  # fmt: skip
-
-
-def _of_event(one: Any) -> Entry:
-    payload = ", ".join(f"{name} {value}" for name, value in one.payload.items() if value not in ("", None, [], False))
-    told = sanitise(" · ".join(part for part in (one.subject, payload) if part))
-    return Entry(Layer.LEDGER, str(one.id), told, one.kind, one.at, cursor=one.id, thing=one)
-
-
-def _of_memory(one: Memory) -> Entry:
-    who = f"{one.speaker}: " if one.speaker else ""
-    text = "forgotten" if one.forgotten else sanitise(who + one.text)
-    old = one.forgotten or bool(one.superseded_by)
-    return Entry(one.layer, one.id, text, sanitise(one.kind), one.at, old=old, cursor=one.seq, thing=one)
-
-
-def _of_capture(one: Capture) -> Entry:
-    text = "forgotten" if one.forgotten else sanitise(one.text)
-    return Entry(Layer.CAPTURE, one.id, text, one.kind, one.at, old=one.forgotten, cursor=one.id, thing=one)
-
-
-_TASK = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None: ("○", "grey", "pending")}
-
-
-def of_node(one: GraphNode) -> Entry:
-    """A task of the graph as an entry."""
-    mark, style, word = _TASK[one.success]
-    word = one.outcome or word
-    if one.invalidated_at is not None:
-        mark, style, word = "·", "faint", "invalid"
-    title = sanitise(one.title) or "forgotten"
-    old = one.invalidated_at is not None
-    return Entry(Layer.GRAPH, one.task_id, title, word, one.timestamp, mark, style, old, thing=one)
-
-
-def of_fact(one: ParaFact) -> Entry:
-    """A fact as an entry."""
-    text = "forgotten" if one.forgotten else sanitise(one.fact)
-    word = one.bucket.value if one.active else "superseded"
-    return Entry(
-        Layer.PARA, one.id, text, word, one.created_at, "●" if one.active else "·", "accent" if one.active else "faint",
-        not one.active, "KEPT", thing=one,
-    )  # fmt: skip
-
-
-def _of_draft(one: FactDraft) -> Entry:
-    return Entry(
-        Layer.PARA, one.id, sanitise(one.fact), "draft", one.created_at, "▲", "wants", group="DRAFTS, WAITING FOR YOU",
-        thing=one,
-    )  # fmt: skip
-
-
-def _of_recalled(one: Recalled) -> Entry:
-    text = sanitise(f"{one.speaker}: {one.text}" if one.speaker else one.text)
-    return Entry(one.layer, one.id, text, one.reason, one.at, score=one.score, thing=one)
-
-
-# One entry
-
-
 def find(engine: Engine, layer: Layer, id: str) -> Entry:
     """One entry by its id. Raises `Refusal` `unknown_memory` when there is none (any more)."""
-    found: Entry | None = None
-    if layer is Layer.MARKDOWN:
-        agent, _, name = id.partition("/")
-        found = _of_file(engine.files.read(agent, name))
-    elif layer in (Layer.VECTORS, Layer.CONTEXT):
-        memory = engine.memory.entry(layer, id)
-        found = _of_memory(memory) if memory is not None else None
-    elif layer is Layer.CAPTURE:
-        capture = engine.memory.captures.entry(id)
-        found = _of_capture(capture) if capture is not None else None
-    elif layer is Layer.GRAPH:
-        node = engine.memory.graph.get(id)
-        found = of_node(node) if node is not None else None
-    elif layer is Layer.PARA:
-        draft = next((one for one in engine.memory.drafts.waiting() if one.id == id), None)
-        found = _of_draft(draft) if draft is not None else of_fact(engine.memory.para.get(id))
-    elif id.isdigit():
-        rows = engine.ledger.latest(1, before=int(id) + 1)
-        found = _of_event(rows[0]) if rows else None
-    if found is None:
-        raise Refusal(
-            "unknown_memory", f"layer {layer.value} has no {sanitise(id)}", "it was forgotten, or its time is over"
+    memory = engine.memory
+    thing: Any = None
+    match layer:
+        case Layer.MARKDOWN:
+            agent, _, name = id.partition("/")
+            thing = engine.files.read(agent, name)
+        case Layer.VECTORS | Layer.CONTEXT:
+            thing = memory.entry(layer, id)
+        case Layer.CAPTURE:
+            thing = memory.captures.entry(id)
+        case Layer.GRAPH:
+            thing = memory.graph.get(id)
+        case Layer.PARA:
+            thing = next((one for one in memory.drafts.waiting() if one.id == id), None) or memory.para.get(id)
+        case Layer.LEDGER if id.isdigit():
+            thing = next(iter(engine.ledger.latest(1, before=int(id) + 1)), None)
+    if thing is None:
+        raise Refusal("unknown_memory", f"layer {layer.value} has no {sanitise(id)}", "it was forgotten or has expired")
+    return entry(thing)
+
+
+def read(engine: Engine, one: Entry) -> tuple[Entry, list[Entry]]:
+    """An entry as it is now, and its links. Raises `Refusal` as `find`."""
+    if isinstance(one.thing, (Recalled, AgentFile)) and one.layer is not None:
+        one = find(engine, one.layer, one.id)
+    thing, links = one.thing, []
+    match thing:
+        case Memory():
+            if thing.superseded_by:
+                links.append(Entry(thing.layer, thing.superseded_by, thing.superseded_by, "", None, "CORRECTED BY"))
+            links += _session(thing.session, "SAID IN")
+        case Capture():
+            links += _session(thing.session, "SAID IN")
+            if thing.corrects:
+                links.append(Entry(Layer.CAPTURE, thing.corrects, thing.corrects, "", None, "CORRECTS"))
+        case GraphNode():
+            links += [*_around(engine, thing.task_id), *_session(thing.task_id, "ITS SESSION")]
+        case FactDraft() if thing.supersedes:
+            links += _chain(engine, thing.supersedes, "IT WOULD REPLACE")
+        case ParaFact():
+            chain = _chain(engine, thing.id, "CORRECTIONS, OLDEST FIRST")
+            links += chain if len(chain) > 1 else []
+    if isinstance(one.thing, AgentFile):
+        return one, []
+    if one.layer is Layer.LEDGER:
+        return one, _session(thing.subject, "ABOUT")
+    return one, [*links, *_used_by(engine, one.id)]
+
+
+def _session(id: str, heading: str) -> list[Entry]:
+    return [Entry(None, id, id, "session", None, heading, "▸", "grey")] if id.startswith("sess_") else []
+
+
+def _around(engine: Engine, task_id: str) -> list[Entry]:
+    """The tasks one step away in the graph."""
+    around = engine.memory.graph.neighbourhood(task_id)
+    nodes = {node.task_id: node for node in around.neighbours}
+    links = []
+    for edge in around.edges:
+        outward = edge.source == task_id
+        word = RELATIONS[edge.relation.value, outward]
+        near = f" {edge.weight:.2f}" if edge.weight < 1 else ""
+        if node := nodes.get(edge.target if outward else edge.source):
+            word = f"once {word}" if edge.invalidated else word + near
+            links.append(replace(entry(node), word=word, group="AROUND THIS TASK", old=False))
+    return links
+
+
+def _chain(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
+    return [
+        replace(
+            entry(one), group=heading, word="this one" if one.id == fact_id else "valid" if one.active else "replaced"
         )
-    return found
+        for one in engine.memory.para.corrections(fact_id)
+    ]
 
 
-# Forgetting
-
-
-def can_be_forgotten(entry: Entry) -> bool:
-    """Whether its text can be forgotten: files are edited, and the ledger's rows are events."""
-    return entry.layer not in (Layer.MARKDOWN, Layer.LEDGER) and bool(entry.text) and entry.text != "forgotten"
-
-
-def forget_preview(engine: Engine, entry: Entry) -> ForgetPreview:
-    """What forgetting an entry would touch, in every store."""
-    preview: ForgetPreview = engine.memory.forget_preview(entry.id)
-    return preview
-
-
-def forget(engine: Engine, found: ForgetPreview) -> ForgetReport:
-    """Forget what the preview showed."""
-    report: ForgetReport = engine.memory.forget(found.wanted)
-    return report
+def _used_by(engine: Engine, id: str) -> list[Entry]:
+    """The sessions whose prompts had it in them, newest first."""
+    seen: dict[str, Entry] = {}
+    for one in engine.calls.that_recalled(id):
+        text = f"{one.agent} · {one.model} · {one.session_id}"
+        used = Entry(None, one.session_id, text, one.run_kind, one.started_at, "USED BY", "▸", "grey")
+        seen.setdefault(one.session_id, used)
+    return list(seen.values())

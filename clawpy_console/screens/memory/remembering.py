@@ -2,154 +2,113 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from typing import Any
 
 from clawpy_console import outside, words
+from clawpy_console.dialogs.edit_file import EditFile
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.memory import layers
-from clawpy_console.screens.memory.layers import Entry
-from engine.values import AgentFile, Capture, FactDraft, ForgetPreview, ForgetReport, GraphNode, Memory, Recalled
+from clawpy_console.screens.memory.entry import Document, Entry, forgetting
+from clawpy_console.screens.memory.recalled import WouldRecall
+from engine import dispatch
+from engine.values import AgentFile, FactDraft, GraphNode, Layer, PromptRequest
 
 
 class Remembering(ConsoleScreen):
-    """Base of a screen with an entry under the cursor."""
+    """Base of the screen: the keys that do something with the entry under the cursor."""
 
     @property
     def entry(self) -> Entry | None:
         """The entry under the cursor."""
         raise NotImplementedError
 
-    def show_entry(self, recalled: Recalled) -> None:
-        """Go to a memory that was recalled."""
+    def show(self, layer: Layer, id: str) -> None:
+        """Show one entry."""
         raise NotImplementedError
 
-    def read_again(self) -> None:
-        """Entries changed: read them anew."""
+    def read_again(self, *, whole: bool = False) -> None:
+        """Entries changed: read them again, `whole` all of the layer where only one of its entries was shown."""
         raise NotImplementedError
 
-    def read_all(self) -> None:
-        """The same, and show all of the layer, where only one of its entries was shown."""
-        raise NotImplementedError
+    @property
+    def _thing(self) -> Any:
+        return self.entry.thing if self.entry is not None else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing with this entry are not offered."""
-        thing = self.entry.thing if self.ready and self.entry is not None else None
         if action in ("edit", "editor"):
-            return isinstance(thing, AgentFile)
+            return self.ready and isinstance(self._thing, AgentFile)
         if action in ("promote", "reject"):
-            return isinstance(thing, FactDraft)
+            return self.ready and isinstance(self._thing, FactDraft)
         if action == "forget":
-            return self.entry is not None and layers.can_be_forgotten(self.entry)
+            return self.ready and self.entry is not None and self.entry.can_be_forgotten
         return super().check_action(action, parameters)
-
-    # Layer A
 
     def action_edit(self) -> None:
         """Edit the file here."""
-        from clawpy_console.dialogs.edit_file import EditFile
-
-        engine, file = self.app.live(), self.entry.thing if self.entry else None
-        if engine is None or not isinstance(file, AgentFile):
-            return
-
-        def opened(now: AgentFile) -> None:
-            self.app.push_screen(EditFile(now), lambda saved: self.read_again() if saved else None)
-
-        self.app.look_up(lambda: engine.files.read(file.agent, file.name), opened)
+        engine, file = self.app.live(), self._thing
+        if engine is not None:
+            self.app.look_up(
+                lambda: engine.files.read(file.agent, file.name),
+                lambda now: self.app.push_screen(EditFile(now), lambda saved: self.read_again() if saved else None),
+            )
 
     def action_editor(self) -> None:
-        """Edit the file in the operator's editor; what he saves there shows up by itself."""
-        engine, file = self.app.live(), self.entry.thing if self.entry else None
-        if engine is not None and isinstance(file, AgentFile):
+        """Edit the file in your own editor; what you save there is shown by itself."""
+        engine, file = self.app.live(), self._thing
+        if engine is not None:
             outside.open_editor(self.app, str(engine.files.folder / file.agent / file.name))
             self.read_again()
 
-    # Drafts of facts
-
     def action_promote(self) -> None:
-        """Keep the draft for good."""
-        engine, draft = self.app.live(), self.entry.thing if self.entry else None
-        if engine is None or not isinstance(draft, FactDraft):
-            return
-
-        def done(_: object) -> None:
-            self.app.say(f"kept: {words.crop(words.one_line(draft.fact), 60)}")
-            self._renew()
-
-        self.app.ask(lambda: engine.memory.drafts.promote(draft.id), done)
+        """Keep the draft as a fact."""
+        engine, draft = self.app.live(), self._thing
+        if engine is not None:
+            said = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
+            self._do(lambda: engine.memory.drafts.promote(draft.id), lambda _: said)
 
     def action_reject(self) -> None:
-        """Turn the draft down; the like is not drafted again."""
-        engine, draft = self.app.live(), self.entry.thing if self.entry else None
-        if engine is None or not isinstance(draft, FactDraft):
-            return
-
-        def done(_: object) -> None:
-            self.app.say("Rejected. It will not be drafted again.")
-            self._renew()
-
-        self.app.ask(lambda: engine.memory.drafts.reject(draft.id), done)
-
-    # Forgetting
+        """Reject the draft; it is not drafted again."""
+        engine, draft = self.app.live(), self._thing
+        if engine is not None:
+            self._do(lambda: engine.memory.drafts.reject(draft.id), lambda _: "Rejected. It will not be drafted again.")
 
     def action_forget(self) -> None:
-        """Show what forgetting this would touch; a key of its own then does it."""
+        """Show what forgetting it would touch, and ask."""
         engine, entry = self.app.live(), self.entry
-        if engine is not None and entry is not None and layers.can_be_forgotten(entry):
-            self.app.look_up(lambda: layers.forget_preview(engine, entry), self._ask_to_forget)
-
-    def _ask_to_forget(self, found: ForgetPreview) -> None:
-        engine = self.app.live()
-        if engine is None:
-            return
-        if not found.total:
-            self.app.say("There is nothing to forget.", "warning")
+        if engine is None or entry is None:
             return
 
-        title = f"Forget it in {words.count(found.total, 'place')}, for good?"
-        forget = partial(self.app.ask, lambda: layers.forget(engine, found), self._forgotten)
-        self.app.confirm(title, preview_words(found), "forget", forget, risky=True)
+        def forget() -> None:
+            self._do(lambda: dispatch(engine, "forget", {"what": entry.id, "yes": True}), _forgotten)
 
-    def _forgotten(self, report: ForgetReport) -> None:
-        total = sum(count for _, count in report.counts)
-        left = f"; left: {'; '.join(report.left)}" if report.left else ""
-        self.app.say(f"forgotten in {words.count(total, 'place')}{left}")
-        self._renew()
+        def asked(found: Document) -> None:
+            title = f"Forget it in {words.count(sum(found['counts'].values()), 'place')}?"
+            text = "\n".join(one.text for one in forgetting(found))
+            self.app.confirm(title, text, "forget", forget, risky=True)
 
-    def _renew(self) -> None:
-        self.app.renew(["memory", "changes"])
-        self.read_all()
+        self.app.look_up(lambda: dispatch(engine, "forget", {"what": entry.id}), asked)
 
-    # Recall
+    def _do(self, act: Callable[[], Any], said: Callable[[Any], str]) -> None:
+        """Do something to the memory, say what it did, and show the layer as it is then."""
+
+        def done(result: Any) -> None:
+            self.app.say(said(result))
+            self.app.renew(["memory", "changes"])
+            self.read_again(whole=True)
+
+        self.app.ask(act, done)
 
     def action_recall(self) -> None:
-        """What would be recalled for a task; asked at once for the task under the cursor, or the first card's."""
-        from clawpy_console.screens.memory.recalled import WouldRecall
-
-        card = next(iter(self.known.cards), None)
-        thing = self.entry.thing if self.entry else None
+        """What would be recalled for the task under the cursor, or for the first card."""
+        card, thing = next(iter(self.known.cards), None), self._thing
         task = thing.title if isinstance(thing, GraphNode) else card.assignment.prompt if card else ""
         workspace = card.assignment.workspace if card else next(iter(self.known.workspaces), "")
-        if isinstance(thing, (GraphNode, Memory, Capture)) and thing.workspace:
-            workspace = thing.workspace
-        agent, channel = (card.agent, card.assignment.channel) if card else ("", "")
-
-        def chosen(recalled: Recalled | None) -> None:
-            if recalled is not None:
-                self.show_entry(recalled)
-
-        self.app.push_screen(WouldRecall(task, workspace, agent, channel), chosen)
+        place = (card.agent, card.assignment.channel) if card else ("", "")
+        request = PromptRequest(*place, getattr(thing, "workspace", "") or workspace, task)
+        self.app.push_screen(WouldRecall(request), lambda one: self.show(one.layer, one.id) if one else None)
 
 
-def preview_words(found: ForgetPreview) -> str:
-    """What forgetting would touch, store by store, and what it leaves: short enough for 80x24."""
-    lines = [f"“{words.crop(words.one_line(one), 120)}”" for one in found.wanted[:2]]
-    lines += ["", " · ".join(f"{count:,} in {store}" for store, count in found.counts), ""]
-    shown = found.places[:3]
-    lines += [words.crop(f"▸ {one.store}: {words.one_line(one.excerpt)}", 66) for one in shown]
-    if found.total > len(shown):
-        lines.append(f"  and {found.total - len(shown):,} more")
-    lines += [words.crop(f"stays: {words.one_line(one)}", 132) for one in found.left[:2]]
-    return "\n".join(
-        [*lines, "", "Empty entries stay, so that graphs and chains stay complete. This cannot be undone."]
-    )
+def _forgotten(report: Document) -> str:
+    left = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
+    return f"Forgotten in {words.count(sum(report['counts'].values()), 'place')}{left}"

@@ -1,39 +1,46 @@
-"""Screen 4, memory: seven layers, their entries, where each came from and who used it (SPEC 9.5)."""
+"""Screen 4, memory: seven layers, their entries, where each came from and which sessions used it (SPEC 9.5)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.timer import Timer
 from textual.widgets import Input, Static
 
+from clawpy_console import words
+from clawpy_console.fields import Field
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.memory import layer_details, layers
-from clawpy_console.screens.memory import lines as lines
-from clawpy_console.screens.memory.layers import NAMES, PAGE, Detail, Entry, Link
+from clawpy_console.screens.filtering import Filtering
+from clawpy_console.screens.memory import layers
+from clawpy_console.screens.memory.entry import NAMES, STATES, Entry, detail, layer
+from clawpy_console.screens.memory.layers import PAGE
 from clawpy_console.screens.memory.remembering import Remembering
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
-from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.parts import drawn
+from clawpy_console.widgets.rows import Row, Rows, grouped
+from clawpy_console.widgets.scrolled import Scrolled
 from clawpy_console.widgets.tab_line import Columns
-from engine.values import Layer, Recalled
+from engine.values import Layer, LayerState, Recalled
+
+PURPOSE = "What agents remember, where it came from, and what a task would recall."
 
 TYPING = 0.15
-"""Seconds without a key after which the words typed are looked for."""
+"""Seconds without a key after which the words typed are searched."""
 
 LOOK_EVERY = 2.0
-"""Seconds between two readings of how the layers stand, while they move."""
+"""Seconds between two readings of how the layers stand, while they change."""
 
 
-class MemoryScreen(Remembering):
-    """Layers left, entries in the middle, right the entry and where one can go on from it.
+class MemoryScreen(Remembering, Filtering):
+    """Layers left, entries in the middle, the entry under the cursor and its links right.
 
-    Entries are a page of the layer, those with some words, those that mean something, or the one that another screen
-    led to. Nothing of it is read on the event loop.
+    Entries are a page of the layer, those with some words, those with a meaning, or one that another screen led to.
+    Nothing of it is read on the event loop.
     """
 
     MODE = "memory"
@@ -42,20 +49,19 @@ class MemoryScreen(Remembering):
     BINDINGS = bindings("memory", "columns", "filter")
     PANES = {"layers": "layers", "entries": "entries", "entry": "entry", "links": "links"}
     COLUMNS = {"layers": "left", "entries": "middle", "entry": "right", "links": "right"}
+    FILTERED = "entries"
 
     def __init__(self) -> None:
         super().__init__()
         self._layer = Layer.MARKDOWN
         self._entries: list[Entry] = []
-        self._more = False  # the layer may have entries beyond those read
-        self._needle = ""
-        self._meaning = False  # the words are looked for by meaning
+        self._meaning = False  # the words are searched by meaning
         self._stale = False  # something happened since the layers were read
         self._led = False  # the entry is one that another screen led to
-        self._detail: Detail | None = None
-        self._beat: Timer | None = None
+        self._shown: tuple[Entry, list[Entry]] | None = None  # the entry and its links
 
     def body(self) -> ComposeResult:
+        yield Static(PURPOSE, id="purpose", markup=False)
         yield Columns(id="tabs")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
@@ -64,11 +70,11 @@ class MemoryScreen(Remembering):
                 yield Drawn(id="layer")
             with Vertical(id="middle", classes="pane"):
                 yield Static(id="entries-title", classes="heading", markup=False)
-                yield Filter()
+                yield Filter("words of the entry; for a search by meaning a topic, then ⏎")
                 yield Rows(id="entries", empty="Loading…")
             with Vertical(id="right", classes="pane"):
                 yield Static("ENTRY", id="entry-title", classes="heading", markup=False)
-                with VerticalScroll(id="entry"):
+                with Scrolled(id="entry"):
                     yield Drawn(id="detail")
                 yield Rows(id="links", classes="-fit")
 
@@ -77,30 +83,24 @@ class MemoryScreen(Remembering):
     def on_screen_resume(self) -> None:
         self.app.renew(["memory"])
         self.read_again()
-        if self._beat is None:
-            self._beat = self.set_interval(LOOK_EVERY, self._look_again, name="building")
 
-    def on_screen_suspend(self) -> None:
-        if self._beat is not None:
-            self._beat.stop()
-            self._beat = None
+    def on_mount(self) -> None:
+        self.set_interval(LOOK_EVERY, self._look_again, name="building")
 
     def _look_again(self) -> None:
-        if self._stale or any(one.state == "building" for one in self.known.layers):
+        if self.is_current and (self._stale or any(one.state == "building" for one in self.known.layers)):
             self._stale = False
             self.app.renew(["memory"])
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
         if self.ready:
-            self._draw_layers(now)
-            self._draw_entries(now)
+            self._draw_lists(now)
 
     # Drawing
 
     def draw(self, changed: frozenset[str]) -> None:
-        self._draw_layers(self.app.now())
-        self._draw_tabs()
+        self._draw_lists(self.app.now())
         if "layers" in changed and self.is_current:
             self.read_again()
 
@@ -109,75 +109,72 @@ class MemoryScreen(Remembering):
         if "memory" in topics:
             self.read_again()
 
-    def _draw_layers(self, now: datetime) -> None:
-        known = self.known.layers
-        self.query_one("#layers", Rows).show([lines.layer_row(one, lines.state_of(known, one), now) for one in Layer])
-        state, layer = lines.state_of(known, self._layer), self._layer
-        self.query_one("#layer", Drawn).show(lambda width: lines.layer_lines(layer, state, now, width))
-
-    def _draw_entries(self, now: datetime) -> None:
-        title = f"{self._layer.value} {NAMES[self._layer][0].upper()}"
-        how = "means " if self._meaning else "has "
-        aside = "  from another screen" if self._led else f"  {how}“{self._needle}”" if self._needle else ""
+    def _draw_lists(self, now: datetime) -> None:
+        """Draw the layers and the entries of one."""
+        states = {one: LayerState(one, 0, None, "off", "not read yet") for one in Layer}
+        states |= {one.layer: one for one in self.known.layers}
+        self.query_one("#layers", Rows).show([_layer_row(one, now) for one in states.values()])
+        state = states[self._layer]
+        self.query_one("#layer", Drawn).show(lambda width: drawn(layer(state, now), width))
         count = f"  {len(self._entries)}{'+' if self._more else ''}" if self._entries else ""
+        how = f"  {'meaning' if self._meaning else 'with'} “{' '.join(self.needle)}”" if self.needle else ""
+        aside = "  from another screen" if self._led else how
+        title = f"{self._layer.value} {NAMES[self._layer][0].upper()}"
         self.put("#entries-title", Content.assemble(title, (count, "$grey"), (aside, "not bold $grey")))
-        asks = f"No match. {shown_key('memory.meaning', self.app.keymap)} searches by meaning."
-        empty = "Nothing similar." if self._meaning else asks if self._needle else "None yet."
-        self.query_one("#entries", Rows).show(lines.entry_rows(self._entries, now), empty=empty)
+        by_meaning = f"No match. {shown_key('memory.meaning', self.app.keymap)} searches by meaning."
+        empty = "Nothing similar." if self._meaning else by_meaning if self.needle else "None yet."
+        self.query_one("#entries", Rows).show(_rows(self._entries, now), empty=empty)
+        self.show_columns({"left": "layers", "middle": NAMES[self._layer][0], "right": "entry"})
 
     def _draw_detail(self) -> None:
-        detail, now = self._detail, self.app.now()
-        self.query_one("#detail", Drawn).show(lambda width: lines.detail_lines(detail, now, width))
-        rows = lines.link_rows(detail.links if detail else (), now)
+        """Draw the entry under the cursor, and its links."""
+        self.query_one("#detail", Drawn).show(lambda width: drawn(self._fields(), width))
         links = self.query_one("#links", Rows)
-        links.show(rows)
-        links.display = bool(rows)
-        self.set_class(bool(rows), "-links")
+        links.show(_rows(self._shown[1] if self._shown else (), self.app.now()))
+        links.display = bool(self._shown and self._shown[1])
+        self.set_class(links.display, "-links")
         self.refresh_bindings()
 
-    def _draw_tabs(self) -> None:
-        self.show_columns({"left": "layers", "middle": NAMES[self._layer][0], "right": "entry"})
+    def _fields(self) -> Iterator[Field]:
+        engine = self.app.engine
+        if self._shown is None or engine is None:
+            yield Field("", "Select an entry.", "faint")
+        else:
+            yield from detail(self._shown[0], str(engine.files.folder), self.app.now())
 
     def on_descendant_focus(self) -> None:
         super().on_descendant_focus()
         if self.ready:
-            self._draw_tabs()
+            self._draw_lists(self.app.now())
 
     # Reading
 
-    def read_again(self, wait: float = 0.0) -> None:
-        """Read the entries of the layer anew, as they are filtered now."""
-        engine, layer, needle = self.app.engine, self._layer, self._needle
+    def read_again(self, wait: float = 0.0, *, whole: bool = False) -> None:
+        """Read the entries of the layer, as they are filtered now; with `whole` also where one of them is shown."""
+        engine, there, needle = self.app.engine, self._layer, " ".join(self.needle)
+        self._led = self._led and not whole
         if engine is None or self._led:
             return
         if self._meaning and needle:
-            self.read(lambda: layers.by_meaning(engine, layer, needle), self._take_meaning, group="entries", wait=wait)
+            self.read(lambda: layers.by_meaning(engine, there, needle), self._take_meaning, group="entries", wait=wait)
         else:
-            self.read(lambda: layers.page(engine, layer, needle), self._take, group="entries", wait=wait)
-
-    def read_all(self) -> None:
-        self._led = False
-        self.read_again()
+            self.read(lambda: layers.page(engine, there, needle), self._take, group="entries", wait=wait)
 
     def _take(self, entries: list[Entry]) -> None:
-        if self._led:
-            return
-        self._entries, self._more = entries, len(entries) >= PAGE
-        self._entries_moved()
+        self._entries = entries
+        self._draw_lists(self.app.now())
+        self._read_detail()
 
     def _take_meaning(self, found: tuple[list[Entry], tuple[str, ...]]) -> None:
-        if self._led:
-            return
-        self._entries, left_out = found
-        self._more = False
-        self._entries_moved()
+        entries, left_out = found
+        self._take(entries)
         if left_out:
             self.app.say(f"without {'; '.join(left_out)}", "warning")
 
-    def _entries_moved(self) -> None:
-        """Show entries that were read."""
-        self._draw_entries(self.app.now())
-        self._read_detail()
+    @property
+    def _more(self) -> bool:
+        """Whether the layer may have entries beyond those read."""
+        return bool(self._entries) and len(self._entries) % PAGE == 0
 
     @on(Rows.Moved, "#layers")
     def _layer_moved(self, message: Rows.Moved) -> None:
@@ -185,59 +182,41 @@ class MemoryScreen(Remembering):
             self._go_to_layer(Layer(message.row_id))
             self.read_again(TYPING)
 
-    def _go_to_layer(self, layer: Layer) -> None:
-        self._layer, self._entries, self._more = layer, [], False
+    def _go_to_layer(self, there: Layer) -> None:
+        self._layer, self._entries, self._shown = there, [], None
         self._led = self._meaning = False
-        self._needle = ""
-        self.query_one(Filter).put_away()
-        self._detail = None
-        self._draw_layers(self.app.now())
-        self._draw_entries(self.app.now())
+        self.filter.put_away()
+        self._draw_lists(self.app.now())
         self._draw_detail()
-        self._draw_tabs()
 
     @property
     def entry(self) -> Entry | None:
-        """The entry under the cursor."""
         current = self.query_one("#entries", Rows).current
         return next((one for one in self._entries if one.key == current), None)
 
     @on(Rows.Moved, "#entries")
     def _entry_moved(self) -> None:
         self._read_detail()
-        if self._more and self._entries and self.entry is self._entries[-1]:
-            self._read_more()
-
-    def _read_more(self) -> None:
-        engine, layer, needle, there = self.app.engine, self._layer, self._needle, tuple(self._entries)
-        if engine is None:
-            return
-
-        def taken(more: list[Entry]) -> None:
-            if layer is self._layer and tuple(self._entries) == there:
-                self._entries, self._more = [*there, *more], len(more) >= PAGE
-                self._draw_entries(self.app.now())
-
-        self.read(lambda: layers.page(engine, layer, needle, there), taken, group="entries")
+        engine, there, after, needle = self.app.engine, self._layer, self._entries, " ".join(self.needle)
+        if engine is not None and self._more and self.entry is after[-1]:
+            self.read(lambda: [*after, *layers.page(engine, there, needle, after)], self._take, group="entries")
 
     def _read_detail(self) -> None:
-        engine, entry = self.app.engine, self.entry
+        engine, one = self.app.engine, self.entry
         self.refresh_bindings()
-        if engine is None or entry is None:
-            self._detail = None
+        if engine is None or one is None:
+            self._shown = None
             self._draw_detail()
-            return
+        else:
+            self.read(lambda: layers.read(engine, one), self._take_detail, group="detail")
 
-        def taken(detail: Detail) -> None:
-            same = self._detail is not None and self._detail.entry.key == detail.entry.key
-            self._detail = detail
-            self._draw_detail()
-            if not same:
-                self.query_one("#entry").scroll_home(animate=False)
+    def _take_detail(self, shown: tuple[Entry, list[Entry]]) -> None:
+        before, self._shown = self._shown, shown
+        self._draw_detail()
+        if before is None or before[0].id != shown[0].id:
+            self.query_one("#entry").scroll_home(animate=False)
 
-        self.read(lambda: layer_details.detail(engine, entry), taken, group="detail")
-
-    # Going about
+    # Moving about
 
     @on(Rows.Opened, "#layers")
     def _layer_opened(self) -> None:
@@ -249,76 +228,77 @@ class MemoryScreen(Remembering):
 
     @on(Rows.Opened, "#links")
     def _link_opened(self, message: Rows.Opened) -> None:
-        link = next((one for one in (self._detail.links if self._detail else ()) if one.key == message.row_id), None)
-        if link is not None:
-            self._follow(link)
-
-    def _follow(self, link: Link) -> None:
+        link = next(one for one in (self._shown[1] if self._shown else ()) if one.key == message.row_id)
         if link.layer is None:
             self.app.open_session(link.id)
         else:
             self.show(link.layer, link.id)
 
-    def show_entry(self, recalled: Recalled) -> None:
-        self.show(recalled.layer, recalled.id)
-
-    def show(self, layer: Layer, id: str) -> None:
-        """Show one entry, by itself; Escape leads back to all of its layer."""
+    def show(self, there: Layer, id: str) -> None:
+        """Show one entry by itself; Escape leads back to all of its layer."""
         engine = self.app.live()
-        if engine is None:
-            return
 
-        def found(entry: Entry) -> None:
-            self._go_to_layer(layer)
+        def found(one: Entry) -> None:
+            self.workers.cancel_group(self, "entries")  # of whatever was shown
+            self._go_to_layer(there)
             with self.prevent(Rows.Moved):
-                self.query_one("#layers", Rows).select(layer.value)
-            self._led, self._entries = True, [entry]
-            self._entries_moved()
+                self.query_one("#layers", Rows).select(there.value)
+            self._led = True
+            self._take([one])
             self.go_to("entries")
 
-        self.read(lambda: layers.find(engine, layer, id), found, group="led")
+        if engine is not None:
+            self.read(lambda: layers.find(engine, there, id), found, group="led")
 
     # Filter and meaning
 
+    def filtered(self) -> None:
+        if not self._meaning:
+            self.read_again(TYPING)
+
     def action_filter(self) -> None:
-        self._search(meaning=False)
+        self._led = self._meaning = False
+        super().action_filter()
 
     def action_meaning(self) -> None:
-        self._search(meaning=True)
-
-    def _search(self, *, meaning: bool) -> None:
-        self.go_to("entries")
-        self._led, self._meaning = False, meaning
-        box = self.query_one(Filter)
-        box.placeholder = "topic; ⏎ searches" if meaning else "words of the entry"
-        box.open()
-
-    @on(Input.Changed, "#filter")
-    def _typed(self, event: Input.Changed) -> None:
-        if self._meaning:
-            return
-        self._needle = event.value.strip()
-        self.read_again(TYPING)
+        super().action_filter()
+        self._led, self._meaning = False, True
 
     @on(Input.Submitted, "#filter")
-    def _submitted(self, event: Input.Submitted) -> None:
-        self._needle = event.value.strip()
-        self._meaning = self._meaning and bool(self._needle)
-        event.input.set_class(bool(self._needle), "-shown")
+    def _submitted(self) -> None:
         self.read_again()
-        self.go_to("entries")
 
     def on_key(self, event: events.Key) -> None:
-        if event.key != "escape":
-            return
-        box = self.query_one(Filter)
-        if box.has_class("-shown") or self._led:
-            event.stop()
-            self._led = self._meaning = False
-            self._needle = ""
-            box.put_away()
-            self.read_again()
-            self.go_to("entries")
+        if event.key == "escape":
+            led, self._led, self._meaning = self._led, False, False
+            if led and not self.filter.has_class("-shown"):
+                event.stop()
+                self.read_again()
 
     def copy_text(self) -> str:
         return self.entry.id if self.entry else ""
+
+
+def _layer_row(one: LayerState, now: datetime) -> Row:
+    """A layer: letter, name, how many entries, how fresh."""
+    sign, style = STATES.get(one.state, ("▲", "wants"))
+    fresh = f"{one.progress:>4.0%}" if one.state == "building" else ""
+    fresh = fresh or (f"{words.span(now - one.fresh_at):>4}" if one.fresh_at else "")
+    count = f"{one.count:,}" if one.count < 100_000 else words.tokens(one.count)
+    right = f"{count} {fresh}" if one.count else ""
+    return Row(one.layer.value, f"{one.layer.value}  {NAMES[one.layer][0]}", sign, right, "ink", style, "grey")
+
+
+def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
+    """Entries as rows, below the headings of their groups."""
+    wide = min(20, max((len(one.word) for one in entries if not isinstance(one.thing, Recalled)), default=0))
+    groups: dict[str, list[Row]] = {}
+    for one in entries:
+        text, ago = words.one_line(one.text[:400]), words.span(now - one.at) if one.at else ""
+        if isinstance(one.thing, Recalled):
+            row = Row(one.key, text, f"{one.thing.score:.2f}", ago, "ink", "accent")
+        else:
+            text = f"{words.fit(one.word, wide)}  {text}" if wide else text
+            row = Row(one.key, text, one.mark or " ", ago, "faint" if one.old else "ink", one.mark_style)
+        groups.setdefault("" if isinstance(one.thing, Recalled) else one.group, []).append(row)
+    return grouped(groups)

@@ -1,0 +1,210 @@
+"""A memory in words, for the screen and for verbs: a layer, an entry of it, what recall found, what forgetting touches
+(SPEC 4, 9.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from clawpy_console import words
+from clawpy_console.fields import Field, text
+from engine.values import (
+    AgentFile,
+    Capture,
+    FactDraft,
+    GraphNode,
+    Layer,
+    LayerState,
+    Memory,
+    ParaFact,
+    Recalled,
+    Retention,
+    sanitise,
+)
+
+Document = Mapping[str, Any]
+
+RECALLED_MOST = 300
+"""Characters of a recalled memory that are shown."""
+
+PLACES_MOST = 6
+"""Places of a text to forget that are shown."""
+
+NAMES: Mapping[Layer, tuple[str, str]] = {
+    Layer.MARKDOWN: ("files", "what each agent is and knows, in files that you can edit"),
+    Layer.LEDGER: ("ledger", "everything that happened, one row each; rows never change"),
+    Layer.VECTORS: ("vectors", "turns and notes, found by meaning and by word"),
+    Layer.CAPTURE: ("captured", "decisions, facts and corrections from sessions"),
+    Layer.CONTEXT: ("context", "a summary of each task, for all agents"),
+    Layer.GRAPH: ("tasks", "how tasks are related: blocked by, derived from, similar to"),
+    Layer.PARA: ("facts", "what is true until it is corrected"),
+}
+"""The name of each layer and what it holds."""
+
+STATES: Mapping[str, tuple[str, str]] = {
+    "ready": ("●", "grey"), "building": ("◐", "accent"), "degraded": ("▲", "wants"), "off": ("○", "faint"),
+}  # fmt: skip
+"""Sign and tone of each state of a layer."""
+
+KEPT = {Retention.SESSION: "a day beyond its session", Retention.MONTH: "30 days", Retention.FOREVER: "forever"}
+
+TASK = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None: ("○", "grey", "pending")}
+
+ATTRIBUTES: Mapping[str, str] = {
+    "source": "source", "speaker": "speaker", "agent": "agent", "session": "session", "tags": "tags",
+    "category": "category", "reason": "why", "why": "invalid", "seen": "sessions", "day": "day",
+    "access_count": "recalled", "last_accessed": "last", "retention": "kept", "workspace": "workspace",
+    "subject": "about",
+}  # fmt: skip
+"""Attributes of entries that are shown, in this order, with their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry in a list, or a link to one. `layer` None leads to a session.
+
+    `word` stands before the text: its kind, state, or how it is linked. `group` is the heading it stands under, `old`
+    that it is no longer valid, `thing` the engine's value.
+    """
+
+    layer: Layer | None
+    id: str
+    text: str
+    word: str
+    at: datetime | None
+    group: str = ""
+    mark: str = ""
+    mark_style: str = "faint"
+    old: bool = False
+    thing: Any = None
+
+    @property
+    def key(self) -> str:
+        """The id of its row."""
+        return f"{self.layer.value if self.layer else 'session'}/{self.id}/{self.group}/{self.word}"
+
+    @property
+    def can_be_forgotten(self) -> bool:
+        """Whether its text can be forgotten: you edit files, and rows of the ledger stay."""
+        return self.layer not in (Layer.MARKDOWN, Layer.LEDGER) and self.text != "forgotten"
+
+
+def entry(thing: Any) -> Entry:
+    """A value of the engine as an entry of its layer."""
+    said = sanitise(getattr(thing, "text", "") or getattr(thing, "fact", "") or getattr(thing, "title", ""))
+    group, mark, style, old = "", "", "faint", getattr(thing, "forgotten", False)
+    match thing:
+        case AgentFile():
+            layer, id, group, word, at = (
+                Layer.MARKDOWN,
+                f"{thing.agent}/{thing.name}",
+                thing.agent,
+                thing.name,
+                thing.written,
+            )
+            said, mark, style = thing.problem or said, "✗" if thing.problem else "", "wrong"
+        case Memory() | Recalled():
+            layer, id, at = thing.layer, thing.id, thing.at
+            word = thing.reason if isinstance(thing, Recalled) else sanitise(thing.kind)
+            said = f"{thing.speaker}: {said}" if thing.speaker and said else said
+            old = old or bool(getattr(thing, "superseded_by", ""))
+        case Capture():
+            layer, id, word, at = Layer.CAPTURE, thing.id, thing.kind, thing.at
+        case GraphNode():
+            layer, id, at, old = Layer.GRAPH, thing.task_id, thing.timestamp, thing.invalidated_at is not None
+            mark, style, word = ("·", "faint", "invalid") if old else TASK[thing.success]
+            word = word if old else thing.outcome or word
+        case ParaFact():
+            layer, id, group, at, old = Layer.PARA, thing.id, "FACTS", thing.created_at, not thing.active
+            mark, style, word = ("·", "faint", "replaced") if old else ("●", "accent", thing.bucket.value)
+        case FactDraft():
+            layer, id, group, word, at = Layer.PARA, thing.id, "DRAFTS: a keeps, n rejects", "draft", thing.created_at
+            mark, style = "▲", "wants"
+        case _:
+            layer, id, word, at = Layer.LEDGER, str(thing.id), thing.kind, thing.at
+            told = (f"{name} {value}" for name, value in thing.payload.items() if value not in ("", None, [], False))
+            said = sanitise(" · ".join(part for part in (thing.subject, ", ".join(told)) if part))
+    return Entry(layer, id, said or "forgotten", word, at, group, mark, style, old, thing)
+
+
+def layer(state: LayerState, now: datetime) -> Iterator[Field]:
+    """What a layer holds and how it stands."""
+    name, what = NAMES[state.layer]
+    sign, tone = STATES.get(state.state, ("▲", "wants"))
+    yield Field("", f"{state.layer.value} {name}", "title")
+    yield Field("", what, "grey")
+    done = f" {state.progress:.0%}" if state.state == "building" else ""
+    yield Field("", f"{sign} {state.state}{done}{f': {state.words}' if state.words else ''}", tone)
+    newest = f", newest {words.moment(state.fresh_at, now)}" if state.fresh_at else ""
+    yield Field("", f"{words.count(state.count, 'entry', 'entries')}{newest}", "grey")
+
+
+def detail(one: Entry, folder: str, now: datetime) -> Iterator[Field]:
+    """All about one entry but its links. `folder` holds the files of agents."""
+    thing = one.thing
+    if one.layer is not None:
+        yield Field(
+            "", f"{one.layer.value} {NAMES[one.layer][0]}" + (f"  {words.moment(one.at, now)}" if one.at else "")
+        )
+    yield Field("", f"{folder}/{one.id}" if isinstance(thing, AgentFile) else one.id, "faint")
+    if isinstance(thing, (ParaFact, FactDraft)):
+        yield Field("in", f"{thing.bucket.value} / {thing.group}", "grey")
+    for attribute, name in ATTRIBUTES.items():
+        if value := _value(getattr(thing, attribute, None), attribute, now):
+            yield Field(name, words.one_line(sanitise(value)), "grey")
+    if one.old:
+        yield Field("", "· no longer valid", "wants")
+    if problem := getattr(thing, "problem", ""):
+        yield Field("", f"✗ {problem}", "wrong")
+    yield Field("", "")
+    yield from text(whole(thing))
+
+
+def _value(value: Any, attribute: str, now: datetime) -> str:
+    if not value:
+        return ""
+    if attribute == "workspace":
+        return words.name(value)
+    if isinstance(value, datetime):
+        return words.moment(value, now)
+    if isinstance(value, Retention):
+        return KEPT[value]
+    if attribute == "access_count":
+        return words.count(value, "time")
+    return ", ".join(value) if isinstance(value, tuple) else str(value.value if isinstance(value, Enum) else value)
+
+
+def whole(thing: Any) -> str:
+    """The whole text of an entry."""
+    if getattr(thing, "forgotten", False) or (isinstance(thing, GraphNode) and not thing.title):
+        return "Forgotten: its text is removed everywhere. This empty entry keeps its place."
+    if isinstance(thing, GraphNode):
+        return sanitise(f"{thing.title}\n\n{thing.description}".strip())
+    if hasattr(thing, "payload"):
+        return sanitise("\n".join(f"{name}: {value}" for name, value in thing.payload.items()))
+    return sanitise(getattr(thing, "text", "") or getattr(thing, "fact", "")) or "It is empty."
+
+
+def recalled(one: Document) -> Iterator[Field]:
+    """A memory that was recalled: its score, layer and text, then where it is from and why it was found."""
+    said = words.crop(words.one_line(one["text"]), RECALLED_MOST)
+    yield Field("", f"{one['score']:.2f}  {one['layer']}  {said}")
+    origin = " · ".join(part for part in (one["speaker"], (one["timestamp"] or "")[:10], one["source"]) if part)
+    yield Field("", f"  {origin or one['id']}; {words.one_line(one['reason'])}", "grey")
+
+
+def forgetting(one: Document) -> Iterator[Field]:
+    """What forgetting touches, store by store, and what it leaves."""
+    counts = " · ".join(f"{count:,} in {store}" for store, count in one["counts"].items())
+    yield Field("", f"{words.count(sum(one['counts'].values()), 'place')}: {counts}")
+    if not one["forgotten"]:
+        for place in one["places"][:PLACES_MOST]:
+            yield Field("", f"▸ {place['store']}: {words.crop(words.one_line(place['text']), 120)}", "grey")
+        if (more := sum(one["counts"].values()) - PLACES_MOST) > 0:
+            yield Field("", f"and {more:,} more", "faint")
+    yield from (Field("", f"stays: {words.one_line(left)}", "grey") for left in one["left"])
+    if not one["forgotten"]:
+        yield Field("", "Empty entries stay, so that graphs and chains stay complete. This cannot be undone.")
