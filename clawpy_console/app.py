@@ -158,7 +158,8 @@ class ConsoleApp(KnowingApp):
         self.in_background(self._warm, "warm")
 
     async def _warm(self) -> None:
-        await asyncio.to_thread(importlib.import_module, "clawpy_console.screens.mission.details")
+        for module in ("screens.mission.details", "dialogs.prompt", "dialogs.ask"):  # their first key is a quick one
+            await asyncio.to_thread(importlib.import_module, f"clawpy_console.{module}")
 
     def _cannot_open(self, refusal: Refusal) -> None:
         """Say in full why the engine could not be opened, and how to fix it."""

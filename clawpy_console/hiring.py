@@ -90,5 +90,5 @@ def line(served: str, found: list[FoundAgent], models: list[str], key: str) -> C
     here = here or [f"{one.title} (adapter missing)" for one in found]
     if not here:
         return Content.styled("no model configured: clawpy key set openai", "$grey")
-    told = f" takes {words.crop(' or '.join(here), 60)}, found here; or clawpy key set openai"
+    told = f" connects {words.crop(' or '.join(here), 60)}, found here; or clawpy key set openai"
     return Content.assemble(("no model configured: ", "$grey"), (key, "$accent"), (told, "$grey"))

@@ -39,7 +39,7 @@ class Help(Dialog[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -keys") as dialog:
             dialog.border_title = Content("Keys")
-            dialog.border_subtitle = Content(f"esc close · change keys in {self.app.home.config_file} under [keys]")
+            dialog.border_subtitle = Content("esc close · change a key: clawpy config set keys.ID KEY")
             yield Filter("Type a word or a key. ↑ ↓ scroll, esc closes.")
             with VerticalScroll(id="all", can_focus=False):
                 yield Drawn(id="keys")

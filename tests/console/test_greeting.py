@@ -25,7 +25,7 @@ async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(consol
     engine.hiring.serves, engine.hiring.here = "", [found("claude", "Claude Code"), found("codex", "Codex", "npm i")]
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await until(pilot, lambda: "H takes Claude Code" in screen_text(console))
+        await until(pilot, lambda: "H connects Claude Code" in screen_text(console))
         await pilot.press("H")
         await until(pilot, lambda: "once its adapter is there: npm i" in screen_text(console))
         assert not named(engine, "hire")
@@ -40,7 +40,7 @@ async def test_the_first_run_says_which_models_of_this_machine_could(console: Co
     engine.hiring.serves, engine.hiring.local = "", LocalModels(("ollama:qwen3", "ollama:llama3.2:3b"))
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await live(pilot)
-        await until(pilot, lambda: "H takes ollama:qwen3 or" in screen_text(console))
+        await until(pilot, lambda: "H connects ollama:qwen3 or" in screen_text(console))
         await pilot.press("H")
         await until(pilot, lambda: "a model on this machine" in screen_text(console))
         await pilot.press("2")

@@ -97,7 +97,7 @@ async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_i
     async with console.run_test(size=(80, 24)) as pilot:
         await live(pilot)
         await box(pilot, console)
-        await until(pilot, lambda: "no model configured: ^o takes Claude Code" in screen_text(console))
+        await until(pilot, lambda: "no model configured: ^o connects Claude Code" in screen_text(console))
         await pilot.press(*"explain the cart", "enter")
         await until(pilot, lambda: "No model or agent is set up, so this text cannot" in screen_text(console))
         assert not named(engine, "propose")
