@@ -98,6 +98,21 @@ def rows(line: Content, width: int) -> list[Content]:
     return [line] if line.cell_length <= width else line.wrap(width)
 
 
+SESSION_STATES = {"succeeded": "finished", "cannot_run": "could not run", "cancelled": "stopped"}
+"""States of sessions and results of cards whose stored name is not a word that you would use."""
+
+CARD_STATES = {"confirmed": "approved", "rejected": "dismissed", "executed": "finished"}
+"""The same for cards."""
+
+
+DECISIONS = {"original": "edited", "did_himself": "done by you"}
+"""The same for what you decided."""
+
+
+def session_state(name: str) -> str:
+    return SESSION_STATES.get(name, name)
+
+
 TOUCHES = {
     "keep_commits": "makes a branch", "prepare_environment": "installs packages",
     "undo_landing": "undoes a landing", "reclaim_space": "deletes what is not needed any more",

@@ -38,7 +38,7 @@ def ended(session: SessionView) -> tuple[str, str, str]:
     if session.state is SessionState.SUCCEEDED and session.check and session.result is Result.FAILED:
         return "▲", "wants", failures(session.check.failed, session.check.errors)
     glyph, style = STATES[session.state]
-    return glyph, style, session.state.value.replace("_", " ")
+    return glyph, style, words.session_state(session.state)
 
 
 def session_row(

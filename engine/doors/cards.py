@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.doors import wire
 from engine.doors.arguments import Arguments
-from engine.doors.find import find, match
+from engine.doors.find import channel, find, match
 from engine.doors.wire import Document
 from engine.doors.working import TAIL, shown, with_transcript
 from engine.values import Card, DecidedBy, DismissReason, Refusal, Status
@@ -39,15 +39,19 @@ def cards(engine: Engine, arguments: Arguments) -> Document:
     """
     if arguments.flag("all"):
         limit = int(arguments.number("limit", 50, least=1, most=1000))
-        workspaces = arguments.texts("workspaces")
-        recent = [one for one in engine.cards.recent(limit) if not workspaces or one.assignment.workspace in workspaces]
+        workspaces, wanted = arguments.texts("workspaces"), channel(engine, arguments.maybe("channel"))
+        recent = [
+            one
+            for one in engine.cards.recent(limit)
+            if (not workspaces or one.assignment.workspace in workspaces) and wanted in (None, one.assignment.channel)
+        ]
         return {"predictions": [wire.card(one) for one in recent]}
     return _pending(engine, arguments.texts("workspaces"), arguments)
 
 
 def _pending(engine: Engine, workspaces: list[str], arguments: Arguments) -> Document:
-    channel = arguments.maybe("channel")
-    known = engine.cards.pending(channel=channel, include_snoozed=arguments.flag("snoozed"))
+    wanted = channel(engine, arguments.maybe("channel"))
+    known = engine.cards.pending(channel=wanted, include_snoozed=arguments.flag("snoozed"))
     pending = [one for one in known if not workspaces or one.assignment.workspace in workspaces]
     places = [one.assignment.workspace for one in known]
     elsewhere = Counter(one for one in places if workspaces and one not in workspaces)

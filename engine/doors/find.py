@@ -71,9 +71,15 @@ def find(engine: Engine, wanted: str, *, see: str = "clawpy cards") -> Found:
     return _of_session(engine, engine.sessions.get(engine.changes.get(one).session_id if one in changes else one))
 
 
-def match(
-    wanted: str, ids: Iterable[str], *, what: str = "card, session or change set", see: str = "clawpy cards"
-) -> str:
+def channel(engine: Engine, name: str | None) -> str | None:
+    """The channel `name`, None for none. Raises `Refusal` `unknown_channel`, which names those that there are."""
+    known = engine.settings.current.channels
+    if name and name not in known:
+        raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of {', '.join(known)}")
+    return name or None
+
+
+def match(wanted: str, ids: Iterable[str], *, what: str = "card, session or changes", see: str = "clawpy cards") -> str:
     """The only one of `ids` that `wanted` is, or begins. Raises `Refusal` `unknown_id`, `ambiguous_id`."""
     ids = list(dict.fromkeys(ids))
     if wanted in ids:
@@ -85,7 +91,7 @@ def match(
     if not begun:
         if wanted.startswith("cand_"):
             see = f"clawpy candidates show {shown}"
-        raise Refusal("unknown_id", f"there is no {what} {shown}", f"see `{see}`")
+        raise Refusal("unknown_id", f"there is no {what} with the id {shown}", f"see `{see}`")
     some = ", ".join(begun[:3]) + (", …" if len(begun) > 3 else "")
     raise Refusal("ambiguous_id", f"{shown} begins {len(begun)} ids: {some}", "write more of it")
 

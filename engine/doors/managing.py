@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.config_agents import ACP
-from engine.doors import guiding, wire
+from engine.doors import find, guiding, wire
 from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
-from engine.values import Refusal, sanitise
 
 if TYPE_CHECKING:
     from engine.config import Settings
@@ -103,13 +102,7 @@ def tasks(engine: Engine, arguments: Arguments) -> Document:
     """list, add, done."""
     action = arguments.choice("action", ("list", "add", "done"), "list")
     if action == "add":
-        channel = arguments.text("channel")
-        if channel and channel not in engine.settings.current.channels:
-            raise Refusal(
-                "unknown_channel",
-                f"there is no channel {sanitise(channel)}",
-                "one of " + ", ".join(engine.settings.current.channels),
-            )
+        channel = find.channel(engine, arguments.text("channel")) or ""
         one = engine.tasks.add(
             arguments.needed("title"),
             channel=channel,

@@ -70,9 +70,8 @@ class Router:
         if given not in (*channels, "") or not channels:
             told = f"there is no channel {given!r}" if given else "no channel is registered"
             known = ", ".join(channels) or "none"
-            raise Refusal(
-                "unknown_channel", told, f"registered are {known}; add one under [channels.NAME] in config.toml"
-            )
+            fix = f"one of {known}; or add it under [channels.NAME] in config.toml"
+            raise Refusal("unknown_channel", told, fix)
         route = self._place(prose, given) if prose else Route(given)
         if not route.channel:
             channel, step = self._in_turn(list(channels), triggered, routed)

@@ -58,7 +58,7 @@ def test_a_word_that_is_no_reason_and_a_mute_that_is_none(clawpy: Clawpy, projec
     card = kinds(clawpy, "predict")["forecast_conflicts"]
     assert clawpy("dismiss", card, "--reason", "nonsense").code == 2
     refused = clawpy("muted", "unmute", "nothing")
-    assert (refused.code, "there is no mute nothing" in refused.err) == (1, True)
+    assert (refused.code, "there is no mute with the id nothing" in refused.err) == (1, True)
     assert clawpy("muted").out == "nothing is muted\n"  # nor was anything dismissed
 
 

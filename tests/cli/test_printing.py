@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from clawpy_console import words
 from clawpy_console.cli.printing.memory import remember
 from clawpy_console.cli.printing.metrics import train
 from clawpy_console.cli.printing.settings import config
 from clawpy_console.cli.printing.style import Style, how_it_ended, indented, one_line
+from engine.values import DecisionSignal, Outcome, SessionState, Status
 
 PLAIN = Style(False)
 
@@ -17,8 +19,8 @@ PLAIN = Style(False)
 @pytest.mark.parametrize(
     ("state", "result", "check", "word"),
     [
-        ("succeeded", "succeeded", None, "succeeded"),
-        ("succeeded", "succeeded", {"failed": 0, "errors": 0}, "succeeded"),
+        ("succeeded", "succeeded", None, "finished"),
+        ("succeeded", "succeeded", {"failed": 0, "errors": 0}, "finished"),
         ("succeeded", "failed", {"failed": 1, "errors": 0}, "1 test failed"),
         ("succeeded", "failed", {"failed": 2, "errors": 1}, "2 tests failed, 1 error"),
         ("failed", "failed", {"failed": 1, "errors": 0}, "failed"),
@@ -60,3 +62,26 @@ def test_one_is_told_in_the_singular(number: int, pairs: str, examples: str, bad
     assert examples in told[2]
     document = {"remembered": 1, "known": 0, "badLines": number, "seconds": 0.1, "trouble": "", "missing": number}
     assert f", {bad}, 0.1 s\n{later}" in remember(document, {}, PLAIN)
+
+
+@pytest.mark.parametrize("signal", DecisionSignal)
+def test_no_decision_is_printed_by_an_internal_name(signal: DecisionSignal) -> None:
+    said = words.DECISIONS.get(signal, signal)
+    assert said in GLOSSARY
+
+
+@pytest.mark.parametrize("state", [*SessionState, *Outcome])
+def test_no_session_is_printed_by_an_internal_name(state: SessionState | Outcome) -> None:
+    assert words.session_state(state) in GLOSSARY
+
+
+@pytest.mark.parametrize("status", Status)
+def test_no_card_is_printed_by_an_internal_name(status: Status) -> None:
+    assert words.CARD_STATES.get(status, status) in GLOSSARY
+
+
+GLOSSARY = {
+    "pending", "approved", "edited", "dismissed", "kept", "undone", "discarded", "expired", "done by you",
+    "queued", "running", "finished", "failed", "could not run", "stopped", "blocked", "interrupted", "withdrawn",
+}  # fmt: skip
+"""What a person may read of cards, sessions and decisions."""

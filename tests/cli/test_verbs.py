@@ -172,16 +172,16 @@ def test_a_workspace_that_is_none_is_refused_as_json_too(clawpy: Clawpy, tmp_pat
 def test_the_lap_in_words(clawpy: Clawpy, engines: list[StandIn]) -> None:
     said = clawpy("approve", "abc")
     assert said.code == 0
-    assert "pred_abc1  confirmed  shop → koji-core" in said.out
-    assert "sess_aaa  succeeded" in said.out
+    assert "pred_abc1  approved  shop → koji-core" in said.out
+    assert "sess_aaa  finished" in said.out
     assert "  │ line 3" in said.out
     assert "chg_x1  waiting  1 file" in said.out
     assert engines[0].sessions.waited == ["sess_aaa"]
     assert "chg_x1  landed" in clawpy("land", "chg_x1").out
-    assert "rejected" in clawpy("dismiss", "abc").out
+    assert "dismissed" in clawpy("dismiss", "abc").out
     assert "snoozed until" in clawpy("snooze", "abc", "--for", "30m").out
     assert "added a.py\n+x" in clawpy("work", "chg_x1", "--diff").out
-    assert "waiting to land" in clawpy("work").out
+    assert "changes to land" in clawpy("work").out
 
 
 def test_what_ran_in_another_repository_is_named(
@@ -190,7 +190,10 @@ def test_what_ran_in_another_repository_is_named(
     other = Repository(tmp_path / "other")
     monkeypatch.chdir(other.path)
     said = clawpy("work")
-    assert said.out == f"nothing here; 1 session in {shop.path}\n  `clawpy --workspace {shop.path} work` shows them\n"
+    assert (
+        said.out
+        == f"Nothing has run here; 1 session in {shop.path}.\n  `clawpy --workspace {shop.path} work` shows them\n"
+    )
     assert clawpy("work", "--json").document["elsewhere"] == {str(shop.path): 1}
     assert f"landed  1 file  in {shop.path}\n" in clawpy("land", "chg_x1").out
     assert f"discarded  1 file  in {shop.path}\n" in clawpy("discard", "chg_x1").out
@@ -213,7 +216,7 @@ VERDICTS = (
 def test_a_refusal_says_how_to_mend_it(clawpy: Clawpy, engines: list[StandIn]) -> None:
     said = clawpy("approve", "zzz")
     assert (said.code, said.out) == (1, "")
-    assert said.err == "clawpy: there is no card, session or change set zzz\n        see `clawpy cards`\n"
+    assert said.err == "clawpy: there is no card, session or changes with the id zzz\n        see `clawpy cards`\n"
 
 
 def test_status_and_status_bars(clawpy: Clawpy, engines: list[StandIn]) -> None:

@@ -171,7 +171,10 @@ def test_permissions(engine: StandIn) -> None:
     one = ask(engine, "permissions")["permissions"][0]
     assert (one["id"], one["waitedSeconds"], one["answer"], one["detail"]) == ("perm_a1", 60.0, None, "git push")
     assert refused(engine, "permissions", action="allow", id="a").code == "ambiguous_id"
-    assert refused(engine, "permissions", action="deny", id="zzz").message == "there is no permission request zzz"
+    assert (
+        refused(engine, "permissions", action="deny", id="zzz").message
+        == "there is no permission request with the id zzz"
+    )
     allowed = ask(engine, "permissions", action="allow", id="a1")["permissions"][0]
     assert (allowed["answer"], allowed["by"]) == ("allow-once", "operator")
     assert refused(engine, "permissions", action="deny", id="a1").code == "permission_answered"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from clawpy_console import words
 from clawpy_console.cli.printing.style import (
     Document,
     Style,
@@ -19,7 +20,6 @@ from clawpy_console.cli.printing.style import (
     place,
     time,
 )
-from clawpy_console.words import touches
 
 
 def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
@@ -27,13 +27,11 @@ def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
     found = document["predictions"]
     lines = [_card(one, style) for one in found]
     lines += [style.dim(f"! {clean(error)}") for error in document.get("errors", ())]
-    if not found and (elsewhere := document.get("elsewhere")):
-        places = ", ".join(f"{number} in {clean(PurePath(place).name)}" for place, number in elsewhere.items())
-        return "\n".join([f"no cards for this workspace; {places}", *lines])
     if not found:
-        looked = "created" in document  # by `clawpy predict`
-        said = "No cards." if options.get("all") else "No cards. `clawpy predict` checks for new ones."
-        return "\n".join(["Nothing needs you." if looked else said, *lines])
+        places = [f"{number} in {clean(path)}" for path, number in document.get("elsewhere", {}).items()]
+        said = f"No cards here; {', '.join(places)}." if places else "No cards."
+        advise = not (places or options.get("all") or "created" in document)  # `clawpy predict` has just checked
+        lines.insert(0, f"{said} `clawpy predict` checks for new ones." if advise else said)
     return "\n".join(lines)
 
 
@@ -44,7 +42,7 @@ def _card(one: Document, style: Style) -> str:
         if on
     ]
     if one["status"] != "pending":
-        badges.append(" ".join(word.replace("_", " ") for word in (one["status"], one["outcome"]) if word))
+        badges.append(state(one))
     if one["snoozedUntil"] and one["status"] == "pending":
         badges.append(f"snoozed until {time(one['snoozedUntil'])}")
     sure = how_sure(one)
@@ -57,14 +55,13 @@ def _card(one: Document, style: Style) -> str:
     if one["reasoning"]:
         lines.append("    " + style.dim(clean(one["reasoning"])))
     if one["status"] == "pending" and not one["undoNote"]:
-        lines.append(
-            "    " + style.wants("No model or agent can run this yet.")
-        )  # so nothing is known of cost and undo either
+        # so nothing is known of cost and undo either
+        lines.append("    " + style.wants("No model or agent can run this yet."))
     elif one["status"] == "pending":
-        changes = touches(one.get("flow") or "", one["checkOnly"], one["withoutSandbox"])
-        how = "runs" if one.get("flow") else "by"
-        served = f", {how} {clean(one['servedBy'])}" if one.get("servedBy") else ""
-        lines.append("    " + style.dim(f"est. ${one['estimatedCost']:.2f}, {changes}{served}"))
+        cost = [f"est. ${one['estimatedCost']:.2f}"] if one["estimatedCost"] else []
+        changes = words.touches(one["flow"] or "", one["checkOnly"], one["withoutSandbox"])
+        runs = f"runs: {one['flow'] or clean(one['servedBy']) or one['runner']}"
+        lines.append("    " + style.dim(" · ".join([*cost, changes, runs])))
     if one["status"] == "pending":
         # That a person decides is what a card is for; anything else a rail says is news.
         asks = [each for each in one["verdicts"] if each["verdict"] != "allow" and each["rail"] != "gate"]
@@ -81,16 +78,21 @@ def how_sure(one: Document) -> str:
     return f"▲ {said}" if one["tier"] == 1 else str(said)
 
 
+def state(card: Document, *, with_outcome: bool = True) -> str:
+    """`approved`, `dismissed`; of a card that has run how it ended."""
+    said = words.CARD_STATES.get(card["status"], card["status"])
+    return words.session_state(card["outcome"]) if card["outcome"] and with_outcome else str(said)
+
+
 def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """Card, session and change set after a verb."""
     lines = []
     card, session, change = document["prediction"], document["session"], document["changeSet"]
     if card is not None:
         told = session is not None and card["outcome"] != "discarded"  # the session says how it ended, red tests too
-        outcome = f", {card['outcome'].replace('_', ' ')}" if card["outcome"] and not told else ""
         snoozed = card["status"] == "pending" and card["snoozedUntil"]
-        state = f"snoozed until {time(card['snoozedUntil'])}" if snoozed else card["status"] + outcome
-        lines += [f"{style.bold(clean(card['id']))}  {state}  {place(card)}", *indented(card["prompt"])]
+        said = f"snoozed until {time(card['snoozedUntil'])}" if snoozed else state(card, with_outcome=not told)
+        lines += [f"{style.bold(clean(card['id']))}  {said}  {place(card)}", *indented(card["prompt"])]
         if card["note"]:
             lines.append(f"    {clean(card['note'])}")
         if card["note"] and card["status"] == "rejected":  # a kind of card was switched off
@@ -161,7 +163,7 @@ def work(document: Document, options: Mapping[str, Any], style: Style) -> str:
     for one in document["sessions"]:
         lines += [*_session(one, style), style.dim(f"    {one_line(one['prompt'])}")]
     if document["changeSets"]:
-        lines += ["", style.bold("waiting to land")]
+        lines += ["", style.bold("changes to land")]
         for change in document["changeSets"]:
             lines += _change(change, style)
     return "\n".join(lines) or _nothing(document.get("elsewhere", {}))
@@ -174,7 +176,7 @@ def _nothing(elsewhere: Mapping[str, int]) -> str:
     told = [f"{count(number, 'session')} in {clean(path)}" for path, number in list(elsewhere.items())[:3]]
     more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
     first = shlex.quote(clean(next(iter(elsewhere))))
-    return f"nothing here; {', '.join(told)}{more}\n  `clawpy --workspace {first} work` shows them"
+    return f"Nothing has run here; {', '.join(told)}{more}.\n  `clawpy --workspace {first} work` shows them"
 
 
 def muted(document: Document, options: Mapping[str, Any], style: Style) -> str:

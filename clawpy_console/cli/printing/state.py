@@ -21,33 +21,21 @@ from clawpy_console.cli.printing.style import (
 from clawpy_console.fields import Field
 from clawpy_console.screens.safety import standing
 
-SAID = {"did_himself": "done by yourself", "original": "edited", "kept": "kept"}
-"""What the operator's behaviour said, where its name is not a word."""
-
 
 def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """State, caps, what waits; or one line for a status bar."""
     if options.get("format") in ("short", "long"):
         return _bar(document, str(options["format"]))
-    spent = document["crossPollStatus"]
     held = document["holds"]
     paint = style.bad if held or document["state"] == "DISABLED" else style.good
     since = f"since {time(document['stateSince'])}, {clean(document['cause'])}"
-    runs = document.get("engine") != "none"
-    if runs:
-        lines = [f"{paint('●')} {style.bold(document['state'])} {since}"]
-    else:
-        lines = [
-            f"{paint('○')} {style.bold('no engine is running')} (last: {document['state']} {since}); "
-            "`clawpy` or `clawpy run` starts one"
-        ]
+    runs = document["engine"] != "none"
+    lines = [f"{paint('●' if runs else '○')} {style.bold(document['state'])} {since}"]
+    if not runs:
+        lines[0] = f"{paint('○')} {style.bold('No engine is running.')} `clawpy` or `clawpy run` starts one."
+        lines.append(f"  last state: {document['state']} {since}")
     lines += printed((_hold(one) for one in held), style)
-    lines.append(
-        "  cost  "
-        f"hour ${spent['costThisHour']:.2f}/{spent['costCapPerHour']:g}  "
-        f"day ${spent['costToday']:.2f}/{spent['costCapPerDay']:g}  "
-        f"month ${spent['costThisMonth']:.2f}/{spent['costCapPerMonth']:g}"
-    )
+    lines += _cost(document["crossPollStatus"])
     phase = document["phase"]
     if phase["number"] > 0:
         lines.append(f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {clean(phase['reason'])}")
@@ -69,14 +57,19 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
         lines.append(f"  {style.wants(clean(document['keysInFile']))}")
     lines += _since(document["since"], style, most=5)
     lines += [f"  running  {clean(one['id'])}  {one_line(one['prompt'])}" for one in document["running"]]
-    lines += [f"  {style.wants('waits')}  {clean(one['id'])}  {clean(one['title'])}" for one in document["waiting"]]
+    waits = style.wants("waits for you")
+    lines += [f"  {waits}  {clean(one['id'])}  {clean(one['title'])}" for one in document["waiting"]]
     for one in document["decisions"]:
-        lines.append(
-            style.dim(
-                f"  {time(one['decidedAt'])}  {SAID.get(one['signal'], one['signal'])}  {one_line(one['prompt'])}"
-            )
-        )
+        said = words.DECISIONS.get(one["signal"], one["signal"])
+        lines.append(style.dim(f"  {time(one['decidedAt'])}  {said}  {one_line(one['prompt'])}"))
     return "\n".join(lines)
+
+
+def _cost(spent: Document) -> list[str]:
+    """What was spent of each cap; nothing when nothing was spent this month."""
+    windows = (("hour", "ThisHour", "PerHour"), ("day", "Today", "PerDay"), ("month", "ThisMonth", "PerMonth"))
+    told = [f"{name} ${spent[f'cost{now}']:.2f}/{spent[f'costCap{cap}']:g}" for name, now, cap in windows]
+    return [f"  cost  {'  '.join(told)}"] if spent["costThisMonth"] else []
 
 
 def _hold(one: Document) -> Field:
@@ -95,15 +88,15 @@ def _since(then: Document, style: Style, most: int) -> list[str]:
     itself = f" ({then['approvedByItself']} by itself)" if then["approvedByItself"] else ""
     lines = [
         f"  since {time(then['at'])}  {count(len(ran), 'session')}, {len(blocked)} blocked, "
-        f"{then['approved']} approved{itself}, {then['rejected']} rejected, ${then['spent']:.2f} spent"
+        f"{then['approved']} approved{itself}, {then['rejected']} dismissed, ${then['spent']:.2f} spent"
     ]
-    lines += [f"    learnt  {told}"] if told else []
+    lines += [f"    learned  {told}"] if told else []
     if len(ran) > most:
-        lines.append(style.dim(f"    and {len(ran) - most} more before; `clawpy work` lists them"))
+        lines.append(style.dim(f"    and {len(ran) - most} earlier ones; `clawpy work` lists them"))
     for one in ran[-most:]:
         lines.append(f"    {time(one['endedAt'])}  {how_it_ended(one, style)}  {one_line(one['prompt'])}")
     if len(blocked) > most:
-        lines.append(style.dim(f"    and {len(blocked) - most} more blocked before"))
+        lines.append(style.dim(f"    and {len(blocked) - most} earlier blocked ones"))
     for one in blocked[-most:]:
         rail = f"{style.wants('blocked')} by {clean(one['rail'])}"
         lines.append(f"    {time(one['createdAt'])}  {rail}  {one_line(one['prompt'])}: {clean(one['reason'])}")
@@ -156,7 +149,7 @@ def stop(document: Document, options: Mapping[str, Any], style: Style) -> str:
     if document["reached"]:
         first = f"stopped; {count(len(ended), 'session')} ended" if ended else "stopped; nothing was running"
     else:
-        first = "stopped; no engine answered, a running one finds the stop file, the next one starts stopped"
+        first = "stopped; no engine answered: a running one finds the stop file, the next one starts stopped"
     lines = [f"{style.bad('■')} {first}"]
     if document["killed"]:
         lines.append(f"  {count(document['killed'], 'process', 'processes')} ended")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePath
 from typing import Any, TextIO
 
+from clawpy_console import words
 from clawpy_console.fields import Field, label_width
 from engine.values import sanitise
 from engine.values.text import count as count
@@ -20,10 +20,9 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How to write: in colour or not, and how wide the terminal is (0: no terminal, nothing is cut)."""
+    """How to write: in colour or not."""
 
     colour: bool = False
-    width: int = 0
 
     @classmethod
     def of(cls, stream: TextIO) -> Style:
@@ -31,7 +30,7 @@ class Style:
         if not stream.isatty():
             return cls()
         plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-        return cls(not plain, shutil.get_terminal_size().columns)
+        return cls(not plain)
 
     def _paint(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and text else text
@@ -108,16 +107,12 @@ def indented(text: Any) -> list[str]:
 
 
 def how_it_ended(session: Document, style: Style) -> str:
-    """The state of a session, coloured. One that ran to its end and found red tests says so, as on the screens."""
+    """The state of a session, coloured. One that ran to its end and found failing tests says so, as on the screens."""
     check = session.get("check")
     if session["state"] == "succeeded" and session["result"] == "failed" and check:
         return style.wants(failures(check["failed"], check["errors"]))
-    if session["state"] == "cannot_run":
-        return style.wants("could not run")
-    paint = {"succeeded": style.good, "discarded": style.dim, "running": style.bold, "queued": style.dim}.get(
-        session["state"], style.bad
-    )
-    return paint(session["state"])
+    tones = {"succeeded": "good", "discarded": "grey", "running": "title", "queued": "grey", "cannot_run": "wants"}
+    return style.paint(tones.get(session["state"], "wrong"), words.session_state(session["state"]))
 
 
 def time(instant: str | None) -> str:
