@@ -91,7 +91,7 @@ class CardController:
         approved: Callable[[], object],
         refused: Callable[[Refusal], object],
     ) -> None:
-        """Approve `card` with `call`; it leaves the stack only when that went well."""
+        """Approve `card` with `call`; it leaves the list only when that went well."""
 
         def done(_: Card) -> None:
             self._decided.append(card)
@@ -100,11 +100,8 @@ class CardController:
 
         self._app.ask(call, done, refused, in_turn=self._in_turn)
 
-    def undo(self, show: Callable[[Card], object], leave: Callable[[Card], object], say: Say) -> None:
-        """Undo the last decision made here; the next call undoes the one before.
-
-        `show` shows the card at once, `leave` removes it again when the engine refuses.
-        """
+    def undo(self, show: Callable[[Card], object], say: Say) -> None:
+        """Undo the last decision made here; the next call undoes the one before. `show` shows the card at once."""
         engine = self._app.live()
         if engine is None:
             return
@@ -115,7 +112,7 @@ class CardController:
 
         def no(refusal: Refusal) -> None:
             self._unsettled.pop(card.id, None)
-            leave(card)
+            self._app.known_moved(frozenset({"cards"}))  # the card leaves again
             say(f"✗ {refusal}", "$wrong")
             self._app.renew(["cards"])
 

@@ -74,10 +74,21 @@ def test_before_the_twin_has_learnt(console: ConsoleApp, engine: StandIn, snap_c
     assert snap_compare(console, terminal_size=(80, 24), run_before=run("escape"))
 
 
-def test_empty(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("size", SIZES)
+def test_with_nothing_to_decide(console: ConsoleApp, engine: StandIn, snap_compare, size: str) -> None:
     engine.cards.all = {}
     engine.changes.all = []
-    assert snap_compare(console, terminal_size=(120, 40), run_before=run("escape"))
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=run("escape"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", ["120x40", "200x60"])
+def test_before_the_first_session(console: ConsoleApp, engine: StandIn, snap_compare, size: str) -> None:
+    engine.cards.all = {one.id: one for one in cards(stated=False)}
+    engine.sessions.all, engine.changes.all, engine.hiring.serves = [], [], ""
+    engine.tasks.list = lambda **_: []
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=run())
 
 
 @pytest.mark.long

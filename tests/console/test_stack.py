@@ -69,6 +69,7 @@ async def test_the_whole_of_a_refusal_can_be_read(
         await until(pilot, lambda: "✗" in shown(console, message.region))
         assert shown(console, message.region) == f"✗ {WHY} ({MEND})"
         assert stack(console).region.height >= 9
+        await until(pilot, stack(console)._steady)
         await pilot.press("left")
         await until(pilot, lambda: message.region.height == 1)
 

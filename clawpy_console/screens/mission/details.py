@@ -16,7 +16,6 @@ from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import bindings
 from clawpy_console.screens.mission.card import headline
 from clawpy_console.screens.mission.evidence import evidence, parameter_lines
-from clawpy_console.screens.mission.stack import CardStack
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from engine.values import Card, RailVerdict, Refusal
@@ -191,10 +190,4 @@ class Details(Dialog[None]):
                 card.id, edit=edit, parameters=parameters, without_sandbox=self._armed and card.needs_confirmation
             )
 
-        self.app.cards.approve_edited(card, call, self._done, refused)
-
-    def _done(self) -> None:
-        for screen in self.app.screen_stack:
-            for stack in screen.query(CardStack):
-                stack.leave(self._card)
-        self.dismiss()
+        self.app.cards.approve_edited(card, call, self.dismiss, refused)

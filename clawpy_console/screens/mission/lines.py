@@ -12,7 +12,7 @@ from clawpy_console.screens.mission.card import kind_of_work, tier_label
 from clawpy_console.state import Known
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import ended
-from engine.values import AgentView, Card, Result, SessionState, SessionView, Task, Tier
+from engine.values import Card, Result, SessionState, SessionView, Tier
 
 WAITING_MARKS = {
     "change_set": "▼", "permission": "▲", "bubble": "▲", "candidate": "▲", "learning": "▲", "interrupted": "✗",
@@ -100,25 +100,20 @@ def _below(text: str, width: int) -> list[Row]:
     return [Row("", f"   {line.plain.rstrip()}") for line in found[:3]]
 
 
-def own_tasks(known: Known) -> list[Task]:
+def task_rows(known: Known, now: datetime, width: int) -> list[Row]:
     """Open tasks that no session runs: those are in the list of work."""
-    return [one for one in known.tasks if one.state == "open" and not one.session_id]
+    found = [one for one in known.tasks if one.state == "open" and not one.session_id]
+    return [Row(one.id, words.one_line(one.title), "○") for one in found]
 
 
-def agents_at_work(known: Known) -> list[AgentView]:
-    """Agents of a channel that is served, those whose folder is broken, and those that run a session without a flow."""
-    served, busy = dict(known.served), {one.agent for one in known.running if one.flow is None}
-    found = [one for one in known.agents if one.broken or one.id in busy or served.keys() & set(one.channels)]
-    return sorted(found, key=lambda one: (not one.broken, one.id not in busy, one.tier, one.id))
-
-
-def agent_row(agent: AgentView, known: Known) -> Row:
-    """An agent by its channel, and what serves it."""
-    if agent.broken:
-        return Row(agent.id, agent.id, "✗", "broken", "wrong", "wrong", "wrong")
-    name = agent.channels[0] if agent.channels else agent.id
-    served = dict(known.served).get(name, "")
-    used = f"{served}  {words.tokens(agent.tokens)}" if agent.tokens else served
-    if any(one.agent == agent.id and one.flow is None for one in known.running):
-        return Row(agent.id, name, "●", used, "ink", "accent", "grey")
-    return Row(agent.id, name, "○", used, "grey", "faint", "faint")
+def agent_rows(known: Known, now: datetime, width: int) -> list[Row]:
+    """Agents whose folder is broken, and those of a channel that is served, by that channel, with what serves it."""
+    rows = [Row(one.id, one.id, "✗", "broken", "wrong", "wrong", "wrong") for one in known.agents if one.broken]
+    busy = {one.channel for one in known.running if one.flow is None}
+    for channel, by in known.served:
+        for one in known.agents:
+            if channel in one.channels and not one.broken:
+                used = f"{by}  {words.tokens(one.tokens)}" if one.tokens else by
+                mark, style = ("●", "accent") if channel in busy else ("○", "faint")
+                rows.append(Row(one.id, channel, mark, used, "grey", style))
+    return rows

@@ -19,13 +19,19 @@ from clawpy_console.screens.mission.evidence import evidence, parameter_lines, t
 from clawpy_console.screens.mission.stack import CardStack
 from clawpy_console.state import Known
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.scrolled import Scrolled
 from clawpy_console.widgets.transcript import Transcript
 from engine.values import Bubble, Card, Layer, Refusal, Waiting
 
 REASONS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
 """Reasons for a dismissal by the key's name, in the order of the keys."""
+
+
+LISTS = {
+    "sessions": lines.work_rows, "queue": lines.waiting_rows, "tasks": lines.task_rows, "agents": lines.agent_rows,
+}  # fmt: skip
+"""What stands in each list."""
 
 
 class Queue(Rows):
@@ -97,8 +103,9 @@ class MissionScreen(ConsoleScreen):
         if self._stopped and not self.app.holds:
             self.show_message("", "$grey")
         if not changed or changed & {"sessions"}:
-            self.set_class(not known.sessions, "-unused")
-            self.call_after_refresh(self._fit)
+            if self.has_class("-unused") == bool(known.sessions):
+                self.toggle_class("-unused")
+                self.call_after_refresh(self._fit)
             self.query_one("#live", Transcript).follow(known.newest_running, self.app.transcript)
 
     def tick(self, now: datetime) -> None:
@@ -117,17 +124,14 @@ class MissionScreen(ConsoleScreen):
 
     def _draw_lists(self, known: Known, now: datetime) -> None:
         now = now.replace(microsecond=0)  # all clocks turn together, once a second, not each at its own moment
-        for selector, draw in (("#sessions", lines.work_rows), ("#queue", lines.waiting_rows)):
-            rows = self.query_one(selector, Rows)
-            rows.show(draw(known, now, rows.scrollable_content_region.width or 40))
-        if not (work := self.query_one("#sessions", Rows)).has_focus:
-            work.action_first()  # the newest stays in sight
-        tasks = lines.own_tasks(known)
-        self.query_one("#tasks", Rows).show([Row(one.id, words.one_line(one.title), "○") for one in tasks])
-        self.query_one("#pane-tasks").display = bool(tasks)
-        agents = lines.agents_at_work(known)
-        self.query_one("#agents", Rows).show([lines.agent_row(one, known) for one in agents])
-        self.query_one("#pane-agents").display = bool(agents)
+        for name, draw in LISTS.items():
+            rows = self.query_one(f"#{name}", Rows)
+            found = draw(known, now, rows.scrollable_content_region.width or 40)
+            rows.show(found)
+            if name in ("tasks", "agents"):
+                self.query_one(f"#pane-{name}").display = bool(found)
+            elif name == "sessions" and not rows.has_focus:
+                rows.action_first()  # the newest stays in sight
         waits = len(known.waiting)
         self.put("#queue-title", Content(f"WAITING FOR YOU  {waits}" if waits else "WAITING FOR YOU"))
         self.query_one("#pane-queue").set_class(bool(waits), "-wants")
@@ -153,7 +157,7 @@ class MissionScreen(ConsoleScreen):
         )  # fmt: skip
 
     def _draw_stack_words(self, stack: CardStack) -> None:
-        title = "CARDS  {} of {}".format(*stack.place) if stack.cards else "CARDS"
+        title = f"CARDS  {stack.cards.index(stack.front) + 1} of {len(stack.cards)}" if stack.front else "CARDS"
         if self._workspace:
             title += f"   only {words.name(self._workspace)}"
         self.put("#stack-title", Content(title))
@@ -166,10 +170,7 @@ class MissionScreen(ConsoleScreen):
             return (shown_key(f"stack.{name}", self.app.keymap), "$accent")
 
         if stack.armed:
-            return Content.assemble(
-                ("▲ risky: ", "bold $wants"), key("insist"), (" approves it anyway   ", "$grey"),
-                key("dismiss"), (" dismisses it", "$grey"),
-            )  # fmt: skip
+            return Content.assemble(("▲ risky: ", "bold $wants"), key("insist"), (" approves it anyway", "$grey"))
         if stack.asks_why:
             told = [part for name, label in REASONS.items() for part in (" ", key(name), (f" {label}", "$grey"))]
             return Content.assemble(("why?", "bold reverse $accent"), *told)
@@ -238,23 +239,26 @@ class MissionScreen(ConsoleScreen):
             engine = self.app.engine
             self.app.ask(lambda: engine.cards.mark_shown([front.id]))
 
+    @property
+    def _undo(self) -> str:
+        return f"  ·  Undo: {shown_key('stack.undo', self.app.keymap)}"
+
     @on(CardStack.Decided)
     def _decided(self, message: CardStack.Decided) -> None:
         card = message.card
         said = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": "↑ Snoozed:"}[message.how]
-        undo = f"  ·  Undo: {shown_key('stack.undo', self.app.keymap)}"
-        room = self.query_one("#message").size.width - len(said) - len(undo) - 1
-        self.show_message(f"{said} {words.crop(words.one_line(card.assignment.prompt), max(12, room))}{undo}", "$grey")
+        room = self.query_one("#message").size.width - len(said) - len(self._undo) - 1
+        prompt = words.crop(words.one_line(card.assignment.prompt), max(12, room))
+        self.show_message(f"{said} {prompt}{self._undo}", "$grey")
 
         def noted(note: str) -> None:
-            self.show_message(f"{note}{undo}", "$wants")
+            self.show_message(f"{note}{self._undo}", "$wants")
 
         self.app.cards.decide(card, message.how, self._refused, noted)
 
     @on(CardStack.Explained)
     def _explained(self, message: CardStack.Explained) -> None:
-        undo = f"  ·  Undo: {shown_key('stack.undo', self.app.keymap)}"
-        self.app.cards.explain(message.card_id, message.reason, self.show_message, undo)
+        self.app.cards.explain(message.card_id, message.reason, self.show_message, self._undo)
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
         # A stop is about no card, and the message goes when the stop does.
@@ -293,7 +297,7 @@ class MissionScreen(ConsoleScreen):
 
     def action_undo(self) -> None:
         """Undo the last decision."""
-        self.app.cards.undo(self.put_on_top, self.query_one("#stack", CardStack).leave, self.show_message)
+        self.app.cards.undo(self.put_on_top, self.show_message)
 
     def action_own_prompt(self) -> None:
         """Write a prompt; one that names a flow runs at once."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from textual import events
 from textual.app import ComposeResult
-from textual.content import Content
 from textual.geometry import Offset
 from textual.message import Message
 from textual.widget import Widget
@@ -76,7 +75,7 @@ class CardStack(Widget, can_focus=True):
         self._dismissed: tuple[str, float] = ("", 0.0)  # the last card that was dismissed here, and when
         self._changed_at = float("-inf")
         self._armed = ""
-        self._empty = Content("")
+        self._empty = ""
 
     def compose(self) -> ComposeResult:
         yield CardView(id="front")
@@ -92,11 +91,6 @@ class CardStack(Widget, can_focus=True):
     def front(self) -> Card | None:
         """The card on screen."""
         return self._cards[self._at] if self._cards else None
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """The place of the card in front among the pending ones, and how many these are: the third of five."""
-        return self._at + 1, len(self._cards)
 
     @property
     def asks_why(self) -> str:
@@ -120,28 +114,18 @@ class CardStack(Widget, can_focus=True):
             known, least = {card.id for card in self._cards}, min(before.tier, Tier.CHECK)
             at = next((place for place, card in enumerate(cards) if card.id not in known and card.tier < least), at)
         self._replace(tuple(cards), at, own=False)
-        said = Content(empty)
-        if said != self._empty:
-            self._empty = said
-            self.query_one("#empty", Static).update(said, layout=False)
+        if empty != self._empty:
+            self._empty = empty
+            self.query_one("#empty", Static).update(empty, layout=False)
 
     def bring_back(self, card: Card, note: str) -> None:
-        """Put `card` in front again: it was taken back, or the engine refused and `note` says why."""
+        """Put `card` in front again: its decision was undone, or the engine refused and `note` says why."""
         if self._dismissed[0] == card.id:
             self._dismissed = ("", 0.0)
         again = dataclasses.replace(card, note=note or card.note)
         others = [one for one in self._cards if one.id != card.id]
         at = min(self._at, len(others))
         self._replace((*others[:at], again, *others[at:]), at, own=True)
-
-    def leave(self, card: Card) -> None:
-        """`card` was approved in its details, or could not be taken back: it leaves here too."""
-        ids = [one.id for one in self._cards]
-        if card.id in ids:
-            if self.front is not None and self.front.id == card.id:
-                self._fly(card, Offset(1, 0))
-            at = self._at - (ids.index(card.id) < self._at)
-            self._replace(tuple(one for one in self._cards if one.id != card.id), at, own=True)
 
     def _replace(self, cards: tuple[Card, ...], at: int, *, own: bool) -> None:
         before = self.front
@@ -168,10 +152,8 @@ class CardStack(Widget, can_focus=True):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing now are not offered."""
-        if action in ("approve", "dismiss", "snooze"):
-            return self.front is not None
-        if action == "turn":
-            return len(self._cards) > 1
+        if action in ("approve", "dismiss", "snooze", "turn"):
+            return len(self._cards) > (action == "turn")
         if action == "why":
             return bool(self.asks_why)
         return super().check_action(action, parameters)
@@ -193,8 +175,12 @@ class CardStack(Widget, can_focus=True):
 
     def _asked_why(self) -> None:
         if self.is_attached and not self.asks_why:
-            self.refresh_bindings()
-            self.post_message(self.Turned())
+            self._ask_no_more()
+
+    def _ask_no_more(self) -> None:
+        self._dismissed = ("", 0.0)
+        self.refresh_bindings()
+        self.post_message(self.Turned())
 
     def _fly(self, card: Card, direction: Offset) -> None:
         """Let a picture of `card` leave in `direction`; the next card already stands below it."""
@@ -243,29 +229,20 @@ class CardStack(Widget, can_focus=True):
         self._replace(self._cards, at, own=True)
 
     def action_why(self, reason: str) -> None:
-        card_id = self.asks_why
-        if card_id:
-            self._dismissed = ("", 0.0)
-            self.refresh_bindings()
+        if card_id := self.asks_why:
             self.post_message(self.Explained(card_id, DismissReason(reason)))
-            self.post_message(self.Turned())
+            self._ask_no_more()
 
     def on_key(self, event: events.Key) -> None:
         """Any key that gives no reason ends the time for one: a digit is a screen again."""
-        if self.asks_why and not self._gives_reason(event.key):
-            self._dismissed = ("", 0.0)
-            self.refresh_bindings()
-            self.post_message(self.Turned())
-
-    def _gives_reason(self, key: str) -> bool:
-        active = self.screen.active_bindings.get(key)
-        return active is not None and active.node is self and active.binding.action.startswith("why(")
+        active = self.screen.active_bindings.get(event.key)
+        if self.asks_why and not (active and active.node is self and active.binding.action.startswith("why(")):
+            self._ask_no_more()
 
     def on_focus(self) -> None:
         self.post_message(self.Turned())
 
     def on_blur(self) -> None:
         self._armed = ""
-        self._dismissed = ("", 0.0)
         self._draw()
-        self.post_message(self.Turned())
+        self._ask_no_more()
