@@ -60,7 +60,7 @@ def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
     """The lines that go (`-`) and come (`+`), with a few around them that stay."""
     tones = {"-": "wrong", "+": "good", "@": "faint"}
     for number, line in enumerate(difflib.unified_diff(before, after, n=AROUND, lineterm="")):
-        if number < 2 or (number == 2 and line.startswith("@@ -1")):
+        if number < 2 or (number == 2 and line.startswith(("@@ -0,", "@@ -1,", "@@ -1 "))):
             continue  # the names of the files, and a first part that begins at the top
         text = "  ⋮" if line.startswith("@@") else f"{line[0]} {line[1:]}".expandtabs(4)
         yield Field("", text, tones.get(line[0], "grey"))

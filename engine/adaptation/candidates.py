@@ -171,7 +171,7 @@ class CandidateRow(SQLModel, table=True):
             corroborated = Station("corroborate", _at(borne), str(borne["reason"]), "done")
         if status is CandidateStatus.REVIEW:
             undone = f"; {last['reason']}" if self.taken_back else ""
-            review = Station("review", borne and _at(borne), f"it waits for the operator's word{undone}", "now")
+            review = Station("review", borne and _at(borne), f"needs your decision{undone}", "now")
         elif status.decided:
             review = Station("review", _at(last), f"by {last['by']}", "done")
             name = "reject" if status is CandidateStatus.REJECTED else "promote"

@@ -57,7 +57,7 @@ WANTED = "learnings.wanted"
 WAITS_FOR = frozenset({"unwritable_home", "learnings_damaged"})
 """Refusals that the operator mends; until then facts wait, for to pass one over would lose what a session taught."""
 
-NO_JUDGE = "no model is named: the operator judges (clawpy learnings promote ID)"
+NO_JUDGE = "no model is configured: you decide (clawpy learnings promote ID)"
 
 
 class Chain:

@@ -35,7 +35,7 @@ def test_what_was_rejected_waits_again(world: World, one: Candidate) -> None:
     world.adaptation.reject(one.id, "not now")
     assert world.adaptation.undo(one.id).status is CandidateStatus.REVIEW
     review = next(station for station in world.adaptation.view(one.id).stations if station.name == "review")
-    assert review.words == "it waits for the operator's word; undone: reject (not now)"
+    assert review.words == "needs your decision; undone: reject (not now)"
 
 
 def test_what_was_rolled_back_acts_again_and_its_promotion_can_still_be_rolled_back(

@@ -18,8 +18,7 @@ from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stand_in_insights import run
-
-SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
+from tests.console.test_snapshots import SIZES
 
 
 async def to_insights(pilot: Pilot, *keys: str) -> None:
@@ -60,13 +59,14 @@ def test_without_colour(home: Home, engine: StandIn, snap_compare, monkeypatch: 
 
 
 @pytest.mark.long
-def test_empty(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_before_any_card(console: ConsoleApp, engine: StandIn, snap_compare, size: str) -> None:
     engine.insights.cards = []
     engine.insights.phase = Phase(0, 0, "0 of 30 decisions made; 30 more and the Twin joins in")
     engine.insights.check = CalibrationCheck(0, False, "0 of 100 decisions were held out")
     empty = dataclasses.replace(engine.insights.training, runs=(), model="", pairs=0, needed=50)
     engine.insights.training = empty
-    assert snap_compare(console, terminal_size=SIZES["120x40"], run_before=looking())
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=looking())
 
 
 async def test_the_error_stands_beside_the_threshold_and_the_phase_says_why(console: ConsoleApp) -> None:

@@ -319,6 +319,26 @@ def test_how_it_looks(console: ConsoleApp, snap_compare, size: str, id: str) -> 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("size", SIZES)
+def test_how_it_looks_before_anything_was_learned(
+    console: ConsoleApp, engine: StandIn, snap_compare, size: str
+) -> None:
+    engine.adaptation.all, engine.learnings.all = {}, {}
+    engine.learnings.scopes = lambda: []
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=run("5"))
+
+
+@pytest.mark.long
+async def test_a_zoomed_pane_is_left_with_escape(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        screen = await to(pilot, ROUNDING.id, "right", "z")
+        assert screen.maximized is not None
+        await pilot.press("escape")
+        assert screen.maximized is None
+        assert screen.pane == "detail"
+
+
+@pytest.mark.long
 def test_how_the_question_looks(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
     engine.settings.current.console.theme = "clawpy-high-contrast"
     assert snap_compare(console, terminal_size=(80, 24), run_before=run("5", "a"))

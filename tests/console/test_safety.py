@@ -27,8 +27,7 @@ from tests.conftest import Repository
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
-
-SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
+from tests.console.test_snapshots import SIZES
 
 
 async def to_safety(pilot: Pilot, *keys: str) -> None:
@@ -373,6 +372,18 @@ def run(*keys: str):
 @pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 def test_paused(console: ConsoleApp, looked_at: StandIn, snap_compare, size: str) -> None:
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=run())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", SIZES)
+def test_before_anything_ran(console: ConsoleApp, engine: StandIn, snap_compare, size: str) -> None:
+    rails = tuple(dataclasses.replace(one, last=None, last_at=None, stopped=0) for one in engine.safety.rails())
+    engine.safety.log = lambda limit=50, blocked_only=False: []  # type: ignore[method-assign]
+    engine.safety.chain = lambda limit=50: []  # type: ignore[method-assign]
+    engine.safety.rails = lambda: rails  # type: ignore[method-assign]
+    unused = [dataclasses.replace(one, spent=0, reserved=0, buckets=(0,) * len(one.buckets)) for one in burns()]
+    engine.safety.costs.history = lambda: tuple(unused)
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run())
 
 

@@ -39,6 +39,7 @@ def metrics(document: Document, options: Mapping[str, Any], style: Style) -> str
         *figures.calibration(document),
         *figures.drift(document["drift"]),
         Field("training", document["nextTraining"]),
+        Field("", ""),
         *figures.tables(document, ("sources", "channels", "kinds")),
     ]
     return "\n".join(printed(fields, style))

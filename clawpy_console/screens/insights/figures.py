@@ -49,7 +49,7 @@ def head(one: Document) -> Iterator[Field]:
         yield Field("approved", f"{percent(one['approvalRate'])}, {trend}")
     if one["autoExecuted"]:
         yield Field("by itself", f"{one['autoExecuted']:,}, kept {percent(one['autoSuccessRate'])}")
-    if one["avgConfidence"] is not None:
+    if one["approvalRate"] is not None:
         parts = ((name, one[key]) for name, key in (("approved", "avgApprovedConfidence"),
                                                     ("dismissed", "avgRejectedConfidence")))  # fmt: skip
         told = ", ".join(f"{name} {decimal(value)}" for name, value in parts)
@@ -80,12 +80,13 @@ def calibration(one: Document) -> Iterator[Field]:
         rate, interval = bucket["approvalRate"], f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
         text = f"{bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {said}"
         yield Field(bucket["bucket"], text, tone)
-    error, sign = one["calibrationError"], "✓ " if one["calibrationHolds"] else ""
-    yield Field("error", "not known yet" if error is None else f"{sign}{error:.3f}")
-    at, least = one["atThreshold"], one["autoExecuteThreshold"]
-    cards = words.count(at["predictions"], "card")
-    sure = f"you approved {percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
-    yield Field("acts from", f"{least:.2f}: {sure if at['predictions'] else 'you decided no such card'}")
+    if told:
+        error, sign = one["calibrationError"], "✓ " if one["calibrationHolds"] else ""
+        yield Field("error", "not known yet" if error is None else f"{sign}{error:.3f}")
+        at, least = one["atThreshold"], one["autoExecuteThreshold"]
+        cards = words.count(at["predictions"], "card")
+        sure = f"you approved {percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
+        yield Field("acts from", f"{least:.2f}: {sure if at['predictions'] else 'you decided no such card'}")
     yield Field("phase", f"{one['phase']}: {words.one_line(one['phaseReason'])}")
     if one["calibrationWords"] not in one["phaseReason"]:
         yield Field("", words.one_line(one["calibrationWords"]), "grey")
@@ -103,13 +104,15 @@ def verdict(bucket: Document) -> tuple[str, str]:
 
 def tables(one: Document, names: Sequence[str], most: int = 8) -> Iterator[Field]:
     """The groups `names` of the document as tables, the first `most` of each."""
+    blank: list[Field] = []
     for name in names:
         found = one[name]
         if found:
             title = {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
             costs = any(group["costPerAccepted"] for group in found)
             head = f"{title.upper():<{NAME}}{'cards':>6}{'decided':>8}{'approved':>9}{'cost' if costs else '':>7}"
-            yield Field("", "", "ink")
+            yield from blank
+            blank = [Field("", "")]
             yield Field("", head.rstrip(), "faint")
         for group in found[:most]:
             said = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"

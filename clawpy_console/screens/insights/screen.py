@@ -132,7 +132,10 @@ class InsightsScreen(ConsoleScreen):
         tables = [*figures.tables(one, ("sources", "channels", "kinds", "partsOfDay")), *figures.hours(one)]
         keys = [shown_key(f"insights.{name}", self.app.keymap) for name in ("train", "swap")]
         back = f"   {next_key * 2} tables" if aside else ""
-        third = [Field("", f"acting by itself{back}", "heading"), Field("", words.one_line(read.earning), "grey")]
+        third = [
+            Field("", f"acting by itself{back}", "heading"),
+            Field("", words.one_line(read.earning).removeprefix("acts by itself: "), "grey"),
+        ]
         third += training.training(read.training, now, *keys)
         more = f"   {next_key} training" if aside else ""
         return [left, [Field("", f"tables{more}", "heading"), *(tables or [Field("", NO_TABLES, "faint")])], third]
