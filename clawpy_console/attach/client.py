@@ -256,11 +256,11 @@ class Client:
         if self._before is None:
             return
         before, self._before = self._before, None
-        self._pending[:] = RESTORE
-        self._write()
         with suppress(termios.error):
             termios.tcflush(0, termios.TCIFLUSH)
             termios.tcsetattr(0, termios.TCSANOW, before)
+        self._pending[:] = RESTORE
+        self._write()
 
     def _run(self, program: dict[str, Any]) -> None:
         """Give the terminal to a program. Ctrl+C there is not for us, Ctrl+Z stops us together with it."""

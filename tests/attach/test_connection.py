@@ -1,0 +1,147 @@
+"""The console's end of the connection, and who may have one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.widgets import Input, Static
+
+from clawpy_console.attach import wire
+from clawpy_console.attach.terminal import BEHIND, Terminal, TerminalDriver
+from engine import Home, Refusal
+from engine.doors.control import ControlServer, ask
+from engine.doors.verbs import VERBS
+
+
+class Small(App[None]):
+    """An app on a terminal."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.terminal = terminal
+        super().__init__(driver_class=TerminalDriver)
+        terminal.dress(self)
+
+    def compose(self) -> ComposeResult:
+        yield Static("hello")
+        yield Input()
+
+
+class Other:
+    """The client's end."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._messages = wire.Messages()
+        self.got: list[tuple[bytes, bytes]] = []
+
+    def tell(self, kind: bytes, content: bytes) -> None:
+        self._connection.sendall(wire.message(kind, content))
+
+    async def read(self, *, until: bytes, kind: bytes = wire.OUTPUT) -> bytes:
+        """All that was drawn, up to the message of that kind that has `until` in it."""
+        loop = asyncio.get_running_loop()
+        drawn = b""
+        while True:
+            data = await asyncio.wait_for(loop.sock_recv(self._connection, 65536), 20)
+            assert data
+            found = self._messages.feed(data)
+            drawn += b"".join(content for _, content in found)
+            if any(one == kind and until in content for one, content in found):
+                return drawn
+
+
+@asynccontextmanager
+async def small(environment: dict[str, str]) -> AsyncIterator[tuple[Small, Terminal, Other]]:
+    ours, theirs = socket.socketpair()
+    for one in (ours, theirs):
+        one.setblocking(False)
+    terminal = Terminal(environment, (40, 10))
+    app = Small(terminal)
+    terminal.hung_up = app.exit
+    with theirs:
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: terminal, ours)
+        running = asyncio.create_task(app.run_async())
+        yield app, terminal, Other(theirs)
+        app.exit()
+        await running
+        await terminal.end(code=0, text="")
+
+
+async def test_what_is_typed_pasted_and_resized_arrives() -> None:
+    async with small({"TERM": "xterm", "COLORTERM": "truecolor"}) as (app, _, client):
+        await client.read(until=b"hello")
+        client.tell(wire.INPUT, b"a\xc3")
+        client.tell(wire.INPUT, b"\xbc\x1b[200~b\nc\x1b[201~")
+        while app.query_one(Input).value != "aüb":
+            await asyncio.sleep(0.01)
+        client.tell(wire.SIZE, b"[60, 20]")
+        while app.size != (60, 20):
+            await asyncio.sleep(0.01)
+        client.tell(wire.BACK, b"[50, 15]")
+        await client.read(until=b"\x1b[?1049h", kind=wire.ENTER)
+        await client.read(until=b"hello")
+        assert app.size == (50, 15)
+
+
+async def test_a_client_that_reads_nothing_holds_up_nothing_and_gets_the_whole_screen_later() -> None:
+    async with small({"TERM": "xterm"}) as (_, terminal, client):
+        await client.read(until=b"hello")
+        for _ in range(40):
+            terminal.draw("#" * 100_000)
+        assert terminal._transport is not None
+        assert terminal._transport.get_write_buffer_size() < BEHIND + 200_000
+        drawn = await client.read(until=b"hello")
+        assert len(drawn) < 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("environment", "colours"),
+    [({"TERM": "xterm", "COLORTERM": "truecolor"}, "truecolor"), ({"TERM": "xterm-256color"}, "256"),
+     ({"TERM": "xterm"}, "standard")],
+)  # fmt: skip
+async def test_colours_are_the_terminals(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], colours: str
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = Small(Terminal(environment, (80, 24)))
+    assert app.console.color_system == colours
+    assert not app.no_color
+    assert Small(Terminal(environment | {"NO_COLOR": "1"}, (80, 24))).no_color
+
+
+def test_only_an_engine_with_consoles_lets_a_terminal_attach(tmp_path: object) -> None:
+    home = Home.locate(str(tmp_path))
+    home.data.mkdir()
+    hello = {"environment": {}, "size": [80, 24], "workspaces": [], "folder": "/"}
+    server = ControlServer(home, lambda verb, arguments: {})
+    server.start()
+    try:
+        with pytest.raises(Refusal, match="for one command"):
+            ask(server.address, "attach", hello)
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    "hello", [None, [], {}, {"environment": [], "size": [80, 24]}, {"environment": {}, "size": "x"}]
+)
+def test_a_greeting_that_says_nothing_useful_is_refused(tmp_path: object, hello: object) -> None:
+    home = Home.locate(str(tmp_path))
+    home.data.mkdir()
+    server = ControlServer(home, lambda verb, arguments: {}, lambda connection, hello: connection.close())
+    server.start()
+    try:
+        with pytest.raises(Refusal, match="not how a terminal attaches"):
+            ask(server.address, "attach", hello)
+    finally:
+        server.close()
+
+
+def test_the_gateway_knows_of_no_consoles() -> None:
+    """It dispatches verbs, and this is none: the control socket alone, 0600 and of one user, lets a terminal in."""
+    assert "attach" not in VERBS
