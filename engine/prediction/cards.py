@@ -310,6 +310,8 @@ class Cards:
         if former is not None:
             workspace, channel = former.workspace, channel or former.channel
         named = None if former else named_flow(prompt, self._flows)
+        if prompt in self._flows:
+            prompt = prompt.replace("_", " ").capitalize()  # what a person reads; it names the same flow
         with self._database.read() as session:
             triggered = last_triggered(session)
         home = kind_of(named[0]).channel if named else ""
