@@ -161,7 +161,8 @@ def test_agents(engine: StandIn) -> None:
     assert ask(engine, "agents", action="add", id="tester", reportsTo="cto")["chain"] == ["cto", "ceo"]
     assert ask(engine, "agents", action="move", id="tester", reportsTo="cro")["chain"] == ["cro", "ceo"]
     assert ask(engine, "agents", action="retire", id="tester")["retired"] is True
-    assert refused(engine, "agents", action="show", id="tester").code == "unknown_agent"
+    assert ask(engine, "agents", action="show", id="tester")["retired"] is True
+    assert refused(engine, "agents", action="show", id="nobody").code == "unknown_agent"
     assert refused(engine, "agents", action="promote").code == "bad_arguments"
 
 
