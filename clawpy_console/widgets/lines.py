@@ -51,9 +51,9 @@ class LinesView(ScrollKeys, Toned, can_focus=True):
     BINDINGS = SCROLLS
     TONES = {
         "command": "bold $accent", "output": "$ink", "note": "italic $grey", "error": "$wrong", "exit": "$grey",
-        "failed": "bold $wrong", "file": "bold underline $accent", "hunk": "$faint", "added": "$good",
-        "removed": "$wrong", "same": "$grey", "say": "$ink", "thought": "italic $faint", "tool": "$accent",
-        "ask": "bold $wants", "reply": "bold $ink on $lit",
+        "failed": "bold $wrong", "progress": "$accent", "file": "bold underline $accent", "hunk": "$faint",
+        "added": "$good", "removed": "$wrong", "same": "$grey", "say": "$ink", "thought": "italic $faint",
+        "tool": "$accent", "ask": "bold $wants", "reply": "bold $ink on $lit",
     }  # fmt: skip
     DEFAULT_CSS = "LinesView { height: 1fr; scrollbar-size: 0 1; scrollbar-gutter: stable; }"
 
@@ -128,6 +128,13 @@ class LinesView(ScrollKeys, Toned, can_focus=True):
             del self._lines[:lost], self._starts[:lost]
             self.cut += lost
         self._sized(follow, self._first - first)
+
+    def replace_last(self, text: str) -> None:
+        """Show `text` in place of the last line."""
+        follow = self.at_end
+        self._lines[-1] = (self._lines[-1][0], text)
+        self._end = self._starts[-1] + self._rows(text)
+        self._sized(follow, 0)
 
     def _sized(self, follow: bool, lost_rows: int) -> None:
         self.virtual_size = Size(0, max(1, self._end - self._first))

@@ -140,3 +140,27 @@ def check_words(check: CheckResult) -> Content:
     return Content("\n").join(
         [head, *(Content.styled(f"  {words.one_line(one)}", "$grey") for one in check.failing[:5])]
     )
+
+
+def failure_lines(session: SessionView) -> list[tuple[str, str]]:
+    """What stands at the end of the output of a run whose tests failed: each cause with its number of tests, and the
+    first of these. The engine tells which failures are alike."""
+    check = session.check
+    if check is None or not check.failing:
+        return []
+    told = session.facts.get("causes")
+    if told:
+        groups = {one["cause"]: list(one["tests"]) for one in told}
+    else:
+        alike = session.facts.get("signatures") or {}
+        groups = {}
+        for test in check.failing:
+            groups.setdefault(alike.get(test, ""), []).append(test)
+    lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}, {words.count(len(groups), 'cause')}")]
+    for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
+        more = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
+        lines += [
+            ("error", f"{words.count(len(tests), 'test')}: {words.one_line(cause) or 'no cause found in the output'}"),
+            ("same", f"  {words.one_line(tests[0])}{more}"),
+        ]
+    return lines

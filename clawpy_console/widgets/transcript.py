@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from textual.message import Message
 
 from clawpy_console.widgets.lines import LinesView
+from clawpy_console.widgets.progress import Progress
+from clawpy_console.widgets.session import failure_lines
 from engine.values import SessionView, TranscriptLine
 
 Fetch = Callable[[str, int, int], Sequence[TranscriptLine]]
@@ -30,15 +32,20 @@ class Transcript(LinesView):
         self._seen = 0
         self._pulling = False
         self._again = False
+        self._progress = Progress()
+        self._session: SessionView | None = None
+        self._concluded = False  # the failures of the session stand at the end
 
     def follow(self, session: SessionView | None, fetch: Fetch | None) -> None:
         """Show `session` from its tail on; the same session again only pulls what is new."""
         if session is None:
             return
+        self._session = session
         if session.id != self.session_id:
             self.session_id = session.id
             self._seen = max(0, session.lines - self._tail)
             self.last_line = ""
+            self._progress, self._concluded = Progress(), False
             self.clear(empty="No output yet.")
         if fetch is not None:
             self.pull(fetch)
@@ -61,14 +68,39 @@ class Transcript(LinesView):
                     continue
                 if lines:
                     self._seen = lines[-1].number
-                    self.extend((_kind(line), line.text) for line in lines)
+                    self._add(lines)
                     self.last_line = lines[-1].text
                     self.post_message(self.Grew())
                 if len(lines) < PAGE and not self._again:
+                    self._conclude()
                     return
                 await asyncio.sleep(0.05)
         finally:
             self._pulling = False
+
+    def _add(self, lines: Sequence[TranscriptLine]) -> None:
+        """Show `lines`; those in a row that tell of progress are one row, which moves."""
+        shown: list[tuple[str, str]] = []
+        last = self._lines[-1][0] if self._lines else ""
+        for line in lines:
+            row = self._progress.row(line.text) if line.kind == "output" else None
+            if row is None:
+                shown.append((_kind(line), line.text))
+            elif shown and shown[-1][0] == "progress":
+                shown[-1] = ("progress", row)
+            elif not shown and last == "progress":
+                self.replace_last(row)
+            else:
+                shown.append(("progress", row))
+        self.extend(shown)
+
+    def _conclude(self) -> None:
+        """At the end of a run whose tests failed: the failures by cause."""
+        session = self._session
+        if session is None or self._concluded or not session.state.over or self._seen < session.lines:
+            return
+        self._concluded = True
+        self.extend(failure_lines(session))
 
 
 def _kind(line: TranscriptLine) -> str:
