@@ -78,7 +78,7 @@ async def test_the_live_output_has_the_room_below_the_card_or_beside_its_evidenc
             assert card.bottom < output.y
             assert output.width >= card.width
             assert not why.area
-        assert "....F......" in screen_text(console)
+        assert "100 %  24 run, 1 failed" in screen_text(console)
 
 
 async def test_before_the_first_session_there_is_no_pane_for_output_or_work(
