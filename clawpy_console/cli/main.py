@@ -322,13 +322,17 @@ def _config(options: argparse.Namespace, where: Where) -> int:
 def _check(options: argparse.Namespace, where: Where) -> int:
     if [bool(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
+    folder = {"cwd": str(Path.cwd())}
     if options.batch is not None:
-        from clawpy_console.cli.check_batch import check_batch
+        from clawpy_console.cli.batch import answer, parsed
 
-        return DONE if check_batch(options.batch, where, opener=open_engine) else REFUSED
+        def ask(lines: list[str]) -> Any:
+            return _call("check", folder | {"lines": [parsed(one) for one in lines]}, where, ())
+
+        return DONE if answer(options.batch, ask, most=5000) else REFUSED
     words = options.command
     command = words[0] if len(words) == 1 else shlex.join(words)
-    asked = {"prompt": options.prompt} if options.prompt is not None else {"command": command, "cwd": str(Path.cwd())}
+    asked = {"prompt": options.prompt} if options.prompt is not None else {"command": command} | folder
     _print(_call("check", asked, where, ()), options, where)
     return DONE
 
@@ -355,9 +359,11 @@ def _recall(options: argparse.Namespace, where: Where) -> int:
     if where.workspace_names:
         scope["workspaces"] = where.scope()
     if options.batch is not None:
-        from clawpy_console.cli.recall_batch import recall_batch
+        from clawpy_console.cli.batch import answer
 
-        return DONE if recall_batch(options.batch, where, scope, opener=open_engine) else REFUSED
+        with engine.talk(where.home, workspaces=where.all(), opener=open_engine) as ask:
+            good = answer(options.batch, lambda lines: ask("recall", {"lines": lines, **scope}), most=50)
+        return DONE if good else REFUSED
     _print(_call("recall", {"query": " ".join(options.query), "k": options.k, **scope}, where), options, where)
     return DONE
 

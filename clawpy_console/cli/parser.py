@@ -27,6 +27,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+        self._positionals.title = "arguments"
         common = self.add_argument_group("options before or after any verb")
         for one in COMMON:
             add(common, one, default=argparse.SUPPRESS)

@@ -6,12 +6,11 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from clawpy_console.cli.batch import numbered
 from clawpy_console.cli.options import Where
-from engine import Refusal
 
 PIECE_LINES = 200
 PIECE_BYTES = 1024 * 1024
@@ -73,25 +72,21 @@ def _pieces(name: str) -> Iterator[tuple[int, list[str], list[dict[str, Any]]]]:
     """Pieces of the file: the number of the first line, the lines, and those that are too long for any piece.
 
     A line that is too long leaves an empty one in its place, so that the numbers stay true."""
-    try:
-        with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8", errors="replace") as file:
-            lines: list[str] = []
-            bad: list[dict[str, Any]] = []
-            first, size = 1, 0
-            for number, line in enumerate(file, 1):
-                length = len(json.dumps(line))
-                if length > LONGEST_LINE:
-                    bad.append({"line": number, "message": f"{len(line):,} characters are too long", "kept": False})
-                    line, length = "", 2
-                if lines and (len(lines) >= PIECE_LINES or size + length > PIECE_BYTES):
-                    yield first, lines, bad
-                    lines, bad, first, size = [], [], number, 0
-                lines.append(line)
-                size += length
-            if lines:
-                yield first, lines, bad
-    except OSError as error:
-        raise Refusal("no_file", f"{name} cannot be read: {error.strerror}", "name a file of JSON lines") from error
+    lines: list[str] = []
+    bad: list[dict[str, Any]] = []
+    first, size = 1, 0
+    for number, line in numbered(name):
+        length = len(json.dumps(line))
+        if length > LONGEST_LINE:
+            bad.append({"line": number, "message": f"{len(line):,} characters are too long", "kept": False})
+            line, length = "", 2
+        if lines and (len(lines) >= PIECE_LINES or size + length > PIECE_BYTES):
+            yield first, lines, bad
+            lines, bad, first, size = [], [], number, 0
+        lines.append(line)
+        size += length
+    if lines:
+        yield first, lines, bad
 
 
 class _Teller:

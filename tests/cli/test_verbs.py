@@ -338,7 +338,7 @@ def test_a_batch_answers_line_by_line(clawpy: Clawpy, tmp_path: Path, monkeypatc
 
 
 def test_a_large_batch_keeps_its_order(clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clawpy_console.cli.check_batch.BATCH_BYTES", 100)
+    monkeypatch.setattr("clawpy_console.cli.batch.PIECE_BYTES", 100)
     (tmp_path / "many").write_text("".join(f'{{"id": {n}, "command": "ls"}}\n' for n in range(50)))
     said = clawpy("check", "--batch", str(tmp_path / "many"))
     assert [json.loads(line)["id"] for line in said.out.splitlines()] == list(range(50))
@@ -373,3 +373,15 @@ def test_a_home_in_the_environment(
     monkeypatch.setenv("CLAWPY_HOME", str(tmp_path / "elsewhere"))
     assert main(["stop"]) == 0
     assert requested(stop_file(Home.locate(tmp_path / "elsewhere").data))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("verb", ["check", "recall"])
+def test_answers_of_a_batch_name_the_line_of_the_file(
+    clawpy: Clawpy, shop: Repository, tmp_path: Path, verb: str
+) -> None:
+    (tmp_path / "lines.jsonl").write_text("\n\nnonsense\n")
+    said = clawpy(verb, "--batch", str(tmp_path / "lines.jsonl"))
+    assert said.code == 1
+    assert json.loads(said.out)["error"]["message"].startswith("line 3: ")
+    assert "none cannot be read" in clawpy(verb, "--batch", "none").err
