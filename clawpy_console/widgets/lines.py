@@ -1,4 +1,4 @@
-"""Long texts, one styled line each, drawn only where they are seen: transcripts and diffs.
+"""Long texts, one styled line each, drawn only where they are seen: transcripts.
 
 A line costs nothing until it is on screen, and what arrives faster than ten times a second is drawn ten times a
 second: a session that writes a thousand lines a second leaves the keys alone.
@@ -30,8 +30,6 @@ TRANSCRIPT = {
 
 PARAGRAPHS = frozenset({"say", "thought"})
 """Kinds of which lines in a row are one text: only the first has its sign."""
-
-DIFF = {"added": "+", "removed": "-", "": " "}
 
 
 @lru_cache(maxsize=1024)
@@ -227,18 +225,3 @@ class LinesView(ScrollKeys, Toned, can_focus=True):
 
     def _kind(self, kind: str) -> Style:
         return self.tone(kind if kind in self.TONES else "output")
-
-
-def diff_lines(text: str) -> Iterable[tuple[str, str]]:
-    """A unified diff as lines with their kinds."""
-    for line in text.splitlines():
-        if line.startswith("@@"):
-            yield "hunk", line
-        elif line.startswith(("+++", "---", "diff ", "index ", "new file", "deleted file", "similarity", "rename ")):
-            continue  # the file is named above, in words
-        elif line.startswith("+"):
-            yield "added", line[1:]
-        elif line.startswith("-"):
-            yield "removed", line[1:]
-        else:
-            yield "same", line[1:]

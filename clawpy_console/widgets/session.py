@@ -121,8 +121,9 @@ def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
     if change is None:
         return "No changes" if session is None or session.state.over else "None yet."
     files = words.count(len(change.files), "file")
+    landed = f"{words.count(change.landed, 'file')} landed, " if change.landed else ""
     return {
-        ChangeState.WAITING: f"▼ {files} to land",
+        ChangeState.WAITING: f"▼ {landed}{files} to land",
         ChangeState.LANDED: f"✓ {files} landed",
         ChangeState.BRANCHED: f"✓ {files} on branch {change.branch}",
         ChangeState.DISCARDED: f"{files} discarded",

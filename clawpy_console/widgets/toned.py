@@ -26,7 +26,10 @@ class Toned(ScrollView):
     def tone(self, name: str) -> RichStyle:
         """The style `name` in the colours of the theme, to lay over the widget's own."""
         if name not in self._tones:
-            self._tones[name] = Style.parse(self.TONES[name]).rich_style
+            style = Style.parse(self.TONES[name])
+            if style.background is not None and style.background.a < 1:
+                style = Style(background=self.background_colors[1]) + style
+            self._tones[name] = style.rich_style
         return self._tones[name]
 
     def notify_style_update(self) -> None:

@@ -112,24 +112,25 @@ def _bare_repositories(git: Git, tree: str, paths: Sequence[bytes]) -> set[bytes
 
 def file_diffs(git: Git, base: str, result: str) -> list[FileDiff]:
     """Every file with its hunks."""
-    counts = _counts(git, base, result)
-    patches = sections(git, base, result)
     diffs = []
-    for file in changed_files(git, base, result):
-        text = _hunks(patches.get(file.path, b""))
-        binary = counts.get(file.path, (None, None)) == (None, None)
+    for file, section in sections(git, base, result):
+        text = _hunks(section)
+        binary = not text and re.search(rb"(?m)^Binary files ", section) is not None
         cut = len(text) > HUNKS_KEPT
-        diffs.append(FileDiff(shown(file.path), file.status, shown(file.old_path), binary, text[:HUNKS_KEPT], cut=cut))
+        paths = shown(file.path), file.status, shown(file.old_path)
+        whole = cut or file.sections > 1
+        diffs.append(FileDiff(*paths, binary, text[:HUNKS_KEPT], cut=cut, whole=whole))
     return diffs
 
 
-def sections(git: Git, base: str, result: str) -> dict[bytes, bytes]:
-    """The patch of every file by its path; a file that became a link, or the reverse, has two in one."""
-    patch = git.output(*_OPTIONS, "-p", "--full-index", "--submodule=short", base, result, timeout=120)
+def sections(git: Git, base: str, result: str) -> list[tuple[ChangedFile, bytes]]:
+    """The files that differ, each with its patch; one that became a link, or the reverse, has two in one."""
+    options = ("--raw", "-p", "--full-index", "--submodule=short", "-z", base, result)
+    raw, _, patch = git.output(*_OPTIONS, *options, timeout=120).partition(b"\0\0")
     # Lines of a hunk begin with " ", "+", "-", "\" or "@": only headers can begin with this. They come in the order
     # of the raw list.
     found = iter(re.split(rb"(?m)^(?=diff --git )", patch)[1:])
-    return {file.path: b"".join(itertools.islice(found, file.sections)) for file in changed_files(git, base, result)}
+    return [(file, b"".join(itertools.islice(found, file.sections))) for file in _raw(raw)]
 
 
 def patch(workspace: Path, base: str, result: str) -> str:
@@ -161,7 +162,11 @@ class ChangedFile:
 
 def changed_files(git: Git, base: str, result: str) -> list[ChangedFile]:
     """The files that differ, in git's order."""
-    items = iter(split(git.output(*_OPTIONS, "--raw", "--full-index", "-z", base, result)))
+    return _raw(git.output(*_OPTIONS, "--raw", "--full-index", "-z", base, result))
+
+
+def _raw(output: bytes) -> list[ChangedFile]:
+    items = iter(split(output))
     files = []
     for header in items:
         old_mode, new_mode, old_oid, new_oid, word = header.decode().removeprefix(":").split()
@@ -199,9 +204,14 @@ def _hunks(section: bytes) -> str:
     text = "".join(shown_parts)
     if "\r" in text and not _UNIX_LINE.search(text):
         text = text.replace("\r\n", "\n")  # ends of lines are named only where they differ
-    return _TOO_LONG.sub(lambda found: f"{found[1]} … {len(found[2]):,} more characters in this line", shown_text(text))
+    text = shown_text(text)
+    if max(map(len, text.split("\n"))) > LINE_SHOWN:
+        text = _TOO_LONG.sub(lambda found: f"{found[1]} … {len(found[2]):,} more characters in this line", text)
+    return text
 
 
 def shown_text(text: str) -> str:
     """Text of files as it may be shown: what is invisible or turns the direction of text is named."""
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text.expandtabs(4)  # as most is; what follows is slow
     return sanitise(_INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", text))

@@ -51,7 +51,8 @@ def tree_with(plain: PlainGit, base: str, result: str, parts: Sequence[FilePart]
 
 def _with_hunks(git: Git, base: str, result: str, file: ChangedFile, part: FilePart) -> str:
     """The blob of the old file with these hunks of its diff; "" when these are all."""
-    section = diffs.sections(git, base, result).get(file.path, b"") if file.sections == 1 else b""
+    patches = {file.path: section for file, section in diffs.sections(git, base, result) if file.sections == 1}
+    section = patches.get(file.path, b"")
     hunks = [_span(found) for found in _HUNK.finditer(section)]
     wrong = [number for number in part.hunks if not 1 <= number <= len(hunks)]
     if wrong:

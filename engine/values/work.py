@@ -210,7 +210,8 @@ class ChangeSet:
 class FileDiff:
     """One file of a change set as a screen shows it: `hunks` is sanitised unified diff text, "" for binary files.
 
-    status as in `FileChange`; `cut` says that `hunks` was too long and ends early.
+    status as in `FileChange`; `cut` says that `hunks` was too long and ends early; `whole`: its hunks cannot be landed
+    one by one.
     """
 
     path: str
@@ -219,6 +220,7 @@ class FileDiff:
     binary: bool
     hunks: str
     cut: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

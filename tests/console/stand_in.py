@@ -24,6 +24,7 @@ from engine.values import (
     ChangeState,
     CycleReport,
     DecidedBy,
+    DiffComment,
     DismissReason,
     FileDiff,
     LandPreview,
@@ -249,11 +250,28 @@ class Changes(Port):
         self.all = [dataclasses.replace(one, state=state, **more) if one.id == id else one for one in self.all]
         return self.all[0]
 
-    def preview_land(self, id: str) -> Any:
-        return LandPreview(True, files=3)
+    def preview_land(self, id: str, only: Any = ()) -> Any:
+        return LandPreview(True, files=len(only) or 3)
 
     def land(self, id: str, only: Any = ()) -> ChangeSet:
-        return self._set(id, ChangeState.LANDED)
+        if only:
+            self.note("landed part", *((one.path, one.hunks) for one in only))
+            return self._set(id, ChangeState.WAITING, landed=len(only))
+        return self._set(id, ChangeState.LANDED, landed=3)
+
+    def comment(self, id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
+        said = DiffComment(1, path, line, "quoted", text, "2026-01-05T09:30:00+00:00", old)
+        return self._set(id, ChangeState.WAITING, comments=(said,))
+
+    def remove_comment(self, id: str, number: int) -> ChangeSet:
+        return self._set(id, ChangeState.WAITING, comments=())
+
+    def unsent_comments(self, id: str) -> str:
+        return "\n".join(one.text for one in self.all[0].comments)
+
+    def sent_comments(self, id: str) -> ChangeSet:
+        comments = (dataclasses.replace(one, sent="2026-01-05T09:31:00+00:00") for one in self.all[0].comments)
+        return self._set(id, ChangeState.WAITING, comments=tuple(comments))
 
     def branch(self, id: str) -> ChangeSet:
         return self._set(id, ChangeState.BRANCHED, branch="clawpy/sess_000000000002")
@@ -262,7 +280,7 @@ class Changes(Port):
         return self._set(id, ChangeState.DISCARDED)
 
     def undo(self, id: str) -> ChangeSet:
-        return self._set(id, ChangeState.UNDONE)
+        return self._set(id, ChangeState.UNDONE, landed=0)
 
 
 class Settings(Port):

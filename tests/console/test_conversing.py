@@ -350,7 +350,9 @@ async def test_the_folder_opens_in_a_window_of_tmux(
         await to_work(pilot)
         await pilot.press("o")
         await until(pilot, lambda: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
-        await until(pilot, lambda: "keeps working there" in screen_text(console))
+        await until(pilot, lambda: "new tmux window" in screen_text(console))
+        assert "To come back" in screen_text(console)
+        assert "The session keeps" in screen_text(console)
 
 
 @pytest.mark.long

@@ -18,6 +18,7 @@ SIZES = {"80x24": (80, 24), "120x40": (120, 40), "160x50": (160, 50), "200x60": 
 SCREENS = {
     "mission": ("escape",),
     "work": ("2",),
+    "diff": ("2", "tab", "tab", "enter", "]", "space", "down", "down", "c", *"why?", "enter", "z"),
     "safety": ("6",),
     "details": ("escape", "enter"),
 }

@@ -1,30 +1,53 @@
-"""What a session changed: the verdict with its keys, the files, the diff of the file under the cursor (SPEC 9.4)."""
+"""What a session changed: what landing does, its files as a tree, their diff, comments and marks (SPEC 3.9, 9.4)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Static
 
 from clawpy_console import words
-from clawpy_console.keys import shown_key
-from clawpy_console.widgets.lines import DIFF, LinesView, diff_lines
+from clawpy_console.keys import bindings, shown_key
+from clawpy_console.screens.work import diff_files
+from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.session import change_words, check_words, file_row, marked_files, waits
-from engine.values import ChangeSet, ChangeState, FileChange, FileDiff, Refusal, SessionView
+from clawpy_console.widgets.session import change_words, check_words, marked_files, waits
+from engine.values import ChangeSet, FilePart, LandPreview, Refusal, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
+    from engine.engine import Engine
 
 
 MOST_MARKED = 8
-"""Lines about marked files above the list, on a terminal that is not small."""
+"""Lines about files that need a look, above the list, on a terminal that is not small."""
+
+
+STEADY = 0.2
+"""Seconds without another mark until it is found out what landing would do."""
+
+
+class Files(Rows):
+    """The tree of files. Space marks a file or a folder."""
+
+    BINDINGS = bindings("changes")
+
+    class Marked(Message):
+        """The row of `path` is to be marked, a folder where it ends in a slash."""
+
+        def __init__(self, path: str) -> None:
+            super().__init__()
+            self.path = path
+
+    def action_mark_file(self) -> None:
+        if self.current:
+            self.post_message(self.Marked(self.current))
 
 
 class Changes(Vertical):
@@ -34,81 +57,139 @@ class Changes(Vertical):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._diff_of = ""
-        self._diffs: dict[str, FileDiff] = {}
-        self._files: dict[str, FileChange] = {}
-        self._verdict = Content("")
+        self._change: ChangeSet | None = None
+        self._session: SessionView | None = None
+        self._shown: tuple[object, ...] = ()  # what the diff was read for
+        self._preview: LandPreview | None = None
+        self._head = Content("")
 
     def compose(self) -> ComposeResult:
         yield Static("CHANGES", id="changes-title", classes="heading", markup=False)
         yield Static(id="verdict", markup=False)
-        yield Rows(id="files", classes="-fit")
-        yield LinesView(id="diff", gutter=DIFF, tail=False)
+        yield Files(id="files", classes="-fit")
+        yield DiffView(id="diff")
+
+    @property
+    def view(self) -> DiffView:
+        return self.query_one(DiffView)
+
+    @property
+    def parts(self) -> list[FilePart]:
+        """What is marked to be landed; [] for all of it."""
+        return diff_files.parts(self.view.files, self.view.marked)
 
     def show(self, session: SessionView | None, change: ChangeSet | None) -> bool:
         """Show what `session` changed; False when there is nothing to show, test result included."""
+        self._session, self._change = session, change
+        files = change.files if change else ()
+        self.query_one(Files).display = self.view.display = bool(files)
+        wanted = (change.id, change.state, change.landed, files) if change else ()
+        if wanted != self._shown:
+            self._shown, self._preview = wanted, None
+            self.view.say("Loading…" if change else "")
+            if change is not None and self.app.engine is not None:
+                self.run_worker(self._read(change, self.app.engine), group="diff", exclusive=True)
+        elif change is not None:
+            self.view.comment(change.comments)
+        self._draw()
+        return change is not None or (session is not None and session.check is not None)
+
+    async def _read(self, change: ChangeSet, engine: Engine) -> None:
+        def read() -> list[diff_files.DiffFile]:
+            return diff_files.read(change.files, engine.changes.diff(change.id))
+
+        try:
+            self.view.show(await asyncio.to_thread(read), change.comments)
+        except Refusal as refusal:
+            self.view.say(str(refusal))
+        else:
+            self._look()
+
+    @on(DiffView.Marked)
+    def _look(self) -> None:
+        """Find out what landing would do, now that other parts are marked."""
+        self._preview = None
+        self._draw()
+        if self._change is not None and waits(self._change) and self.app.engine is not None:
+            self.run_worker(self._try(self._change, self.app.engine), group="preview", exclusive=True)
+
+    async def _try(self, change: ChangeSet, engine: Engine) -> None:
+        if parts := self.parts:
+            await asyncio.sleep(STEADY)
+        try:
+            self._preview = await asyncio.to_thread(engine.changes.preview_land, change.id, parts)
+        except Refusal as refusal:
+            self._preview = LandPreview(False, unsupported=(str(refusal),))
+        self._draw()
+
+    def _draw(self) -> None:
+        change, session = self._change, self._session
         check = (change.check if change else None) or (session.check if session else None)
         lines = [Content.styled(change_words(change, session), "$wants" if waits(change) else "$grey")]
+        if change and waits(change):
+            lines += [Content.styled(text, style) for text, style in self._landing(change)]
         if change and change.note:
             lines.append(Content.styled(f"▲ {words.one_line(change.note)}", "$wants"))
         if check:
             lines.append(check_words(check))
         files = change.files if change else ()
-        lines += marked_files(files, max(self.size.width - 2, 20), MOST_MARKED if self.app.size.height >= 40 else 3)
-        state = change.state if change else None
-        hints = ("land", "branch", "discard") if waits(change) else ("undo",) if state is ChangeState.LANDED else ()
-        said = {"land": "lands it again"} if state is ChangeState.UNDONE else {}
+        lines += marked_files(files, max(self.size.width - 2, 20), MOST_MARKED if self.app.size.height >= 40 else 2)
+        hints = ["land", "branch", "discard"] if waits(change) else []
+        hints += ["undo"] if change and change.landed else []
+        hints += ["send_comments"] if self.unsent else []
         if hints:
             keys = self.app.keymap
-            pairs = ((shown_key(f"work.{action}", keys), said.get(action, action)) for action in hints)
+            pairs = ((shown_key(f"work.{action}", keys), action.replace("_", " ")) for action in hints)
             lines.append(Content("   ").join(Content.assemble((key, "$accent"), f" {word}") for key, word in pairs))
-        verdict = Content("\n").join([*lines, Content("")])
-        if not verdict.is_same(self._verdict):
-            self._verdict = verdict
-            self.query_one("#verdict", Static).update(verdict)
-        self._files = {one.path: one for one in files}
-        self.query_one("#files", Rows).show([file_row(one) for one in files])
-        self.query_one("#files").display = bool(files)
-        self.query_one("#diff").display = bool(files)
-        self._show_diff_of(change.id if change else "")
-        return change is not None or check is not None
+        head = Content("\n").join([*lines, Content("")])
+        if not head.is_same(self._head):
+            self._head = head
+            self.query_one("#verdict", Static).update(head)
+        shown = self.view.files or [diff_files.DiffFile(one, [], [], True) for one in files]
+        self.query_one(Files).show(diff_files.tree(shown, self.view.marked))
 
-    def _show_diff_of(self, wanted: str) -> None:
-        if wanted == self._diff_of:
-            return
-        self._diff_of, self._diffs = wanted, {}
-        self.query_one("#diff", LinesView).clear(empty="Loading…" if wanted else "")
-        engine = self.app.engine
-        if wanted and engine is not None:
-            self.run_worker(self._read_diff(wanted, lambda: engine.changes.diff(wanted)), group="diff", exclusive=True)
+    def _landing(self, change: ChangeSet) -> list[tuple[str, str]]:
+        """What landing would do, in words with their style."""
+        lines = []
+        if parts := self.parts:
+            hunks = sum(len(one.hunks) for one in parts)
+            some = f", {words.count(hunks, 'hunk')} of them alone" if hunks else ""
+            told = f"● {len(parts)} of {words.count(len(change.files), 'file')} marked{some}: only these land"
+            lines.append((told, "$accent"))
+        found, place = self._preview, words.name(change.workspace)
+        if found is None:
+            return lines
+        if found.clean:
+            told = f"Landing changes {words.count(found.files, 'file')} in {place}; HEAD and index stay"
+            return [*lines, (told, "$grey")]
+        for wrong, paths in (
+            ("you changed the same lines in", found.conflicts),
+            ("in the way:", found.in_the_way),
+            ("cannot be landed:", found.unsupported),
+        ):
+            if paths:
+                more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+                lines.append((f"✗ {wrong} {', '.join(paths[:3])}{more}", "$wrong"))
+        return lines
 
-    async def _read_diff(self, change_id: str, read: Callable[[], list[FileDiff]]) -> None:
-        try:
-            diffs = await asyncio.to_thread(read)
-        except Refusal as refusal:
-            self.query_one("#diff", LinesView).clear(empty=str(refusal))
-            return
-        if change_id == self._diff_of:
-            self._diffs = {one.path: one for one in diffs}
-            self._draw_diff()
+    @property
+    def unsent(self) -> bool:
+        """Whether there are comments that can go to the agent that made the changes."""
+        sends = self._session is not None and self._session.flow is None and self._session.state.over
+        return sends and self._change is not None and any(not one.sent for one in self._change.comments)
 
-    @on(Rows.Moved, "#files")
-    def _draw_diff(self) -> None:
-        view = self.query_one("#diff", LinesView)
-        current = self.query_one("#files", Rows).current
-        one, file = self._diffs.get(current), self._files.get(current)
-        if file is None or not (one or file.status == "left out"):
-            return
-        view.clear()
-        view.extend([("file", f"{file.old_path} → {file.path}" if file.old_path else file.path)], follow=False)
-        if file.refused:
-            view.extend([("error", f"✗ cannot be landed: {file.refused}")], follow=False)
-        if file.note:
-            view.extend([("note", f"▲ {file.note}")], follow=False)
-        if one is None:
-            return
-        view.extend(diff_lines(one.hunks), follow=False)
-        if not one.hunks:
-            view.extend([("note", "a binary file" if one.binary else "no lines changed")], follow=False)
-        if one.cut:
-            view.extend([("note", "… the rest is too long to show; `o` opens the folder")], follow=False)
+    @on(DiffView.Moved)
+    def _follow(self, message: DiffView.Moved) -> None:
+        self.query_one(Files).select(message.path)
+
+    @on(Files.Marked)
+    def _mark(self, message: Files.Marked) -> None:
+        path = message.path
+        inside = path if path.endswith("/") else f"{path}/"
+        chosen = [one for one in self.view.files if one.change.path == path or one.change.path.startswith(inside)]
+        self.view.mark(set().union(*(one.marks for one in chosen)))
+
+    @on(Rows.Opened, "#files")
+    def _open(self, message: Rows.Opened) -> None:
+        self.view.go_to_file(message.row_id)
+        self.view.focus()

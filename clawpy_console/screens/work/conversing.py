@@ -57,7 +57,8 @@ class Conversing(ConsoleScreen):
 
     @on(ReplyLine.Closed)
     def _left(self) -> None:
-        self.go_to("sessions" if self.has_class("-at-left") else "transcript")
+        column = next((one for one in ("left", "right") if self.has_class(f"-at-{one}")), "middle")
+        self.go_to({"left": "sessions", "right": "diff"}.get(column, "transcript"))
 
     @on(ReplyLine.Said)
     def _said(self, message: ReplyLine.Said) -> None:

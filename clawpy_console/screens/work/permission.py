@@ -7,7 +7,7 @@ else allows nothing by it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from textual.app import ComposeResult
@@ -18,7 +18,7 @@ from textual.message import Message
 from clawpy_console import words
 from clawpy_console.keys import shown_key
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.lines import DIFF, LinesView, diff_lines
+from clawpy_console.widgets.lines import LinesView
 from engine.values import PermissionAnswer, PermissionRequest
 
 STEADY = 0.6
@@ -33,6 +33,10 @@ KEYS = (
     ("asked.deny", "deny"),
     ("asked.never", "deny for this session"),
 )
+
+
+DIFF = {"added": "+", "removed": "-", "": " "}
+"""The sign before a line of a diff, by its kind."""
 
 
 class Asked(Vertical):
@@ -154,3 +158,18 @@ def _keys(keymap: Mapping[str, str], many: int, width: int) -> list[Content]:
         else:
             lines.append(pair)
     return lines
+
+
+def diff_lines(text: str) -> Iterable[tuple[str, str]]:
+    """A unified diff as lines with their kinds."""
+    for line in text.splitlines():
+        if line.startswith("@@"):
+            yield "hunk", line
+        elif line.startswith(("+++", "---", "diff ", "index ", "new file", "deleted file", "similarity", "rename ")):
+            continue  # the file is named above, in words
+        elif line.startswith("+"):
+            yield "added", line[1:]
+        elif line.startswith("-"):
+            yield "removed", line[1:]
+        else:
+            yield "same", line[1:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input
@@ -33,16 +35,24 @@ class ReplyLine(Input):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._session: SessionView | None = None
+        self._then: Callable[[str], None] | None = None
 
     def open(self, session: SessionView, text: str = "") -> None:
         """Write to `session`, beginning with `text`."""
         if self._session is None or self._session.id != session.id or text:
             self.value = text
-        self._session = session
+        self._session, self._then = session, None
         over = session.state.over
         self.border_title = Content(f"{'continue' if over else 'tell'} {session.agent or session.channel}")
         self.border_subtitle = Content("⏎ creates a card that continues it" if over else "⏎ send")
         self.placeholder = "what should it do next?" if over else "read at its next turn"
+        self.add_class("-shown")
+        self.focus()
+
+    def write(self, title: str, then: Callable[[str], None]) -> None:
+        """Write something else: `then` gets it."""
+        self.value, self.placeholder, self._session, self._then = "", "what should be different here?", None, then
+        self.border_title, self.border_subtitle = Content(title), Content("⏎ save")
         self.add_class("-shown")
         self.focus()
 
@@ -60,3 +70,7 @@ class ReplyLine(Input):
             self.close()
             self.value = ""
             self.post_message(self.Said(session, text))
+        elif text and self._then is not None:
+            self.close()
+            self.post_message(self.Closed())
+            self._then(text)

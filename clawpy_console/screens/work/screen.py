@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from textual import on
 from textual.app import ComposeResult
@@ -16,6 +17,7 @@ from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.filtering import Filtering
 from clawpy_console.screens.work.changes import Changes
 from clawpy_console.screens.work.conversing import Conversing
+from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.screens.work.permission import Asked
 from clawpy_console.screens.work.reply import ReplyLine
 from clawpy_console.state import NEWEST
@@ -25,7 +27,7 @@ from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.session import about, session_row, waits
 from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.transcript import Transcript
-from engine.values import ChangeSet, ChangeState, ModelCall, Refusal, SessionView
+from engine.values import Card, ChangeSet, ChangeState, ModelCall, Refusal, SessionView
 
 OLDER = "=older"
 """The id of the row that lists older sessions."""
@@ -242,10 +244,6 @@ class WorkScreen(Conversing, Filtering):
         self._beyond = self.known.sessions[-1].id
         self.app.read_older()
 
-    @on(Rows.Opened, "#files")
-    def _file_opened(self) -> None:
-        self.go_to("diff")
-
     def output_grew(self, sessions: frozenset[str]) -> None:
         transcript = self.query_one("#transcript", Transcript)
         if transcript.session_id in sessions and self.app.transcript is not None:
@@ -263,7 +261,9 @@ class WorkScreen(Conversing, Filtering):
         if action in ("land", "branch", "discard"):
             return waits(self.change)
         if action == "undo":
-            return self.change is not None and self.change.state is ChangeState.LANDED
+            return self.change is not None and bool(self.change.landed)
+        if action == "send_comments":
+            return self.query_one(Changes).unsent
         if action == "stop":
             return self.session is not None and not self.session.state.over
         if action == "answer":
@@ -279,9 +279,13 @@ class WorkScreen(Conversing, Filtering):
     def action_land(self) -> None:
         engine, change = self.app.live(), self._waiting_change()
         if engine is not None and change is not None:
-            undo = shown_key("work.undo", self.app.keymap)
-            done = f"Landed {words.count(len(change.files), 'file')}. Undo: {undo}"
-            self._carry_out("landing", change, lambda: engine.changes.land(change.id), lambda _: done)
+            undo, parts = shown_key("work.undo", self.app.keymap), self.query_one(Changes).parts
+
+            def done(landed: ChangeSet) -> str:
+                left = "" if landed.state is ChangeState.LANDED else f" {words.count(len(landed.files), 'file')} left."
+                return f"Landed {words.count(len(parts or change.files), 'file')}.{left} Undo: {undo}"
+
+            self._carry_out("landing", change, lambda: engine.changes.land(change.id, parts), done)
 
     def action_branch(self) -> None:
         engine, change = self.app.live(), self._waiting_change()
@@ -309,12 +313,53 @@ class WorkScreen(Conversing, Filtering):
         engine, change = self.app.live(), self.change
         if engine is None or self._still_running():
             return
-        if change is None or change.state is not ChangeState.LANDED:
+        if change is None or not change.landed:
             self.app.say("Nothing from this session was landed.", "warning")
             return
         again = shown_key("work.land", self.app.keymap)
         done = f"Landing undone. {again} lands it again."
         self._carry_out("undo", change, lambda: engine.changes.undo(change.id), lambda _: done)
+
+    # Comments
+
+    @on(DiffView.Wanted)
+    def _comment(self, message: DiffView.Wanted) -> None:
+        change = self.change
+        if change is None:
+            return
+        place = f"{message.path}:{message.line}{' before the change' if message.old else ''}"
+
+        def written(text: str) -> None:
+            if (engine := self.app.live()) is not None:
+                call = partial(engine.changes.comment, change.id, message.path, message.line, text, old=message.old)
+                self.app.ask(call, lambda _: self._commented("Comment added."))
+
+        self.query_one(ReplyLine).write(f"comment on {place}", written)
+
+    @on(DiffView.Removed)
+    def _remove_comment(self, message: DiffView.Removed) -> None:
+        engine, change = self.app.live(), self.change
+        if engine is not None and change is not None:
+            call = partial(engine.changes.remove_comment, change.id, message.number)
+            self.app.ask(call, lambda _: self._commented("Comment removed."))
+
+    def _commented(self, text: str) -> None:
+        self.app.say(text)
+        self.app.renew(["changes"])
+
+    def action_send_comments(self) -> None:
+        engine, change, session = self.app.live(), self.change, self.session
+        if engine is None or change is None or session is None:
+            return
+
+        def made(_: Card) -> None:
+            self.app.ask(lambda: engine.changes.sent_comments(change.id), lambda _: self.app.renew(["changes"]))
+            self.app.say("The card that sends your comments is on top. Approve it.")
+
+        def send(text: str) -> None:
+            self.app.cards.continue_session(session, text, made)
+
+        self.app.ask(lambda: engine.changes.unsent_comments(change.id), send)
 
     def action_stop(self) -> None:
         engine, session = self.app.live(), self.session

@@ -1,0 +1,226 @@
+"""A diff as files, hunks and rows of lines, and its files as a tree. Pure: read in a thread, nothing is drawn here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import PurePath
+from typing import NamedTuple
+
+from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name
+
+from clawpy_console.widgets.rows import Row
+from clawpy_console.widgets.session import file_row
+from engine.values import FileChange, FileDiff, FilePart
+
+HEADER = re.compile(r"(?m)^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
+SIMILAR = 0.4
+"""Two lines are the same line, changed, when so much of the longer one is in both."""
+
+
+class Line(NamedTuple):
+    """A line of a file: `sign` is "+", "-" or " ", `old` and `new` count from 1, 0 where it is not in that file.
+    `number` is its place in the hunk."""
+
+    sign: str
+    old: int
+    new: int
+    text: str
+    number: int
+
+
+class Pair(NamedTuple):
+    """A line before and after; None where it was added or removed. Both are the same where nothing changed."""
+
+    old: Line | None
+    new: Line | None
+
+
+@dataclass(eq=False)
+class Hunk:
+    """Lines of a file in a row, from the lines `old` and `new` on. They are read when they are asked for."""
+
+    file: int
+    number: int
+    title: str
+    old: int
+    new: int
+    text: str
+    folded: bool = False
+
+    @cached_property
+    def signs(self) -> str:
+        """The first character of each line: "-", "+" or " ", and "\\" after a line that has no newline at its end."""
+        return "".join(line[:1] or " " for line in self.text.split("\n"))
+
+    @cached_property
+    def count(self) -> int:
+        """Lines."""
+        return len(self.signs) - self.signs.count("\\")
+
+    @cached_property
+    def unended(self) -> set[int]:
+        """The lines without a newline at the end."""
+        return {found.start() - 1 - number for number, found in enumerate(re.finditer(r"\\", self.signs))}
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        lines: list[Line] = []
+        old, new = self.old, self.new
+        for line in self.text.split("\n"):
+            sign = line[:1] or " "
+            if sign == "\\":
+                continue
+            lines.append(Line(sign, old if sign != "+" else 0, new if sign != "-" else 0, line[1:], len(lines)))
+            old, new = old + (sign != "+"), new + (sign != "-")
+        return lines
+
+    @cached_property
+    def height(self) -> int:
+        """Rows that it takes side by side."""
+        runs: list[str] = re.findall("[-+]+", self.signs.replace("\\", ""))
+        return self.count - sum(min(run.count("-"), run.count("+")) for run in runs)
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Its lines side by side: removed lines beside those that were added in their place."""
+        pairs: list[Pair] = []
+        removed: list[Line] = []
+        added: list[Line] = []
+        for line in [*self.lines, None]:
+            if line is not None and line.sign != " ":
+                (removed if line.sign == "-" else added).append(line)
+                continue
+            both = min(len(removed), len(added))
+            pairs += map(Pair, removed[:both], added[:both])
+            pairs += [Pair(one, None) for one in removed[both:]]
+            pairs += [Pair(None, one) for one in added[both:]]
+            removed, added = [], []
+            if line is not None:
+                pairs.append(Pair(line, line))
+        return pairs
+
+
+@dataclass
+class DiffFile:
+    """A changed file with its hunks; `notes` say what the hunks do not. `whole`: it lands with all hunks or none."""
+
+    change: FileChange
+    hunks: list[Hunk]
+    notes: list[tuple[str, str]]
+    whole: bool
+    folded: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.change.old_path} → {self.change.path}" if self.change.old_path else self.change.path
+
+    @property
+    def marks(self) -> set[tuple[str, int]]:
+        """What stands for it, and for each of its hunks, among what is marked."""
+        return {(self.change.path, one.number) for one in self.hunks} or {(self.change.path, 0)}
+
+
+def language_of(path: str) -> str:
+    """What a file is highlighted as, by its name; "" for none. Loads what is needed for that, the first time."""
+    name = PurePath(path).name
+    return _language(PurePath(name).suffix or name)
+
+
+@cache
+def _language(ending: str) -> str:
+    lexer = find_lexer_class_for_filename(ending if not ending.startswith(".") else f"a{ending}")
+    return get_lexer_by_name(lexer.aliases[0]).aliases[0] if lexer is not None and lexer.aliases else ""
+
+
+def read(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:
+    """The files of a change set with their hunks, in the order of `changes`. Slow, for a thread."""
+    known = {one.path: one for one in diffs}
+    for change in changes:
+        language_of(change.path)
+    return [_file(number, change, known.get(change.path)) for number, change in enumerate(changes)]
+
+
+def _file(number: int, change: FileChange, diff: FileDiff | None) -> DiffFile:
+    notes = [("wrong", f"✗ cannot be landed: {change.refused}")] if change.refused else []
+    if change.note:
+        notes.append(("wants", f"▲ {change.note}"))
+    hunks = _hunks(number, diff.hunks) if diff is not None else []
+    if change.status in ("added", "deleted", "renamed", "mode"):
+        notes.append(("grey", {"mode": "only its mode changed"}.get(change.status, f"the file was {change.status}")))
+    if not hunks and diff is not None and change.status not in ("renamed", "mode"):
+        notes.append(("grey", "a binary file: its lines are not shown" if diff.binary else "no lines changed"))
+    if diff is not None and diff.cut:
+        notes.append(("wants", "the diff is too long: its end is not shown"))
+    return DiffFile(change, hunks, notes, diff is None or diff.whole)
+
+
+def _hunks(file: int, text: str) -> list[Hunk]:
+    heads = list(HEADER.finditer(text))
+    ends = [*(head.start() - 1 for head in heads[1:]), len(text.removesuffix("\n"))]
+    return [
+        Hunk(file, number, head[3], int(head[1]), int(head[2]), text[head.end() + 1 : end])
+        for number, (head, end) in enumerate(zip(heads, ends, strict=False), 1)
+    ]
+
+
+def changed_part(one: str, other: str) -> tuple[int, int]:
+    """Where `one` differs from `other`: from this character to before that one. (0, 0) when they are not alike."""
+    start = _alike(one, other)
+    end = _alike(one[start:][::-1], other[start:][::-1])
+    return (start, len(one) - end) if start + end >= SIMILAR * max(len(one), len(other)) else (0, 0)
+
+
+def _alike(one: str, other: str) -> int:
+    """Characters at the beginning of both."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
+def parts(files: Sequence[DiffFile], marked: set[tuple[str, int]]) -> list[FilePart]:
+    """What is marked, as it is landed."""
+    found = []
+    for file in files:
+        if here := file.marks & marked:
+            hunks = () if file.whole or here == file.marks else tuple(sorted(number for _, number in here))
+            found.append(FilePart(file.change.path, hunks))
+    return found
+
+
+def mark_of(marks: set[tuple[str, int]], marked: set[tuple[str, int]]) -> str:
+    """`●` all of these are marked, `◐` some, `○` none."""
+    return "●" if marks <= marked else "◐" if marks & marked else "○"
+
+
+def tree(files: Sequence[DiffFile], marked: set[tuple[str, int]]) -> list[Row]:
+    """Folders and files as rows, a folder with one folder in it as one; the id of a folder ends in a slash."""
+    rows: list[Row] = []
+    _branch(files, "", 0, marked, rows)
+    return rows
+
+
+def _branch(files: Sequence[DiffFile], above: str, depth: int, marked: set[tuple[str, int]], rows: list[Row]) -> None:
+    groups: dict[str, list[DiffFile]] = {}
+    for file in files:
+        first, inside, _ = file.change.path[len(above) :].partition("/")
+        groups.setdefault(first + inside, []).append(file)
+    indent = "  " * depth
+    for name, members in groups.items():
+        path = above + name
+        mark = mark_of(set().union(*(one.marks for one in members)), marked) if marked else ""
+        if not name.endswith("/"):
+            row = file_row(members[0].change)
+            text = f"{indent}{mark}{' ' * bool(mark)}{row.mark} {name}"
+            rows.append(Row(row.id, text, "", row.right, row.mark_style if row.mark in "✗▲" else "ink", "", "faint"))
+            continue
+        while len({one.change.path[len(path) :].partition("/")[0] for one in members}) == 1 and all(
+            "/" in one.change.path[len(path) :] for one in members
+        ):
+            path += members[0].change.path[len(path) :].partition("/")[0] + "/"
+        added, removed = (sum(getattr(one.change, side) or 0 for one in members) for side in ("added", "removed"))
+        text = f"{indent}{mark}{' ' * bool(mark)}{path[len(above) :]}"
+        rows.append(Row(path, text, "", f"+{added} -{removed}", "grey"))
+        _branch(members, path, depth + 1, marked, rows)

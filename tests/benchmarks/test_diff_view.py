@@ -1,0 +1,176 @@
+"""A diff of 200 files and 50,000 lines: how long it takes to open, and a key to show in it.
+
+    pytest -m benchmark -s tests/benchmarks/test_diff_view.py
+
+A real repository and a change set of it; the view as the work screen has it, in an app that draws everything it would
+send to a terminal. Opening is from the call that reads the diff to the first frame with lines of it. Beside it, in the
+same run, the same text in what draws plain lines (`LinesView`) and in Textual's own `Static` with highlighted code.
+Bars: open within 300 ms, p95 from a key to its frame within 50 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.app import App, ComposeResult
+from textual.containers import VerticalScroll
+from textual.drivers.headless_driver import HeadlessDriver
+from textual.highlight import highlight
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from clawpy_console.cli.main import GARBAGE
+from clawpy_console.screens.work import diff_files
+from clawpy_console.screens.work.diff_view import DiffView
+from clawpy_console.themes import load, shipped
+from clawpy_console.widgets.lines import LinesView
+from engine.values import ChangeSet
+from tests.benchmarks.terminal import percentile, row
+from tests.execution.landing_world import World
+
+pytestmark = pytest.mark.benchmark
+
+FILES, LINES = 200, 250
+OPEN, KEY = 300.0, 50.0
+OPENINGS, KEYS = 5, 210
+SIZE = (200, 60)
+
+
+class Terminal(HeadlessDriver):
+    """Takes every frame, and shows none."""
+
+    @property
+    def is_headless(self) -> bool:
+        return False
+
+
+class Drawing(App[None]):
+    """One widget, and when frames were written."""
+
+    def __init__(self, widget: Widget) -> None:
+        super().__init__(driver_class=Terminal)
+        self._widget = widget
+        self.frames = 0
+
+    def compose(self) -> ComposeResult:
+        yield self._widget
+
+    def on_mount(self) -> None:
+        theme = load(shipped() / "clawpy-dark.toml")
+        self.register_theme(theme)
+        self.theme = theme.name
+        self._widget.focus()
+
+    def _display(self, screen: Screen[object], renderable: object) -> None:
+        super()._display(screen, renderable)  # type: ignore[arg-type]
+        self.frames += renderable is not None
+
+    async def frame(self, do: Callable[[], Awaitable[None]]) -> float:
+        """Milliseconds from `do` to the next frame."""
+        before, began = self.frames, time.perf_counter()
+        await do()
+        while self.frames == before:
+            await asyncio.sleep(0.0005)
+            assert time.perf_counter() < began + 60, "nothing was drawn"
+        return (time.perf_counter() - began) * 1000
+
+    async def key(self, key: str) -> float:
+        async def press() -> None:
+            self.post_message(events.Key(key, key if len(key) == 1 else None))
+
+        return await self.frame(press)
+
+
+def code(file: int, changed: bool) -> str:
+    lines = [
+        f'    total += round(price_{n} * {file if changed and n % 10 < 5 else 0}, 2)  # "{n}" of the cart'
+        for n in range(LINES)
+    ]
+    return f"def module_{file}(cart):\n    total = 0\n" + "\n".join(lines) + "\n    return total\n"
+
+
+@pytest.fixture(autouse=True)
+def as_the_console() -> Iterator[None]:
+    """Garbage is looked for as seldom as in the console."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+@pytest.fixture
+def change(tmp_path: Path) -> tuple[World, ChangeSet]:
+    world = World(tmp_path)
+    names = [f"shop/part{number % 9}/module{number}.py" for number in range(FILES)]
+    world.repository.commit("one", {name: code(number, False) for number, name in enumerate(names)})
+
+    def edit(folder: Path) -> None:
+        for number, name in enumerate(names):
+            (folder / name).write_text(code(number, True))
+
+    return world, world.changed(edit)
+
+
+async def measured(
+    widget: Widget, opening: Callable[[Widget], Awaitable[None]], keys: list[str], times: int = KEYS
+) -> tuple[list[float], list[float]]:
+    """Openings and keys, in milliseconds."""
+    app = Drawing(widget)
+    task = asyncio.create_task(app.run_async(headless=False, size=SIZE, mouse=False))
+    while not app.frames or not widget.size:
+        await asyncio.sleep(0.01)
+    opened = [await app.frame(lambda: opening(widget)) for _ in range(OPENINGS if times == KEYS else 1)]
+    await asyncio.sleep(0.2)
+    pressed = [await app.key(keys[number % len(keys)]) for number in range(times)]
+    app.exit()
+    await task
+    return opened, pressed
+
+
+async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[World, ChangeSet]) -> None:
+    world, made = change
+    text = [one.hunks for one in world.changes.diff(made.id)]
+    lines = sum(one.count("\n") for one in text)
+
+    async def diff(view: Widget) -> None:
+        assert isinstance(view, DiffView)
+        view.show(await asyncio.to_thread(lambda: diff_files.read(made.files, world.changes.diff(made.id))))
+
+    async def plain(view: Widget) -> None:
+        assert isinstance(view, LinesView)
+        view.clear()
+        view.extend((("output", line) for one in text for line in one.split("\n")), follow=False)
+
+    async def static(view: Widget) -> None:
+        view.query_one(Static).update(highlight("".join(text), language="python"))
+
+    git = []
+    for _ in range(OPENINGS):
+        began = time.perf_counter()
+        world.changes.diff(made.id)
+        git.append((time.perf_counter() - began) * 1000)
+    found = await measured(DiffView(), diff, ["j", "pagedown", "right_square_bracket", "k", "G", "pageup", "g"])
+    rows = {"this view": found}
+    rows["LinesView, plain"] = await measured(LinesView(cap=200_000), plain, ["j", "pagedown", "k", "pageup"])
+    rows["Textual's Static, highlighted"] = await measured(
+        VerticalScroll(Static()), static, ["down", "pagedown", "up", "pageup"], times=40
+    )
+    print(f"\n{len(text)} files, {lines:,} lines, {SIZE[0]}x{SIZE[1]}")
+    print(row("of opening: git, and text made safe", git))
+    for name, (opened, pressed) in rows.items():
+        print(row(f"open, {name}", opened))
+        print(row(f"key to frame, {name}", pressed))
+    assert lines >= 50_000
+    assert sorted(found[0])[OPENINGS // 2] <= OPEN
+    assert percentile(found[1], 0.95) <= KEY
+    world.close()

@@ -1,0 +1,233 @@
+"""The diff of the work screen: what it shows of every sort of file, how one moves in it, marks and comments."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from textual.pilot import Pilot
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.work import diff_files
+from clawpy_console.screens.work.changes import Changes
+from clawpy_console.screens.work.diff_view import DiffView
+from clawpy_console.widgets.rows import Rows
+from engine.values import FileChange, FileDiff, FilePart
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import StandIn
+
+CHANGE = "chg_000000000001"
+
+HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
+ lines = cart.lines
+-rate = 1
+-return round(sum(lines),2)
++rate = 2
++return round(sum(lines), 2)
++# done
+ end
+@@ -40,2 +41 @@
+-gone
+ last
+\\ No newline at end of file
+"""
+
+
+def diff_of(hunks: str = HUNKS, **more: object) -> diff_files.DiffFile:
+    change = FileChange("shop/cart.py", "modified", 3, 3)
+    [file] = diff_files.read([change], [FileDiff("shop/cart.py", "modified", "", False, hunks, **more)])  # type: ignore[arg-type]
+    return file
+
+
+def test_lines_have_the_numbers_of_both_files() -> None:
+    first, second = diff_of().hunks
+    assert [(line.sign, line.old, line.new) for line in first.lines] == [
+        (" ", 1, 1), ("-", 2, 0), ("-", 3, 0), ("+", 0, 2), ("+", 0, 3), ("+", 0, 4), (" ", 4, 5),
+    ]  # fmt: skip
+    assert (second.title, second.count, [line.text for line in second.lines]) == ("", 2, ["gone", "last"])
+    assert second.unended == {1}
+
+
+def test_side_by_side_a_removed_line_stands_beside_what_took_its_place() -> None:
+    first, second = diff_of().hunks
+    found = [(pair.old and pair.old.text, pair.new and pair.new.text) for pair in first.pairs]
+    assert found == [
+        ("lines = cart.lines", "lines = cart.lines"),
+        ("rate = 1", "rate = 2"),
+        ("return round(sum(lines),2)", "return round(sum(lines), 2)"),
+        (None, "# done"),
+        ("end", "end"),
+    ]
+    assert [len(first.pairs), len(second.pairs)] == [first.height, second.height]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "part"),
+    [
+        ("rate = 1", "rate = 2", "1"),
+        ("f(a,b)", "f(a, b)", ""),
+        ("f(a, b)", "f(a,b)", " "),
+        ("abc", "xyz", ""),
+        ("", "a", ""),
+    ],
+)
+def test_what_changed_within_a_line(one: str, other: str, part: str) -> None:
+    start, end = diff_files.changed_part(one, other)
+    assert one[start:end] == part
+
+
+def test_a_folder_with_one_folder_in_it_is_one_row_with_its_counts() -> None:
+    paths = ("a/b/c/x.py", "a/b/c/y.py", "a/b/z.py", "top.md")
+    files = [diff_files.DiffFile(FileChange(path, "modified", 2, 1), [], [], False) for path in paths]
+    rows = diff_files.tree(files, {("a/b/z.py", 0)})
+    assert [(row.id, row.text, row.right) for row in rows] == [
+        ("a/b/", "◐ a/b/", "+6 -3"),
+        ("a/b/c/", "  ○ c/", "+4 -2"),
+        ("a/b/c/x.py", "    ○ ~ x.py", "+2 -1"),
+        ("a/b/c/y.py", "    ○ ~ y.py", "+2 -1"),
+        ("a/b/z.py", "  ● ~ z.py", "+2 -1"),
+        ("top.md", "○ ~ top.md", "+2 -1"),
+    ]
+
+
+def test_what_is_marked_as_it_lands() -> None:
+    file, cut = diff_of(), diff_of(cut=True, whole=True)
+    path = file.change.path
+    assert diff_files.parts([file], {(path, 2)}) == [FilePart(path, (2,))]
+    assert diff_files.parts([file], file.marks) == [FilePart(path)]
+    assert diff_files.parts([cut], {(path, 1)}) == [FilePart(path)]
+    assert diff_files.parts([file], set()) == []
+
+
+SORTS = {
+    "binary": (FileChange("logo.png", "modified", None, None), "", True, "a binary file: its lines are not shown"),
+    "mode": (FileChange("run.sh", "mode", 0, 0, note="mode 644 → 755"), "", False, "only its mode changed"),
+    "renamed": (FileChange("b.py", "renamed", 0, 0, old_path="a.py"), "", False, "a.py → b.py"),
+    "deleted": (FileChange("a.py", "deleted", 0, 1), "@@ -1 +0,0 @@\n-x\n", False, "the file was deleted"),
+    "link": (FileChange("l", "added", 1, 0, note="a link to a.py"), "@@ -0,0 +1 @@\n+a.py\n", False, "a link to a.py"),
+    "refused": (FileChange("sub", "modified", 1, 1, refused="a submodule"), "", False, "cannot be landed: a submodule"),
+    "unended": (FileChange("u", "modified", 1, 1), HUNKS, False, "last  no newline at the end"),
+    "wide": (FileChange("w.py", "added", 1, 0), "@@ -0,0 +1 @@\n+x = '漢字' * 3  # ✓\n", False, "x = '漢字' * 3  # ✓"),
+    "control": (
+        FileChange("c", "added", 1, 0),
+        "@@ -0,0 +1 @@\n+<U+001B>[2J [bold]x[/]\n",
+        False,
+        "<U+001B>[2J [bold]x[/]",
+    ),
+}
+
+
+@pytest.mark.parametrize("sort", SORTS)
+async def test_every_sort_of_file_is_said_in_words(console: ConsoleApp, engine: StandIn, sort: str) -> None:
+    change, hunks, binary, said = SORTS[sort]
+    engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], files=(change,))
+    engine.changes.diff = lambda id: [FileDiff(change.path, change.status, change.old_path, binary, hunks)]  # type: ignore[method-assign]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_the_diff(pilot)
+        await until(pilot, lambda: said in screen_text(console))
+
+
+async def to_the_diff(pilot: Pilot[object], *keys: str) -> DiffView:
+    await live(pilot)
+    await pilot.press("2")
+    view = pilot.app.screen.query_one(DiffView)
+    await until(pilot, lambda: len(view.files) > 0)
+    await pilot.press("tab", "tab", "tab")
+    assert view.has_focus
+    await pilot.press(*keys)
+    return view
+
+
+async def test_very_long_lines_are_moved(console: ConsoleApp, engine: StandIn) -> None:
+    text = f"@@ -0,0 +1 @@\n+{'x' * 300}the end\n"
+    engine.changes.diff = lambda id: [
+        FileDiff(one.path, one.status, "", False, text) for one in engine.changes.all[0].files
+    ]  # type: ignore[method-assign]
+    async with console.run_test(size=(80, 24)) as pilot:
+        await to_the_diff(pilot, "z")
+        assert "xxx…" in screen_text(console)
+        await pilot.press(*[">"] * 20)
+        assert "the end" in screen_text(console)
+        await pilot.press(*["<"] * 30)
+        assert "the end" not in screen_text(console)
+
+
+async def test_hunks_and_files_fold_and_are_gone_through(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        view = await to_the_diff(pilot, "]", "]")
+        assert (view.current.kind, view.current.hunk.number) == ("hunk", 2)
+        await pilot.press("enter")
+        assert "▸ hunk 2 of 2  3 lines" in screen_text(console)
+        await pilot.press("enter", "[", "}")
+        assert view.files[view.current.file].change.path == "shop/price.py"
+        assert console.screen.query_one("#files", Rows).current == "shop/price.py"
+        await pilot.press("enter", "{")
+        assert view.current.file == 0
+        text = screen_text(console)
+        assert "▸ shop/price.py" in text
+        await pilot.press("G", "g")
+        assert view.cursor == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "split"), [((200, 60), True), ((160, 50), True), ((120, 40), False), ((80, 24), False)]
+)
+async def test_side_by_side_where_there_is_room(console: ConsoleApp, size: tuple[int, int], split: bool) -> None:
+    async with console.run_test(size=size) as pilot:
+        view = await to_the_diff(pilot, "z")
+        line = next(one for one in screen_text(console).split("\n") if "round(sum(lines),2)" in one)
+        assert view.split is split
+        assert ("round(sum(lines), 2)" in line) is split
+
+
+async def test_what_is_marked_lands_alone(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        view = await to_the_diff(pilot, "]", "space", "}", "space")
+        assert view.marked == {("shop/cart.py", 1), ("shop/price.py", 1), ("shop/price.py", 2)}
+        await until(pilot, lambda: "2 of 3 files marked, 1 hunk of them alone: only these land" in screen_text(console))
+        await until(pilot, lambda: "Landing changes 2 files in shop" in screen_text(console))
+        await pilot.press("L")
+        await until(pilot, lambda: ("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ())) in engine.noted)
+        await until(pilot, lambda: "2 files landed, 3 files to land" in screen_text(console))
+        assert not view.marked
+        await pilot.press("u")
+        await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
+
+
+async def test_a_folder_is_marked_in_the_tree(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_the_diff(pilot, "shift+tab", "g", "space")
+        assert [one.path for one in console.screen.query_one(Changes).parts] == [
+            "shop/cart.py", "shop/price.py", "shop/rounding.py",
+        ]  # fmt: skip
+        await pilot.press("down", "space")
+        await until(pilot, lambda: "○ ~ cart.py" in screen_text(console))
+
+
+async def test_a_comment_is_written_shown_and_removed(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        view = await to_the_diff(pilot, "]", "down", "down", "c")
+        await until(pilot, lambda: "comment on shop/cart.py:13 before the change" in screen_text(console))
+        await pilot.press(*"why?", "enter")
+        await until(pilot, lambda: "┃ why?" in screen_text(console))
+        [comment] = engine.changes.all[0].comments
+        assert (comment.path, comment.line, comment.old) == ("shop/cart.py", 13, True)
+        assert view.has_focus
+        assert "C send comments" not in screen_text(console)  # a flow made the changes: it is a note
+        await pilot.press("down", "delete")
+        await until(pilot, lambda: "┃ why?" not in screen_text(console))
+
+
+async def test_comments_go_to_the_agent_as_a_card_that_continues_its_session(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    session = next(one for one in engine.sessions.all if one.id == engine.changes.all[0].session_id)
+    engine.sessions.all = [
+        dataclasses.replace(one, flow=None) if one is session else one for one in engine.sessions.all
+    ]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_the_diff(pilot, "]", "down", "c", *"use Decimal", "enter")
+        await until(pilot, lambda: "C send comments" in screen_text(console))
+        await pilot.press("C")
+        await until(pilot, lambda: any(one[0] == "propose" and "use Decimal" in one for one in engine.noted))
+        await until(pilot, lambda: bool(engine.changes.all[0].comments[0].sent))
