@@ -103,7 +103,7 @@ class LearningScreen(Filtering):
             with Vertical(id="right", classes="pane"):
                 with Scrolled(id="detail"):
                     yield Drawn(id="told")
-                yield Rows(id="links")
+                yield Rows(id="links", classes="-fit")
                 yield Drawn(id="record")
 
     # Reading
@@ -124,6 +124,7 @@ class LearningScreen(Filtering):
         super().on_descendant_focus()
         if self.ready:
             self.show_columns(SIDES)
+            self._draw_record()
 
     def read_again(self, wait: float = 0.0) -> None:
         """Read anew what is listed."""
@@ -235,7 +236,7 @@ class LearningScreen(Filtering):
         one, now = self._record, self.app.now()
         shown = self.query_one("#record", Drawn)
         shown.show(lambda width: drawn(candidate.record(one, now), width) if one else [])
-        shown.display = one is not None
+        shown.display = one is not None and (self.pane == "links" or not self.has_class("-low"))
 
     # Moving about
 
