@@ -29,8 +29,8 @@ SHOWN = 6
 
 NO_MODEL = Refusal(
     "no_model",
-    "No model or agent is set up, so this text cannot run yet",
-    "`clawpy key set openai`. Or press Enter again to keep it as a card",
+    "No model or agent is set up, so this text cannot run yet.",
+    "Press Enter again to keep it as a card.",
 )
 
 Completion = tuple[str, str]
@@ -95,7 +95,7 @@ class OwnPrompt(Dialog[Card | None]):
     AUTO_FOCUS = "#text"
     DEFAULT_CSS = """
     OwnPrompt #text { height: auto; min-height: 4; max-height: 12; }
-    OwnPrompt #options { margin: 0 0 1 0; }
+    OwnPrompt #options { min-height: 8; margin: 0 0 1 0; }
     OwnPrompt #wrong { color: $wants; height: auto; display: none; margin: 0 0 1 0; }
     OwnPrompt KeyLine { background: $surface; dock: none; padding: 0; }
     """
@@ -266,7 +266,7 @@ class OwnPrompt(Dialog[Card | None]):
         self._sending = False
         wrong = self.query_one("#wrong", Static)
         wrong.display = True
-        wrong.update(Content(f"▲ {refusal}"))
+        wrong.update(Content(f"▲ {refusal.message} {refusal.fix}"))
 
     def action_close(self) -> None:
         self.dismiss(None)
