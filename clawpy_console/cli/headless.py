@@ -90,16 +90,16 @@ def run(
                 show_once(engine.gateway.reveal(), engine.gateway.state().token, out)
                 left = LOOK if until is None else min(LOOK, until - time.monotonic())
                 if left <= 0:
-                    ending.end("its time is over", finish=True)
+                    ending.end("the time of --for is over", finish=True)
                     break
                 with suppress(queue.Empty):
                     ending.wake.get(timeout=left)
             running = len(engine.sessions.running())
-            how = f"; {running} running, finished first" if running and ending.finish else ""
+            how = f"; {running} running; they finish first" if running and ending.finish else ""
             api = "" if gateway is None or engine.settings.current.gateway.enabled else "; the gateway ends with it"
             say.note(f"ending: {ending.reason}{how}{api}")
             for card in engine.wind_down(finish=ending.finish, hurry=lambda: ending.hurry):
-                say.note(f"handed back: {card.assignment.prompt}", card.id)
+                say.note(f"stopped, and its card is pending again: {card.assignment.prompt}", card.id)
             say.news()
         finally:
             consoles.close()
@@ -116,19 +116,21 @@ def show_once(token: str, source: str, out: IO[str]) -> None:
     where it is kept: "keyring", "file", "environment", or "this run", which is nowhere."""
     if not token:
         return
-    lasts = "`clawpy token new --store file` makes one that lasts, in a file that only you can read"
+    lasts = "`clawpy token new --store file` makes a permanent one, in a file that only you can read"
     kept = source in ("keyring", "file", "environment")
     screen = next((one for one in (out, sys.stderr) if one.isatty()), None)
     if screen is not None:
         then = (
-            f"it is kept in the {source}: `clawpy token` shows it again" if kept else f"it ends with this run; {lasts}"
+            f"it is kept in the {source}: `clawpy token` shows it again"
+            if kept
+            else f"it is valid for this run only; {lasts}"
         )
         print(f"the token, shown once: {token}\n{then}", file=screen, flush=True)
     elif kept:
         print(f"a token was made and is kept in the {source}: `clawpy token` shows it", file=sys.stderr, flush=True)
     else:
-        told = "a token was made that nobody can see: there is no keyring to keep it and no terminal to show it on"
-        print(f"{told}; {lasts}, and is taken here within 15 s", file=sys.stderr, flush=True)
+        told = "a token was made, but there is no keyring to keep it and no terminal to show it on"
+        print(f"{told}; {lasts}, and it is valid here within 15 s", file=sys.stderr, flush=True)
 
 
 def _take_signals(ending: _Ending) -> dict[int, Any]:

@@ -17,13 +17,13 @@ def key(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     """Ask for a key and keep it; the document that says so. Raises `WrongUse` when it was given as an argument."""
     if options.never:
         raise WrongUse(
-            "a key is never an argument: every process here could read it, and the shell keeps it. "
-            "Say `clawpy key set NAME` and paste it when you are asked. "
-            "If what you gave was a key, take a new one from the provider"
+            "do not give a key as an argument: other programs can read it there, and the shell keeps it. "
+            "Run `clawpy key set NAME` and paste it when you are asked. "
+            "If this was a real key, get a new one from the provider"
         )
     from engine import keep_key
 
-    return keep_key(where.home, options.name, _typed("the key (it is not shown): "), in_file=options.store == "file")
+    return keep_key(where.home, options.name, _typed("Key (not shown): "), in_file=options.store == "file")
 
 
 def address(options: argparse.Namespace, where: Where, *, opener: Callable[..., Any]) -> dict[str, Any]:
@@ -31,15 +31,15 @@ def address(options: argparse.Namespace, where: Where, *, opener: Callable[..., 
     it was given as an argument."""
     if options.never:
         raise WrongUse(
-            "an address is never an argument: it may hold a token, and the shell keeps it. "
-            f"Say `clawpy notify set {options.surface}` and paste it when you are asked"
+            "do not give an address as an argument: it may contain a token, and the shell keeps it. "
+            f"Run `clawpy notify set {options.surface}` and paste it when you are asked"
         )
     from engine import call, keep_address
 
     def write(setting: str, value: str) -> None:
         call(where.home, "config", {"action": "set", "key": setting, "value": value}, opener=opener)
 
-    given = _typed("the address (it is not shown): ")
+    given = _typed("Address (not shown): ")
     return keep_address(where.home, options.surface, given, in_file=options.store == "file", write=write)
 
 

@@ -102,7 +102,7 @@ def _main(argv: list[str], terminal: socket.socket | None) -> int:
         # Whoever reads the document must hear of it too; the whole story is for the person behind.
         traceback.print_exc()
         said = f"{type(error).__name__}: {error}"
-        _tell(engine.Refusal("internal", said, "this is a fault of the program; standard error has the story"), where)
+        _tell(engine.Refusal("internal", said, "this is a bug; standard error has the details"), where)
         return REFUSED
 
 
@@ -126,7 +126,7 @@ def _home_of(where: Where) -> Iterator[None]:
     with _ending_in_order(), throw_away() as (home, workspace):
         where.home_name, where.workspace_names = str(home), [str(workspace)]
         where.locate()
-        print(f"demo: a made-up organisation and project in {home.parent}, removed at the end", file=sys.stderr)
+        print(f"demo: a made-up project and organisation in {home.parent}, deleted when you leave", file=sys.stderr)
         yield
 
 
@@ -247,9 +247,9 @@ def _serve(options: argparse.Namespace, where: Where) -> int:
         if error.code != "home_held":
             raise
         holder = engine.read_holder(where.home)
-        fix = "that engine can open it as well: clawpy config set gateway.enabled true, or Gateway on in its palette"
+        fix = "the running engine can open it: clawpy config set gateway.enabled true, or Gateway on in its palette"
         if holder is not None and holder.gateway:
-            fix = f"it listens already, at {holder.gateway}; to change that, end it first: kill {holder.pid}"
+            fix = f"it already listens at {holder.gateway}; to change that, stop it first: kill {holder.pid}"
         raise engine.Refusal(error.code, error.message, fix) from error
     return DONE
 

@@ -42,7 +42,7 @@ class Where:
         except FileNotFoundError as error:
             if needed:
                 raise engine.Refusal(
-                    "no_folder", "the current folder is gone", "cd to a folder that is there"
+                    "no_folder", "the current folder does not exist any more", "cd to a folder that exists"
                 ) from error
         except engine.Refusal:
             if needed:

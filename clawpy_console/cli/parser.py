@@ -71,7 +71,7 @@ def parser(words: Sequence[str]) -> Parser:
     )
     top.add_argument("--version", action="version", version=f"clawpy {engine.__version__}", help="print the version")
     top.add_argument(
-        "--demo", action="store_true", help="open the console on a made-up project that is removed at the end"
+        "--demo", action="store_true", help="open the console on a made-up project that is deleted when you leave"
     )
     _add_verbs(top, VERBS.values(), "verb", words)
     top._action_groups = [one for one in top._action_groups if one.title != "verbs"]  # the description lists them
@@ -109,7 +109,10 @@ def _add_verbs(to: Parser, verbs: Collection[Verb], name: str, words: Sequence[s
 
 def add(to: argparse._ActionsContainer, one: Argument, **settings: Any) -> None:
     """Add an argument, with the values that a shell offers for it."""
-    to.add_argument(*one.flags, **settings, **one.settings).values = one.values  # type: ignore[attr-defined]
+    made = to.add_argument(*one.flags, **settings, **one.settings)
+    if not made.option_strings and not made.choices:
+        made.metavar = made.metavar or made.dest.upper()
+    made.values = one.values  # type: ignore[attr-defined]
 
 
 def _unknown(kind: str, word: str, known: Collection[str]) -> str:

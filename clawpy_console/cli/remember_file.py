@@ -58,7 +58,9 @@ def remember(name: str, where: Where, *, opener: Callable[..., Any], wait: bool)
             answer = ask("remember", {"settle": SETTLE_SECONDS})
             if answer["settled"] or answer["trouble"] or (not answer["missing"] and answer["index"] == "degraded"):
                 break
-            tell.now(f"{answer['missing']} are still to be embedded" if answer["missing"] else "the index is filled")
+            tell.now(
+                f"{answer['missing']} not yet found by meaning" if answer["missing"] else "all can be found by meaning"
+            )
     tell.end()
     return found | {
         "bad": bad,
@@ -78,7 +80,7 @@ def _pieces(name: str) -> Iterator[tuple[int, list[str], list[dict[str, Any]]]]:
     for number, line in numbered(name):
         length = len(json.dumps(line))
         if length > LONGEST_LINE:
-            bad.append({"line": number, "message": f"{len(line):,} characters are too long", "kept": False})
+            bad.append({"line": number, "message": f"{len(line):,} characters is too long", "kept": False})
             line, length = "", 2
         if lines and (len(lines) >= PIECE_LINES or size + length > PIECE_BYTES):
             yield first, lines, bad

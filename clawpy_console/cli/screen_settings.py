@@ -34,7 +34,7 @@ def check_theme(name: str, user_themes: Path) -> None:
         raise Refusal(
             "unknown_theme",
             f"console.theme: there is no theme {sanitise(name)[:60]!r}",
-            f"one of {', '.join(known)}; or put a file of your own into {user_themes}",
+            f"one of {', '.join(known)}; or put your own theme file into {user_themes}",
         )
     themes.load(file)
 

@@ -160,9 +160,9 @@ def _unmute(request: Request, options: Namespace, where: Where) -> Request:
 
 # -- arguments that several verbs take
 
-CARD = argument("id", metavar="ID", values="cards", help="id of a card, session or changes; its beginning is enough")
-SESSION = argument("id", metavar="ID", values="sessions", help="id of a session or its card; its beginning is enough")
-CHANGES = argument("id", metavar="ID", values="changes", help="id of the changes, their session or card")
+CARD = argument("id", values="cards", help="id of a card, session or changes; its beginning is enough")
+SESSION = argument("id", values="sessions", help="id of a session or its card; its beginning is enough")
+CHANGES = argument("id", values="changes", help="id of the changes, their session or card")
 AGENT = argument("id", metavar="AGENT", values="agents")
 LEADER = argument(
     "--to", dest="reportsTo", required=True, metavar="LEADER", values="agents", help="its leader, or owner"
@@ -225,22 +225,16 @@ def _candidate(name: str, summary: str, *more: Argument) -> Verb:
     return Verb(name, summary, f"clawpy candidates {name} 7k2m", (CANDIDATE, *more))
 
 
-CANDIDATE = argument("id", metavar="ID", values="candidates", help="id of a candidate; its beginning is enough")
+CANDIDATE = argument("id", values="candidates", help="id of a candidate; its beginning is enough")
 WHY = argument("--reason", metavar="TEXT", help="why, in your words")
-LEARNING = argument("id", metavar="ID")
-DECIDED = argument(
-    "id", metavar="ID", values="decided cards", help="id of a card, session or changes; its beginning is enough"
-)
-RUNNING = argument(
-    "id", metavar="ID", values="running sessions", help="id of a session or its card; its beginning is enough"
-)
-PERMISSION = argument("id", metavar="ID", values="permissions", help="id of the request; its beginning is enough")
+LEARNING = argument("id")
+DECIDED = argument("id", values="decided cards", help="id of a card, session or changes; its beginning is enough")
+RUNNING = argument("id", values="running sessions", help="id of a session or its card; its beginning is enough")
+PERMISSION = argument("id", values="permissions", help="id of the request; its beginning is enough")
 WHOLE_SESSION = switch("--session", "give the same answer as long as the session runs")
-DRAFT = argument("id", metavar="ID", values="drafts", help="id of the draft; its beginning is enough")
-KEY_NAME = argument(
-    "name", metavar="NAME", values="providers", help="openai, anthropic, together, twin, or one of your [providers]"
-)
-SETTING = argument("key", metavar="KEY", values="settings")
+DRAFT = argument("id", values="drafts", help="id of the draft; its beginning is enough")
+KEY_NAME = argument("name", values="providers", help="openai, anthropic, together, twin, or one of your [providers]")
+SETTING = argument("key", values="settings")
 
 GROUPS: Mapping[str, Sequence[Verb]] = {
     "cards": (
@@ -261,7 +255,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "make a card of your own, from a prompt or from a flow with its parameters as key=value",
             'clawpy propose "run the tests"\n  clawpy propose bisect test=tests/test_cart.py::test_total good=HEAD~9',
             (
-                argument("text", metavar="TEXT", nargs="+", values="flows", help="a prompt, or FLOW key=value ..."),
+                argument("text", nargs="+", values="flows", help="a prompt, or FLOW key=value ..."),
                 argument("--channel", values="channels", help="the channel to run it on"),
                 argument(
                     "--continue",
@@ -315,7 +309,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     "unmute",
                     "let cards of this subject appear again",
                     "clawpy muted unmute mute_7k2m",
-                    (argument("id", metavar="ID"),),
+                    (argument("id"),),
                     adjust=_unmute,
                 ),
             ),
@@ -362,7 +356,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             (
                 CHANGES,
                 argument("place", metavar="FILE:LINE", nargs="?"),
-                argument("text", metavar="TEXT", nargs="*"),
+                argument("text", nargs="*"),
                 switch("--old", "LINE counts lines before the change"),
                 argument("--remove", metavar="N", type=int, help="remove comment N"),
                 switch("--send", "make a card that sends the comments to the agent"),
@@ -375,7 +369,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "reply",
             "send a message to a running session",
             'clawpy reply 7k2m "use the other file"',
-            (SESSION, argument("text", metavar="TEXT", nargs="+")),
+            (SESSION, argument("text", nargs="+")),
         ),
         Verb(
             "permissions",
@@ -434,7 +428,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     "done",
                     "mark a task done",
                     "clawpy tasks done 7k2m",
-                    (argument("id", metavar="ID", values="tasks"),),
+                    (argument("id", values="tasks"),),
                 ),
             ),
         ),
@@ -527,9 +521,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "ask the content filter about a command or a prompt, without running anything",
             'clawpy check "rm -fr build"',
             (
-                argument(
-                    "command", metavar="COMMAND", nargs="*", help="the command; the exit code is 0 whatever the verdict"
-                ),
+                argument("command", nargs="*", help="the command; the exit code is 0 whatever the verdict"),
                 argument("--prompt", metavar="TEXT", help="a prompt instead of a command"),
                 BATCH._replace(
                     settings={**BATCH.settings, "help": 'lines with "command" or "prompt"; - reads standard input'}
@@ -580,7 +572,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     "let a coding agent serve a channel",
                     "clawpy agents serve koji-core claude",
                     (
-                        argument("channel", metavar="CHANNEL", values="channels"),
+                        argument("channel", values="channels"),
                         argument(
                             "id",
                             metavar="CODING-AGENT",
@@ -642,7 +634,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     "approve",
                     "approve a finding that quotes tools, files or other agents",
                     "clawpy bubbles approve bub_4k2",
-                    (argument("id", metavar="ID", values="findings"),),
+                    (argument("id", values="findings"),),
                 ),
             ),
         ),
@@ -653,7 +645,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "search memory",
             'clawpy recall "what did we decide about rounding"',
             (
-                argument("query", metavar="QUERY", nargs="*"),
+                argument("query", nargs="*"),
                 argument("--k", type=int, default=10, metavar="N", help="lines to show, 1 to 1000 (default: 10)"),
                 argument("--agent", metavar="AGENT", values="agents", help="search as this agent"),
                 BATCH._replace(
@@ -884,7 +876,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                         "  clawpy config set channels.koji-core.model anthropic:claude-sonnet-5-5\n"
                         "  clawpy config set channels.koji-core.runner acp:claude"
                     ),
-                    (SETTING, argument("value", metavar="VALUE")),
+                    (SETTING, argument("value")),
                 ),
                 Verb("unset", "restore the default of a setting", "clawpy config unset quietHoursStart", (SETTING,)),
             ),

@@ -24,7 +24,7 @@ def kinds(clawpy: Clawpy, verb: str) -> dict[str, str]:
 
 @pytest.mark.long
 def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project: Path) -> None:
-    assert clawpy("muted").out == "nothing is muted\n"
+    assert clawpy("muted").out == "Nothing is muted.\n"
     card = kinds(clawpy, "predict")["forecast_conflicts"]
     assert clawpy("dismiss", card, "--reason", "wrong").code == 0
     assert "forecast_conflicts" not in kinds(clawpy, "predict")
@@ -37,7 +37,7 @@ def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project:
     assert "dismissed once, the last time as “wrong”" in told
     assert "`clawpy muted unmute ID` lets it appear again" in told
     lifted = clawpy("muted", "unmute", mute["id"].removeprefix("mute_")[:6])
-    assert (lifted.code, "may come back" in lifted.out) == (0, True)
+    assert (lifted.code, "unmuted" in lifted.out) == (0, True)
     assert clawpy("muted", "--json").document == {"muted": []}
     assert "forecast_conflicts" in kinds(clawpy, "predict")
 
@@ -50,7 +50,7 @@ def test_never_here_switches_the_kind_off_and_says_how_it_comes_back(clawpy: Cla
     assert f"`clawpy undo {card}` undoes it" in told
     assert "all cards “Branches that collide” in shop: switched off" in clawpy("muted").out
     assert clawpy("undo", card).code == 0
-    assert clawpy("muted").out == "nothing is muted\n"
+    assert clawpy("muted").out == "Nothing is muted.\n"
 
 
 @pytest.mark.long
@@ -59,7 +59,7 @@ def test_a_word_that_is_no_reason_and_a_mute_that_is_none(clawpy: Clawpy, projec
     assert clawpy("dismiss", card, "--reason", "nonsense").code == 2
     refused = clawpy("muted", "unmute", "nothing")
     assert (refused.code, "there is no mute with the id nothing" in refused.err) == (1, True)
-    assert clawpy("muted").out == "nothing is muted\n"  # nor was anything dismissed
+    assert clawpy("muted").out == "Nothing is muted.\n"  # nor was anything dismissed
 
 
 @pytest.mark.long

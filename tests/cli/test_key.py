@@ -70,7 +70,7 @@ def test_a_key_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, ring: 
         assert said.code in (1, 2)
         assert "hush" not in said.out + said.err
         assert ring.held == {}
-    assert "never an argument" in clawpy("key", "set", "openai", SECRET).err
+    assert "do not give a key as an argument" in clawpy("key", "set", "openai", SECRET).err
 
 
 @pytest.mark.usefixtures("typed")

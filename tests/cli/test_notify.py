@@ -29,7 +29,7 @@ def test_an_address_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, h
     for options in ((), ("--store", "file")):
         said = clawpy("notify", "set", "phone", *options, "ntfys://hunter2@ntfy.sh/topic")
         assert said.code == 2
-        assert "Say `clawpy notify set phone`" in said.err
+        assert "Run `clawpy notify set phone`" in said.err
         assert "hunter2" not in said.out + said.err
     assert not home.config_file.exists()
 

@@ -36,7 +36,7 @@ def test_it_listens_lets_the_token_in_and_shows_it_to_no_file(
         assert holder.gateway in clawpy("doctor").out
         second = clawpy("serve", "--port", "0")
         assert second.code == 1
-        assert f"at {holder.gateway}; to change that, end it first: kill {process.pid}" in second.err
+        assert f"at {holder.gateway}; to change that, stop it first: kill {process.pid}" in second.err
         process.send_signal(signal.SIGTERM)
         lines = "".join(process.communicate())
         assert process.returncode == 0

@@ -145,7 +145,7 @@ def _change(one: Document, style: Style, *, named: bool = False) -> list[str]:
         lines.append(f"    comment {comment['number']} on {clean(comment['path'])}:{comment['line']}{before}{sent}")
         lines += [style.dim(f"      > {clean(comment['quote'])}"), *indented(comment["text"])]
     if one["state"] == "waiting":
-        landed = f"{count(one['landedFiles'], 'file')} landed, this is the rest: " if one["landedFiles"] else ""
+        landed = f"{count(one['landedFiles'], 'file')} landed; for the rest: " if one["landedFiles"] else ""
         lines.append(style.dim(f"    {landed}land, branch or discard it"))
     return lines
 
@@ -184,13 +184,13 @@ def muted(document: Document, options: Mapping[str, Any], style: Style) -> str:
     lines = []
     for one in document["muted"]:
         where = f"in {clean(PurePath(one['workspace']).name)}" if one["workspace"] else "everywhere"
-        away = f"away until {time(one['until'])}" if one["until"] else "switched off"
+        away = f"muted until {time(one['until'])}" if one["until"] else "switched off"
         if options.get("action") == "unmute":
-            away = "may come back"
+            away = "unmuted"
         title = clean(one["kindTitle"])
         what = f"{title} {where}" if one["subject"] else f"all cards “{title}” {where}"
         lines.append(f"{style.bold(clean(one['id']))}  {what}: {away}  ({clean(one['why'])})")
         lines += indented(one["prompt"])
     if options.get("action") != "unmute" and lines:
-        lines.append(style.dim("`clawpy muted unmute ID` lets it appear again"))
-    return "\n".join(lines) or "nothing is muted"
+        lines.append(style.dim("`clawpy muted unmute ID` lets its cards appear again"))
+    return "\n".join(lines) or "Nothing is muted."

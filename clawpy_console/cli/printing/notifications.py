@@ -20,7 +20,7 @@ def notify(document: Document, options: Mapping[str, Any], style: Style) -> str:
             lines.append(f"{document[name]} {verb}")
     lines += [_surface(one, style) for one in document["surfaces"]]
     if document["quiet"]:
-        lines.append(style.dim("quiet hours: what is not urgent waits for the morning"))
+        lines.append(style.dim("quiet hours: only urgent notifications are sent until the morning"))
     return "\n".join(lines)
 
 

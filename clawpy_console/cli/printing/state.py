@@ -57,7 +57,7 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
         lines.append(f"  {style.wants(clean(document['keysInFile']))}")
     lines += _since(document["since"], style, most=5)
     lines += [f"  running  {clean(one['id'])}  {one_line(one['prompt'])}" for one in document["running"]]
-    waits = style.wants("waits for you")
+    waits = style.wants("needs you")
     lines += [f"  {waits}  {clean(one['id'])}  {clean(one['title'])}" for one in document["waiting"]]
     for one in document["decisions"]:
         said = words.DECISIONS.get(one["signal"], one["signal"])
@@ -109,7 +109,7 @@ def learnt(learnings: int, facts: int, proposed: int, by_itself: int) -> str:
         (learnings, "learning promoted", "learnings promoted"),
         (facts, "fact kept", "facts kept"),
         (proposed, "candidate to review", "candidates to review"),
-        (by_itself, "candidate activated by itself", "candidates activated by themselves"),
+        (by_itself, "candidate activated without you", "candidates activated without you"),
     )
     return ", ".join(f"{number:,} {one if number == 1 else many}" for number, one, many in told if number)
 
@@ -130,7 +130,7 @@ def dnd(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """Until when nobody is disturbed."""
     if document["dndUntil"]:
         return f"{style.wants('do not disturb')} until {time(document['dndUntil'])}; `clawpy dnd --off` ends it"
-    return "Do not disturb is off." + ("; quiet hours go on" if document["quiet"] else "")
+    return "Do not disturb is off." + ("; quiet hours still apply" if document["quiet"] else "")
 
 
 def resume(document: Document, options: Mapping[str, Any], style: Style) -> str:
