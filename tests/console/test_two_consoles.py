@@ -1,0 +1,62 @@
+"""Two consoles over one engine decide at once (SPEC 7.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.cli.demo import make_project
+from engine import open_engine
+from engine.clock import FakeClock
+from engine.doors.verbs import dispatch
+from engine.engine import Engine
+from engine.home import Home
+from engine.stand_ins import StandIns
+from engine.values import Status
+from tests.conftest import MONDAY_MORNING
+from tests.console.conftest import live, screen_text, until
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    at = MONDAY_MORNING + timedelta(hours=4)
+    engine = open_engine(
+        Home.locate(tmp_path / "home"),
+        workspaces=[str(make_project(tmp_path / "shop", at))],
+        clock=FakeClock(at),
+        start_schedule=False,
+        stand_ins=StandIns(throw_away=True, deaf=True),
+    )
+    dispatch(engine, "predict", {})
+    yield engine
+    engine.close()
+
+
+@pytest.mark.long
+async def test_the_second_approval_is_refused_and_both_see_what_became_of_the_card(
+    engine: Engine, tmp_path: Path
+) -> None:
+    def console() -> ConsoleApp:
+        return ConsoleApp(lambda: engine, Home.locate(tmp_path / "home"), [], now=engine.clock.now)
+
+    one, other = console(), console()
+    async with (
+        one.run_test(size=(120, 40), notifications=True) as keys,
+        other.run_test(size=(120, 40), notifications=True) as other_keys,
+    ):
+        await live(keys)
+        await live(other_keys)
+        card = one.known.cards[0]
+        assert other.known.cards[0].id == card.id
+        one.simulate_key("right")
+        other.simulate_key("right")
+        await until(keys, lambda: one.known.sessions and card.id not in {each.id for each in one.known.cards})
+        await until(other_keys, lambda: other.known.sessions and card.id not in {each.id for each in other.known.cards})
+        assert engine.cards.get(card.id).status in (Status.CONFIRMED, Status.EXECUTED)
+        assert len(engine.sessions.list()) == 1
+        texts = " ".join(" ".join(screen_text(app).split()) for app in (one, other))
+        assert texts.count("it cannot be approved") == 1
