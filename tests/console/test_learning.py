@@ -304,7 +304,7 @@ async def test_an_empty_list_says_how_it_fills(console: ConsoleApp, engine: Stan
     async with console.run_test(size=WIDE) as pilot:
         await live(pilot)
         await pilot.press("5")
-        await until(pilot, lambda: "Nothing yet. Learnings come from sessions" in screen_text(console))
+        await until(pilot, lambda: "Learnings come from sessions" in screen_text(console))
 
 
 @pytest.mark.long

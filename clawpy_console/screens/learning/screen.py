@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 PURPOSE = "Proposed changes and lessons from sessions. You decide what agents use."
 
+NOTHING = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
+"""What stands in place of details while there are none."""
+
 SETTLED = 0.06
 """Seconds that the cursor rests on a row before it is read: walking through a long list reads nothing."""
 
@@ -200,9 +203,7 @@ class LearningScreen(Filtering):
         for title, members in groups.items():
             rows += [Row("", "")] if rows else []
             rows += [Row("", f" {title}  {len(members):,}"), *members]
-        empty = "No match." if self.needle or self._only else (
-            "Nothing yet. Learnings come from sessions; a candidate appears when the same thing happens repeatedly."
-        )  # fmt: skip
+        empty = "No match." if self.needle or self._only else "Nothing yet."
         self.query_one("#list", Rows).show(rows, empty=empty)
         only = entry.KINDS[self._only][1] if self._only in entry.KINDS else self._only
         total = sum(map(len, groups.values()))
@@ -216,6 +217,8 @@ class LearningScreen(Filtering):
             fields = list(candidate.candidate(view, now) if "candidate" in view else entry.learning(view, now))
         elif current.startswith(FAULT):
             fields = [Field("", "A learning cannot be read", "title"), Field("", current.removeprefix(FAULT), "wants")]
+        elif self._listing is not None and not current:
+            fields = [Field("", NOTHING, "faint")]
         self.query_one("#told", Drawn).show(lambda width: drawn(fields, width))
         links = self.query_one("#links", Rows)
         tasks = {one.id: words.one_line(one.prompt) for one in self.known.sessions}
