@@ -70,7 +70,7 @@ async def test_the_live_output_has_the_room_below_the_card_or_beside_its_evidenc
 ) -> None:
     async with console.run_test(size=size) as pilot:
         await live(pilot)
-        card, output, why = (console.screen.query_one(one).region for one in ("#stack", "#live", "#evidence"))
+        card, output, why = (console.screen.query_one(one).region for one in ("#stack", "#live", "#why"))
         if side_by_side:
             assert card.right < why.x < why.right < output.x
             await until(pilot, lambda: "approved 6 of 7" in screen_text(console))

@@ -61,13 +61,13 @@ class Details(Dialog[None]):
         super().__init__()
         self._card = card
         self._rails = card.verdicts  # until the engine was asked anew
-        self._like = "…"
+        self._like: tuple[int, int] | None = None
         self._armed = False
 
     def show(self, card: Card) -> None:
         """Be the details of `card` from now on. Before the first showing, or while another screen is on top."""
         if card.id != self._card.id:
-            self._like, self._rails = "…", card.verdicts
+            self._like, self._rails = None, card.verdicts
         self._card = card
         self._armed = False
         if self.is_mounted:
@@ -115,12 +115,11 @@ class Details(Dialog[None]):
             return cards.get(card_id), cards.rails(card_id), cards.similar(card_id)
 
         try:
-            card, self._rails, (approved, total) = await asyncio.to_thread(read)
+            card, self._rails, self._like = await asyncio.to_thread(read)
         except Refusal as refusal:
             self._refuse(str(refusal))
             return
         self._card = card
-        self._like = f"approved {approved} of {total}" if total else "no decisions here yet"
         self._draw()
 
     def _draw(self) -> None:

@@ -20,8 +20,12 @@ TERMS = (("twin", 0.40), ("pattern", 0.25), ("urgency", 0.20), ("time", 0.15))
 """The terms of the confidence and their weights, as the sum is written (SPEC 2.5)."""
 
 
-def evidence(card: Card, rails: Sequence[RailVerdict], like: str, known: Known, now: datetime) -> list[Content]:
-    """All that speaks for and against `card`. `rails`: what each says; `like`: how you decided cards like it."""
+Like = tuple[int, int]
+"""How many cards like one you approved, and how many you decided."""
+
+
+def evidence(card: Card, rails: Sequence[RailVerdict], like: Like | None, known: Known, now: datetime) -> list[Content]:
+    """All that speaks for and against `card`, with what each of the `rails` says."""
     lines: list[Content] = []
     if card.reasoning:
         lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
@@ -96,21 +100,6 @@ def rail_lines(rails: Sequence[RailVerdict]) -> list[Content]:
     return [*lines, Content.styled(f"✓ {', '.join(plain)}: no objection", "$grey")] if plain else lines
 
 
-def runs_words(card: Card) -> str:
-    """Who does it: a flow, with what it runs if it was learnt, or an agent with what serves it and what that reaches
-    of the network."""
-    served = words.one_line(card.served)
-    if card.assignment.flow:
-        return f"{card.assignment.flow}{f' ({served})' if served else ''}, by {card.agent}"
-    return f"{served or card.assignment.runner}, by {card.agent}"
-
-
-def continues_words(card: Card) -> str:
-    """The finished session whose words and changes it goes on with, "" for none."""
-    former = card.assignment.parameters.get("continues") if card.assignment.flow is None else None
-    return f"{former}: its conversation and its changes that are not landed" if former else ""
-
-
 def title(text: str) -> Content:
     return Content.styled(text, "bold $faint")
 
@@ -120,23 +109,25 @@ def _fact_lines(facts: Sequence[tuple[str, str]]) -> list[Content]:
     return [Content.assemble((f"{name:<10}", "$faint"), (text, "$grey")) for name, text in facts if text]
 
 
-def _history(card: Card, like: str, known: Known, now: datetime) -> list[tuple[str, str]]:
+def _history(card: Card, like: Like | None, known: Known, now: datetime) -> list[tuple[str, str]]:
     """How you decided cards like it, and how the flow ended in this workspace the last time."""
     flow, workspace = card.assignment.flow, card.assignment.workspace
     same = (one for one in known.sessions if flow and (one.flow, one.workspace) == (flow, workspace))
     last = next((one for one in same if one.state.over), None)
-    return [("like this", like), ("last time", result_words(last, now) if last else "")]
+    said = "" if like is None else "approved {} of {}".format(*like) if like[1] else "no decisions here yet"
+    return [("like this", said), ("last time", result_words(last, now) if last else "")]
 
 
 def _facts(card: Card, known: Known, now: datetime) -> list[tuple[str, str]]:
     """What the work is, and what it touches."""
-    assignment = card.assignment
+    assignment, served = card.assignment, words.one_line(card.served)
     life = f"made {words.moment(card.created_at, now)}, expires {words.moment(card.expires_at, now)}"
     return [
         ("kind", kind_title(card.kind)),
         ("cost", f"est. {words.money(card.estimate)}" if card.estimate else ""),
-        ("runs", runs_words(card)),
-        ("continues", continues_words(card)),
+        ("runs", f"{assignment.flow or served or assignment.runner}, by {card.agent}"),
+        ("commands", served if assignment.flow else ""),
+        ("continues", "" if assignment.flow else assignment.parameters.get("continues", "")),
         ("where", assignment.workspace),
         ("changes", words.touches(assignment.flow or "", card.check_only, card.without_sandbox)),
         ("sandbox", known.sandbox or "not tested yet"),

@@ -16,7 +16,6 @@ from engine.values import Result
 
 if TYPE_CHECKING:
     from engine import Engine
-    from engine.views import Learnt
 
 
 def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
@@ -58,6 +57,9 @@ def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:
     def line(label: str, text: str) -> Content:
         return Content.assemble((f"{label:<9}", "$faint"), (text, "$ink"))
 
+    what = then.learnt
+    told = learnt(what.learnings, what.facts, what.proposed, what.by_itself)
+    by = f", from {words.count(decisions, 'decision')}" if decisions else ""
     bad = len(then.ran) - well
     itself = f", {then.approved_by_itself} by itself" if then.approved_by_itself else ""
     return [
@@ -66,13 +68,6 @@ def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:
         *([line("blocked", f"{len(then.blocked)} by the rails: {rails}")] if then.blocked else []),
         line("approved", f"{then.approved}{itself}"),
         line("rejected", f"{then.rejected}"),
-        line("learnt", _learnt(then.learnt, decisions)),
-        line("spent", words.money(then.spent)),
+        line("learnt", f"{told or 'nothing new'}{by}"),
+        *([line("spent", words.money(then.spent))] if then.spent else []),
     ]
-
-
-def _learnt(what: Learnt, decisions: int) -> str:
-    """What was learnt and proposed, in words."""
-    told = learnt(what.learnings, what.facts, what.proposed, what.by_itself)
-    by = f"from {words.count(decisions, 'decision')}" if decisions else ""
-    return ", ".join(part for part in (told, by) if part) or "nothing new"

@@ -14,10 +14,7 @@ from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import ended
 from engine.values import Card, Result, SessionState, SessionView, Tier
 
-WAITING_MARKS = {
-    "change_set": "▼", "permission": "▲", "bubble": "▲", "candidate": "▲", "learning": "▲", "interrupted": "✗",
-    "notification": "✗",
-}  # fmt: skip
+WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
 
 RECENT = 20
 """Sessions in the list of work."""

@@ -20,7 +20,6 @@ from clawpy_console.screens.mission.stack import CardStack
 from clawpy_console.state import Known
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.scrolled import Scrolled
 from clawpy_console.widgets.transcript import Transcript
 from engine.values import Bubble, Card, Layer, Refusal, Waiting
 
@@ -48,7 +47,7 @@ class MissionScreen(ConsoleScreen):
     CSS_PATH = "mission.tcss"
     AUTO_FOCUS = "#stack"
     PANES = {
-        "stack": "stack", "why": "evidence", "queue": "queue", "tasks": "tasks", "agents": "agents",
+        "stack": "stack", "queue": "queue", "tasks": "tasks", "agents": "agents",
         "work": "sessions", "live": "live",
     }  # fmt: skip
     COLUMNS = {
@@ -60,7 +59,7 @@ class MissionScreen(ConsoleScreen):
         self._workspace = ""  # the filter, "" for all
         self._stopped = False  # the message tells of a stop
         self._shown: set[str] = set()
-        self._like: dict[str, str] = {}  # how cards like this one were decided, by its id
+        self._like: dict[str, tuple[int, int]] = {}  # of cards like this one: approved, decided
 
     def body(self) -> ComposeResult:
         yield Static(id="folded", markup=False)
@@ -78,8 +77,7 @@ class MissionScreen(ConsoleScreen):
             with Vertical(id="side"):
                 with Vertical(id="pane-why", classes="pane"):
                     yield Static("WHY", classes="heading", markup=False)
-                    with Scrolled(id="evidence"):
-                        yield Drawn(id="why")
+                    yield Drawn(id="why")
                 yield from self._list("queue", Queue(id="queue", empty="Nothing."))
                 yield from self._list("tasks", Rows(id="tasks", classes="-fit"))
                 yield from self._list("agents", Rows(id="agents", classes="-fit"))
@@ -103,9 +101,7 @@ class MissionScreen(ConsoleScreen):
         if self._stopped and not self.app.holds:
             self.show_message("", "$grey")
         if not changed or changed & {"sessions"}:
-            if self.has_class("-unused") == bool(known.sessions):
-                self.toggle_class("-unused")
-                self.call_after_refresh(self._fit)
+            self._mark("-unused", not known.sessions)
             self.query_one("#live", Transcript).follow(known.newest_running, self.app.transcript)
 
     def tick(self, now: datetime) -> None:
@@ -115,6 +111,12 @@ class MissionScreen(ConsoleScreen):
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self._fit)
+
+    def _mark(self, name: str, on: bool) -> None:
+        """Give the screen a class that changes which panes there are."""
+        if self.has_class(name) != on:
+            self.toggle_class(name)
+            self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
         """What depends on the widths of panes, once these are laid out."""
@@ -142,8 +144,7 @@ class MissionScreen(ConsoleScreen):
     def _draw_glance(self) -> None:
         """On a narrow terminal: the last line of the live output, under the cards."""
         text = words.one_line(self.query_one("#live", Transcript).last_line)
-        label = "live  " if self.known.running else "last output  "
-        self.put("#glance", Content.assemble((label if text else "", "$grey"), (text, "$faint")))
+        self.put("#glance", Content.styled(f"live  {text}" if text else "", "$faint"))
 
     def _folded(self, known: Known, now: datetime) -> Content:
         """On a narrow terminal: what the panes that are out of sight hold."""
@@ -178,17 +179,24 @@ class MissionScreen(ConsoleScreen):
 
     def _draw_evidence(self, card: Card | None) -> None:
         """On a wide terminal: what the details of `card` say, beside it."""
-        self.set_class(card is None, "-empty")
+        self._mark("-empty", card is None)
         if card is None or not self.has_class("-wide"):
             return
         engine, known = self.app.engine, self.known
-        told = evidence(card, card.verdicts, self._like.get(card.id, ""), known, self.app.now())
+        told = evidence(card, card.verdicts, self._like.get(card.id), known, self.app.now())
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
             told += [title("PARAMETERS"), *(Content.styled(line, "$grey") for line in parameters.split("\n"))]
-        self.query_one("#why", Drawn).show(lambda width: [row for line in told for row in words.rows(line, width)])
+        room = self.query_one("#why").size.height
+        more = Content.styled(f"{shown_key('stack.details', self.app.keymap)} shows more", "$faint")
+
+        def drawn(width: int) -> list[Content]:
+            rows = [row for line in told for row in words.rows(line, width)]
+            return rows if len(rows) <= room else [*rows[: room - 1], more]
+
+        self.query_one("#why", Drawn).show(drawn)
 
         def decided(found: tuple[int, int]) -> None:
-            self._like[card.id] = "approved {} of {}".format(*found) if found[1] else "no decisions here yet"
+            self._like[card.id] = found
             self._draw_evidence(self.query_one("#stack", CardStack).front)
 
         if engine is not None and card.id not in self._like:
@@ -208,7 +216,7 @@ class MissionScreen(ConsoleScreen):
         cycle = known.autonomy.next_cycle
         when = f"Next check: {words.hour(cycle)}" if cycle else "No check is scheduled."
         remark = known.autonomy.remark
-        said = "".join(f"{line}\n" for line in [*words.one_line(remark).split("; "), ""] if remark)
+        said = words.one_line(remark).replace("; ", "\n") + "\n\n" if remark else ""
         looked = [at for place, at in known.autonomy.looked if self._workspace in ("", place)]
         head = "No cards: nothing has been checked yet."
         if looked:

@@ -200,14 +200,12 @@ class CardStack(Widget, can_focus=True):
 
     def action_approve(self) -> None:
         card = self.front
-        if card is None or not self._steady():
-            return
-        if words.risk(card):
+        if card is not None and self._steady() and words.risk(card):
             self._armed = card.id
             self._draw()
             self.post_message(self.Turned())
-            return
-        self._decide("approve", Offset(1, 0))
+        else:
+            self._decide("approve", Offset(1, 0))
 
     def action_insist(self) -> None:
         if self.armed:
