@@ -162,14 +162,16 @@ class Known:
 
 def in_use(known: Known) -> frozenset[str]:
     """What is not used yet stays out of sight: of the screens besides mission and work those that have something to
-    show, and "costs" when something has cost or may cost money. Nothing that was used once goes out of sight again."""
+    show, and "costs" when something has cost or may cost money. Nothing that was used once goes out of sight again.
+
+    Files of agents and the event log are there from the first start, so these layers of memory do not count."""
     costs = known.costs
     shown = {
         "hierarchy": known.served or any(one.tokens or one.used or one.broken for one in known.agents),
-        "memory": any(one.count for one in known.layers if one.layer is not Layer.MARKDOWN),  # agents come with files
+        "memory": any(one.count for one in known.layers if one.layer not in (Layer.MARKDOWN, Layer.LEDGER)),
         "learning": known.proposed or known.taught,
         "safety": known.blocked or known.holds,
-        "insights": known.recent,
+        "insights": any(one.decided_at for one in known.recent),
         "costs": known.served or (costs is not None and costs.month),
     }
     return known.used | {name for name, used in shown.items() if used}

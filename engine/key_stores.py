@@ -6,9 +6,11 @@ Both hold values by name and know nothing of the environment or of what a key is
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
 import os
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +43,8 @@ def system_keyring() -> KeyringBackend:
 
     Those of `keyrings.alt` are passed over: they write plain files, or ask on the terminal that the console has.
     """
+    if "keyring" not in sys.modules and not _may_have_keyring():
+        raise NoKeyring("this machine has no keyring that can be used")
     import keyring
 
     chosen: Any = keyring.get_keyring()
@@ -50,6 +54,21 @@ def system_keyring() -> KeyringBackend:
             found: KeyringBackend = backend
             return found
     raise NoKeyring("this machine has no keyring that can be used")
+
+
+def _may_have_keyring() -> bool:
+    """False on Linux without a session bus, where no keyring service can be reached, unless a keyring of another sort
+    was installed or chosen. To import `keyring` there would take 8 MB and find nothing."""
+    if sys.platform != "linux":
+        return True
+    if os.environ.get("DBUS_SESSION_BUS_ADDRESS") or os.environ.get("PYTHON_KEYRING_BACKEND"):
+        return True
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    places = (Path(f"/run/user/{os.getuid()}/bus"), config / "python_keyring" / "keyringrc.cfg")
+    return any(one.exists() for one in places) or any(
+        not one.value.startswith(("keyring.backends", "keyrings.alt"))
+        for one in importlib.metadata.entry_points(group="keyring.backends")
+    )
 
 
 class Keyring:

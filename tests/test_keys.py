@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
 import stat
+import subprocess
 import sys
 import threading
 import traceback
@@ -340,3 +342,22 @@ def test_the_keyring_is_loaded_only_when_it_is_asked(home: Home):
     code = "import sys, engine.keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert key_stores.KEYRING_SECONDS == 3.0
+
+
+@pytest.mark.long
+def test_without_a_session_bus_no_keyring_is_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    command = (
+        "import sys; from engine.key_stores import NoKeyring, system_keyring\n"
+        "try: system_keyring()\n"
+        "except NoKeyring: pass\n"
+        "print('keyring' in sys.modules)"
+    )
+    for name in ("DBUS_SESSION_BUS_ADDRESS", "PYTHON_KEYRING_BACKEND"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    if sys.platform != "linux" or Path(f"/run/user/{os.getuid()}/bus").exists():
+        pytest.skip("this machine has a session bus")
+    said = [subprocess.check_output([sys.executable, "-c", command], text=True).strip()]
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere")
+    said.append(subprocess.check_output([sys.executable, "-c", command], text=True).strip())
+    assert said == ["False", "True"]

@@ -160,8 +160,8 @@ def failure_lines(session: SessionView) -> list[tuple[str, str]]:
     lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}, {words.count(len(groups), 'cause')}")]
     for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
         more = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
-        lines += [
-            ("error", f"{words.count(len(tests), 'test')}: {words.one_line(cause) or 'no cause found in the output'}"),
-            ("same", f"  {words.one_line(tests[0])}{more}"),
-        ]
+        said = words.one_line(cause) or "no cause found in the output"
+        lines.append(("error", f"{words.count(len(tests), 'test')}: {said}"))
+        if more or tests[0] not in said:
+            lines.append(("same", f"  {words.one_line(tests[0])}{more}"))
     return lines
