@@ -7,12 +7,13 @@ import re
 BAR = 16
 """Cells of a bar."""
 
-_PYTEST = re.compile(r"(?:\S+ )?(?P<dots>[.FEsxX]+) *\[ *(?P<percent>\d+)%\]")
-_PYTEST_VERBOSE = re.compile(r"\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) *\[ *(?P<percent>\d+)%\]")
-_CARGO_TESTS = re.compile(r"running (?P<total>\d+) tests?")
-_CARGO_TEST = re.compile(r"test \S+ \.\.\. (?P<word>ok|FAILED|ignored)")
-_OF = re.compile(r"[\[|][█▉▊▋▌▍▎▏▇━╸#=>.\- ]*[\]|]:? *(?P<done>\d+)/(?P<total>\d+)")  # cargo build, tqdm
-_DRAWN = re.compile(r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%")  # npm, pip, curl -#
+# As text: to compile them takes longer than the first frame may wait, and `re` keeps what it compiled.
+_PYTEST = r"(?:\S+ )?(?P<dots>[.FEsxX]+) *\[ *(?P<percent>\d+)%\]"
+_PYTEST_VERBOSE = r"\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) *\[ *(?P<percent>\d+)%\]"
+_CARGO_TESTS = r"running (?P<total>\d+) tests?"
+_CARGO_TEST = r"test \S+ \.\.\. (?P<word>ok|FAILED|ignored)"
+_OF = r"[\[|][█▉▊▋▌▍▎▏▇━╸#=>.\- ]*[\]|]:? *(?P<done>\d+)/(?P<total>\d+)"  # cargo build, tqdm
+_DRAWN = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"  # npm, pip, curl -#
 _FAILED = frozenset({"F", "E", "FAILED", "ERROR"})
 
 
@@ -29,19 +30,19 @@ class Progress:
     def row(self, line: str) -> str | None:
         """The row that stands for `line` and for the lines of progress before it; None for a line that tells none."""
         line = line.strip()
-        if match := _CARGO_TESTS.fullmatch(line):
+        if match := re.fullmatch(_CARGO_TESTS, line):
             self._begin(int(match["total"]))
             return None
-        if match := _PYTEST.fullmatch(line):
+        if match := re.fullmatch(_PYTEST, line):
             return self._ran(list(match["dots"]), float(match["percent"]))
-        if match := _PYTEST_VERBOSE.fullmatch(line):
+        if match := re.fullmatch(_PYTEST_VERBOSE, line):
             return self._ran([match["word"]], float(match["percent"]))
-        if self._total and (match := _CARGO_TEST.fullmatch(line)):
+        if self._total and (match := re.fullmatch(_CARGO_TEST, line)):
             return self._ran([match["word"]], 100 * (self._done + 1) / self._total)
-        if match := _OF.search(line):
+        if match := re.search(_OF, line):
             done, total = int(match["done"]), max(1, int(match["total"]))
             return f"{bar(100 * done / total)}  {done} of {total}"
-        if match := _DRAWN.match(line):
+        if match := re.match(_DRAWN, line):
             return bar(float(match["percent"]))
         return None
 

@@ -4,6 +4,11 @@ Standard library only, so that a screen can draw them before anything heavy is i
 `datetime` in UTC; all money is whole micro-dollars (`int`, 1 USD = 1_000_000).
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from engine.values.agents import (
     Contribution,
     FlowForm,
@@ -21,7 +26,6 @@ from engine.values.agents import (
     ToolResult,
     ToolSpec,
 )
-from engine.values.asking import TWIN_INSTRUCTION, TWIN_TASK, Answer, Asks, NoAnswer, NobodyAsks, Question
 from engine.values.base import MICRO, PartOfDay, Randomness, Refusal, dollars, microusd, part_of_day
 from engine.values.cards import (
     COLD_START,
@@ -39,46 +43,6 @@ from engine.values.cards import (
     Status,
     Tier,
     is_due,
-)
-from engine.values.decisions import CalibrationCheck, DecidedCard, DecisionSignal, PastDecision, Phase
-from engine.values.figures import (
-    ConfidenceBucket,
-    Drift,
-    Group,
-    Insights,
-    Metrics,
-    Shift,
-    Slice,
-    TrainingOffer,
-    TrainingRunView,
-    TrainingView,
-)
-from engine.values.knowledge import (
-    ACYCLIC,
-    Affected,
-    Bucket,
-    Capture,
-    FactDraft,
-    ForgetPreview,
-    ForgetReport,
-    GraphEdge,
-    GraphNode,
-    Neighbourhood,
-    ParaFact,
-    Relation,
-)
-from engine.values.learnings import (
-    ChainReport,
-    EntrySource,
-    LearningEntry,
-    LearningKind,
-    LearningReach,
-    LearningScope,
-    LearningStatus,
-    LearningType,
-    LearningView,
-    RetractReport,
-    ScopeState,
 )
 from engine.values.memory import (
     RETENTION_BY_KIND,
@@ -114,30 +78,6 @@ from engine.values.rails import (
 from engine.values.standing import Burn, ChainStep, RailState, StopLevel
 from engine.values.text import prompt_words, sanitise
 from engine.values.trust import Trust
-from engine.values.wisdom import (
-    Basis,
-    Bubble,
-    BubbleState,
-    FlushReport,
-    GateResult,
-    Guidance,
-    GuidanceHop,
-    GuidanceItem,
-    LeaderDecision,
-    LeaderProfile,
-    Learning,
-    Learnt,
-    MovePreview,
-    Pattern,
-    PatternSource,
-    PatternVersion,
-    ProfileEdit,
-    ProfilePreview,
-    Score,
-    Taught,
-    TeachingState,
-    Touched,
-)
 from engine.values.work import (
     UNDONE,
     AgentView,
@@ -157,6 +97,73 @@ from engine.values.work import (
     TranscriptLine,
     Waiting,
 )
+
+if TYPE_CHECKING:
+    from engine.values.asking import TWIN_INSTRUCTION, TWIN_TASK, Answer, Asks, NoAnswer, NobodyAsks, Question
+    from engine.values.decisions import CalibrationCheck, DecidedCard, DecisionSignal, PastDecision, Phase
+    from engine.values.figures import (
+        ConfidenceBucket,
+        Drift,
+        Group,
+        Insights,
+        Metrics,
+        Shift,
+        Slice,
+        TrainingOffer,
+        TrainingRunView,
+        TrainingView,
+    )
+    from engine.values.knowledge import (
+        ACYCLIC,
+        Affected,
+        Bucket,
+        Capture,
+        FactDraft,
+        ForgetPreview,
+        ForgetReport,
+        GraphEdge,
+        GraphNode,
+        Neighbourhood,
+        ParaFact,
+        Relation,
+    )
+    from engine.values.learnings import (
+        ChainReport,
+        EntrySource,
+        LearningEntry,
+        LearningKind,
+        LearningReach,
+        LearningScope,
+        LearningStatus,
+        LearningType,
+        LearningView,
+        RetractReport,
+        ScopeState,
+    )
+    from engine.values.wisdom import (
+        Basis,
+        Bubble,
+        BubbleState,
+        FlushReport,
+        GateResult,
+        Guidance,
+        GuidanceHop,
+        GuidanceItem,
+        LeaderDecision,
+        LeaderProfile,
+        Learning,
+        Learnt,
+        MovePreview,
+        Pattern,
+        PatternSource,
+        PatternVersion,
+        ProfileEdit,
+        ProfilePreview,
+        Score,
+        Taught,
+        TeachingState,
+        Touched,
+    )
 
 __all__ = [
     "ACYCLIC",
@@ -315,3 +322,16 @@ __all__ = [
     "prompt_words",
     "sanitise",
 ]
+
+_LATER = ("wisdom", "learnings", "figures", "knowledge", "decisions", "asking")
+"""Modules that no first frame needs: a sixth of the time until it is drawn. Imported when one of their names is."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for module in _LATER:
+            found = getattr(import_module(f"engine.values.{module}"), name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

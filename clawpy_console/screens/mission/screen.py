@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -21,7 +22,10 @@ from clawpy_console.state import Known
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
-from engine.values import Bubble, Card, Layer, Refusal, Waiting
+from engine.values import Card, Layer, Refusal, Waiting
+
+if TYPE_CHECKING:
+    from engine.values import Bubble
 
 REASONS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
 """Reasons for a dismissal by the key's name, in the order of the keys."""
