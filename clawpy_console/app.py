@@ -312,6 +312,11 @@ class ConsoleApp(KnowingApp):
     def on_app_focus(self) -> None:
         self._presence.looked_back()
 
+    def on_key(self, event: events.Key) -> None:
+        """A key that was pressed before the dialog on top was there."""
+        if (take := getattr(self.screen, "take_late_key", None)) is not None:
+            take(event)
+
     # Actions
 
     def action_stop_everything(self) -> None:

@@ -228,26 +228,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("details.insist", "A", "", "approve a risky card after reading the reason", "insist"),
     Action("details.edit", "e", "edit", "edit the prompt or the parameters", "edit"),
     Action("details.close", "escape", "back", "out of the text; else back to the cards", "close", True),
-    Action("prompt.send", "enter,ctrl+s", "send", "send it: a flow runs at once", "send", True),
+    Action("prompt.send", "enter,ctrl+s", "send", "send it: a flow runs at once", "send"),
     Action(
-        "prompt.newline",
-        "ctrl+j,shift+enter",
-        "new line",
-        "a new line; Shift+Enter too, where the terminal can send it",
-        "newline",
-        True,
+        "prompt.newline", "ctrl+j,shift+enter", "new line", "a new line; Shift+Enter where it can be sent", "newline"
     ),
-    Action(
-        "prompt.complete",
-        "tab",
-        "complete",
-        "complete a flow or its parameters; again: the next",
-        "complete",
-        True,
-    ),
-    Action("prompt.place", "ctrl+t", "workspace", "the next workspace", "place", True),
-    Action("prompt.hire", "ctrl+o", "connect", "connect an agent or a model on this machine", "hire", True),
-    Action("prompt.close", "escape", "close", "close; the text is kept", "close", True),
+    Action("prompt.complete", "tab", "complete", "complete a flow or its parameters; again: the next", "complete"),
+    Action("prompt.place", "ctrl+t", "workspace", "the next workspace", "place"),
+    Action("prompt.hire", "ctrl+o", "connect", "connect an agent or a model on this machine", "hire"),
+    Action("prompt.close", "escape", "close", "close; the text is kept", "close"),
 )
 
 BY_ID = {action.id: action for action in ACTIONS}

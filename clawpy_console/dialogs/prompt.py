@@ -73,6 +73,11 @@ class PromptArea(TextArea):
 
         by: int
 
+    def on_key(self, event: events.Key) -> None:
+        """Enter is the dialog's: it comes there after the keys before it have become text."""
+        if event.key == "enter":
+            event.prevent_default()
+
     def action_cursor_up(self, select: bool = False) -> None:
         if select or not self.navigator.is_first_wrapped_line(self.cursor_location):
             super().action_cursor_up(select)
@@ -96,7 +101,7 @@ class OwnPrompt(Dialog[Card | None]):
     DEFAULT_CSS = """
     OwnPrompt #text { height: auto; min-height: 4; max-height: 12; }
     OwnPrompt #options { min-height: 8; margin: 0 0 1 0; }
-    OwnPrompt #wrong { color: $wants; height: auto; display: none; margin: 0 0 1 0; }
+    OwnPrompt #told { height: auto; display: none; margin: 0 0 1 0; }
     OwnPrompt KeyLine { background: $surface; dock: none; padding: 0; }
     """
 
@@ -121,7 +126,7 @@ class OwnPrompt(Dialog[Card | None]):
             area = PromptArea(self._past[0], id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
             area.placeholder = "Text for an agent, or a flow: run the tests"
             yield area
-            yield Static(id="wrong", markup=False)
+            yield Static(id="told", markup=False)
             yield Drawn(id="options")
             yield KeyLine()
 
@@ -168,10 +173,12 @@ class OwnPrompt(Dialog[Card | None]):
 
     # Typing
 
-    def on_key(self, event: events.Key) -> None:
-        """What was typed before the text had the focus goes into it too."""
-        if event.is_printable:
+    def take_late_key(self, event: events.Key) -> None:
+        """A key that was pressed before the text had the focus is text too."""
+        if event.is_printable and self.query("#text"):
             self._area.insert(event.character or "")
+        elif event.is_printable:
+            self._past[0] += event.character or ""
 
     @on(TextArea.Changed)
     def _typed(self) -> None:
@@ -180,7 +187,7 @@ class OwnPrompt(Dialog[Card | None]):
         self.app.keep_prompt(text)
         if not (self._chosen >= 0 and text == self._options[self._chosen][0]):
             self._complete_again()
-        self.query_one("#wrong").display = False
+        self.query_one("#told").display = False
 
     def _complete_again(self) -> None:
         self._chosen = -1
@@ -250,6 +257,7 @@ class OwnPrompt(Dialog[Card | None]):
         text, engine, place = self._area.text.strip(), self.app.live(), self._workspaces[self._at]
         if text and engine is not None and not self._sending:
             self._sending = True
+            self._tell("Sending…", "$grey")
             self.app.ask(lambda: self._propose(engine, text, place), self._made, self._refused)
 
     def _propose(self, engine: Engine, text: str, place: str) -> Card:
@@ -264,9 +272,12 @@ class OwnPrompt(Dialog[Card | None]):
 
     def _refused(self, refusal: Refusal) -> None:
         self._sending = False
-        wrong = self.query_one("#wrong", Static)
-        wrong.display = True
-        wrong.update(Content(f"▲ {refusal.message} {refusal.fix}"))
+        self._tell(f"▲ {refusal.message} {refusal.fix}", "$wants")
+
+    def _tell(self, text: str, style: str) -> None:
+        told = self.query_one("#told", Static)
+        told.display = True
+        told.update(Content.styled(text, style))
 
     def action_close(self) -> None:
         self.dismiss(None)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
@@ -142,6 +143,16 @@ async def test_what_was_typed_is_never_lost(console: ConsoleApp, engine: StandIn
         await console._save()
     kept = load(home.last_screen)
     assert (kept.draft, kept.prompts) == ("half", ("looker",))
+
+
+@pytest.mark.long
+async def test_what_is_typed_before_the_box_is_there_goes_into_it(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        for key in "nlook":  # all at once, as from a slow line
+            console.post_message(events.Key(key, key))
+        await until(pilot, lambda: isinstance(console.screen, OwnPrompt) and console.screen.query("#text"))
+        await until(pilot, lambda: console.screen.query_one("#text", TextArea).text == "look")
 
 
 @pytest.mark.long
