@@ -63,6 +63,9 @@ class PreviewDialog(Dialog[Answer]):
         """Say why it cannot be done."""
         self.say(f"✗ {refusal}", "$wrong")
 
+    def action_close(self) -> None:
+        self.dismiss(None)
+
     def action_page(self, by: int) -> None:
         pane = self.query_one("#pane", VerticalScroll)
         pane.scroll_relative(y=by * max(1, pane.size.height - 1), animate=False)

@@ -23,6 +23,7 @@ async def to_layer(pilot, layer: Layer) -> MemoryScreen:
     await live(pilot)
     await pilot.press("4")
     screen = pilot.app.screen
+    screen.go_to("layers")
     screen.query_one("#layers", Rows).select(layer.value)
     await pilot.press("enter")
     await until(pilot, lambda: screen.entry is not None and screen.entry.layer is layer, f"for layer {layer}")

@@ -21,9 +21,7 @@ def agents(document: Document, options: Mapping[str, Any], style: Style) -> str:
     if "channel" in document:
         lines = [f"{clean(document['channel'])} is served by {clean(one['title'])}" for one in document["coding"]]
         return "\n".join([*lines, *(f"  log in  {clean(one['login'])}" for one in document["coding"] if one["login"])])
-    one = document["agent"]
-    title = Field("", f"{one['id']}  {one['title']}", "title")
-    return "\n".join(printed([title, *told.agent(document)], style))
+    return "\n".join(printed(told.agent(document), style))
 
 
 def guidance(document: Document, options: Mapping[str, Any], style: Style) -> str:

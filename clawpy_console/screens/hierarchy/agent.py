@@ -34,6 +34,7 @@ REACHES_OWNER = "reaches the owner"
 def agent(document: Document) -> Iterator[Field]:
     """Who an agent is: what its folder and the settings say. What is wrong comes first."""
     one, folder = document["agent"], document["folder"]
+    yield Field("", f"{one['id']}  {words.one_line(one['title'])}", "title")
     if one["broken"]:
         file = broken_file(one["broken"])
         fix = f"fix {folder}/{file}" if file else f"rename {folder}: a lower-case letter, then a-z, 0-9, _ and -"
@@ -56,7 +57,7 @@ def agent(document: Document) -> Iterator[Field]:
             yield Field("budget", f"${tools['budget']['usd_per_day']:,.2f} a day")
     yield Field("folder", folder, "faint")
     if "soul" in document:
-        yield Field("", "soul.md", "heading")
+        yield Field("", "soul", "heading")
         yield from text(document["soul"])
 
 

@@ -111,6 +111,3 @@ class MoveAgent(PreviewDialog[str | None]):
             self.say(f"▲ {self._agent.id} is under {self._leader} already.")
         elif self._previewed:
             self.dismiss(self._leader)
-
-    def action_close(self) -> None:
-        self.dismiss(None)

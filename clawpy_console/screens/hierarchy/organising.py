@@ -86,7 +86,7 @@ class Organising(ConsoleScreen):
     def action_move(self) -> None:
         """Move it under another leader, with a preview of what that changes."""
         one = self.agent
-        if one is None or self.app.live() is None:
+        if one is None:
             return
 
         def chosen(leader: str | None) -> None:
@@ -105,7 +105,7 @@ class Organising(ConsoleScreen):
     def action_tier(self) -> None:
         """Set its tier, or let the rules decide."""
         one = self.agent
-        if one is None or self.app.live() is None:
+        if one is None:
             return
         before = one.tier if one.tier_rule.startswith(ASSIGNED) else None
 
@@ -168,8 +168,7 @@ class Organising(ConsoleScreen):
             if new is not None:
                 self._done(f"Created {new.id}", lambda engine: engine.hierarchy.retire(new.id), shows=new.id)
 
-        if self.app.live() is not None:
-            self.app.push_screen(NewAgent(leader), made)
+        self.app.push_screen(NewAgent(leader), made)
 
     def action_retire(self) -> None:
         """Retire it, after a question; what forbids that is said before."""

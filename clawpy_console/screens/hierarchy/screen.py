@@ -23,7 +23,7 @@ from clawpy_console.screens.hierarchy.organising import Organising
 from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
-from clawpy_console.widgets.parts import cropped, drawn
+from clawpy_console.widgets.parts import drawn
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.scrolled import Scrolled
@@ -90,7 +90,6 @@ class HierarchyScreen(Organising, Filtering):
                 yield Tree(id="tree", empty="Loading…")
             with Vertical(id="right", classes="pane"):
                 yield TabLine()
-                yield Drawn(id="whom")
                 yield Rows(id="items")
                 with Scrolled(id="story"):
                     yield Drawn(id="detail")
@@ -152,7 +151,6 @@ class HierarchyScreen(Organising, Filtering):
         count = {"findings": len(shown.get("findings", ())), "work": self.agent.sessions if self.agent else 0}
         tabs = [(name, f"{count.get(name) or ''}") for name in TABS if name in shown]
         self.query_one(TabLine).show(tabs or [(tab, "")], tab)
-        self.query_one("#whom", Drawn).show(lambda width: [self._heading(width)])
         self._draw_items(self.app.now())
         block, guidance = self.query_one("#block", PromptLines), shown["block"] if tab == "guidance" else None
         block.display = guidance is not None and bool(guidance.lines)
@@ -166,14 +164,6 @@ class HierarchyScreen(Organising, Filtering):
             self._enter()
         self._draw_tabs()
         self.refresh_bindings()
-
-    def _heading(self, width: int) -> Content:
-        one = self.agent
-        if one is None:
-            return Content.styled("owner  you" if self._shown else "", "bold $ink")
-        sign, colour, word = STATES[one.state]
-        parts = [(one.id, "bold $ink"), (f"{sign} {word or 'idle'}", f"${colour}"), (f"tier {one.tier}", "$ink")]
-        return cropped([(f"{text}  ", style) for text, style in (*parts, (words.one_line(one.title), "$grey"))], width)
 
     def _draw_items(self, now: datetime) -> None:
         shown, one, groups = self._shown, self.agent, {}

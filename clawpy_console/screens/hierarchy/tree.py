@@ -36,8 +36,7 @@ class Tree(Rows):
     def show_nodes(self, nodes: Sequence[Node], *, empty: str = "") -> None:
         """Show the organisation. The cursor stays on the same agent."""
         self.nodes = {one.id: one for one in nodes}
-        wide = max((len(STATES[one.agent.state][2]) for one in nodes if one.agent), default=0)
-        self.show([row(one, wide) for one in nodes], empty=empty)
+        self.show([row(one) for one in nodes], empty=empty)
 
     @property
     def node(self) -> Node | None:
@@ -76,9 +75,8 @@ class Tree(Rows):
             self.post_message(self.Fold(node.id, None))
 
 
-def row(node: Node, wide: int = 7) -> Row:
-    """A row: state, indentation, fold mark, tier, name; at the right the state in a word of `wide` cells, and the
-    tokens used."""
+def row(node: Node) -> Row:
+    """A row: state, indentation, fold mark, tier, name; at the right the state in a word, and the tokens used."""
     agent = node.agent
     indent = "  " * min(node.depth, DEEPEST)
     mark = "  " if node.open is None else "▾ " if node.open else "▸ "
@@ -88,16 +86,13 @@ def row(node: Node, wide: int = 7) -> Row:
         style = "wants" if node.id.startswith(GROUP) and node.id != RETIRED else "faint"
         return Row(node.id, f"{indent}{'+ ' if node.open is None else mark}{node.text}", " ", "", style)
     sign, colour, word = STATES[agent.state]
-    said = f"  {words.one_line(node.text)}" if node.text else ""
-    used = words.tokens(agent.used) if agent.used else ""
+    text = f"{indent}{mark}{agent.tier} {agent.id}  {words.one_line(node.text)}"
+    used = f" {words.tokens(agent.used):>6}" if agent.used else ""
     if agent.broken or node.text:
         style = "wrong" if agent.broken else "wants"
     elif not node.matches or agent.state == "retired":
         style = "faint"
     else:
         style = "ink" if busy(agent) else "grey"
-    return Row(
-        node.id, f"{indent}{mark}{agent.tier} {words.one_line(agent.id)}{said}", sign,
-        f"{word:<{wide}} {used:>6}" if word or used else "", style, colour,
-        colour if agent.state in ("queued", "waiting", "broken") else "grey",
-    )  # fmt: skip
+    wants = agent.state in ("queued", "waiting", "broken")
+    return Row(node.id, text, sign, f"{word}{used}", style, colour, colour if wants else "grey")

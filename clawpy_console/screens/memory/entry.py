@@ -127,7 +127,8 @@ def entry(thing: Any) -> Entry:
             layer, id, word, at = Layer.LEDGER, str(thing.id), thing.kind, thing.at
             told = (f"{name} {value}" for name, value in thing.payload.items() if value not in ("", None, [], False))
             said = sanitise(" · ".join(part for part in (thing.subject, ", ".join(told)) if part))
-    return Entry(layer, id, said or "forgotten", word, at, group, mark, style, old, thing)
+    gone = "It is empty." if layer in (Layer.MARKDOWN, Layer.LEDGER) else "forgotten"
+    return Entry(layer, id, said or gone, word, at, group, mark, style, old, thing)
 
 
 def layer(state: LayerState, now: datetime) -> Iterator[Field]:
@@ -160,7 +161,7 @@ def detail(one: Entry, folder: str, now: datetime) -> Iterator[Field]:
     if problem := getattr(thing, "problem", ""):
         yield Field("", f"✗ {problem}", "wrong")
     yield Field("", "")
-    yield from text(whole(thing))
+    yield from text(whole(one))
 
 
 def _value(value: Any, attribute: str, now: datetime) -> str:
@@ -177,13 +178,14 @@ def _value(value: Any, attribute: str, now: datetime) -> str:
     return ", ".join(value) if isinstance(value, tuple) else str(value.value if isinstance(value, Enum) else value)
 
 
-def whole(thing: Any) -> str:
+def whole(one: Entry) -> str:
     """The whole text of an entry."""
-    if getattr(thing, "forgotten", False) or (isinstance(thing, GraphNode) and not thing.title):
+    thing = one.thing
+    if one.text == "forgotten":
         return "Forgotten: its text is removed everywhere. This empty entry keeps its place."
     if isinstance(thing, GraphNode):
         return sanitise(f"{thing.title}\n\n{thing.description}".strip())
-    if hasattr(thing, "payload"):
+    if one.layer is Layer.LEDGER:
         return sanitise("\n".join(f"{name}: {value}" for name, value in thing.payload.items()))
     return sanitise(getattr(thing, "text", "") or getattr(thing, "fact", "")) or "It is empty."
 

@@ -37,12 +37,10 @@ SCAN = 10
 """So many pages of the ledger are searched for words."""
 
 RELATIONS = {
-    ("blocks", True): "blocked", ("blocks", False): "was blocked by",
-    ("derived_from", True): "derived from", ("derived_from", False): "led to",
-    ("related_to", True): "related to", ("related_to", False): "related to",
-    ("similar_to", True): "similar to", ("similar_to", False): "similar to",
+    "blocks": ("blocked", "was blocked by"), "derived_from": ("derived from", "led to"),
+    "related_to": ("related to", "related to"), "similar_to": ("similar to", "similar to"),
 }  # fmt: skip
-"""An edge in words, from this task (True) or towards it."""
+"""An edge in words, from this task and towards it."""
 
 
 def page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ()) -> list[Entry]:
@@ -152,7 +150,7 @@ def _around(engine: Engine, task_id: str) -> list[Entry]:
     links = []
     for edge in around.edges:
         outward = edge.source == task_id
-        word = RELATIONS[edge.relation.value, outward]
+        word = RELATIONS[edge.relation.value][not outward]
         near = f" {edge.weight:.2f}" if edge.weight < 1 else ""
         if node := nodes.get(edge.target if outward else edge.source):
             word = f"once {word}" if edge.invalidated else word + near

@@ -153,9 +153,6 @@ class WouldRecall(PreviewDialog[Recalled | None]):
             self.app.copy_to_clipboard(self._found.part.text)
             self.app.say("Copied the block.")
 
-    def action_close(self) -> None:
-        self.dismiss(None)
-
 
 def _lines(one: Recalled) -> list[PromptLine]:
     source = PromptSource(SourceKind.MEMORY, one.id, f"{one.layer.value} {one.source or one.id}")
