@@ -74,7 +74,7 @@ class TestDrafts:
         assert again["fact"]["id"] == kept["fact"]["id"]
 
     def test_what_is_no_draft_is_refused_with_where_to_look(self, engine: Engine) -> None:
-        with pytest.raises(Refusal, match="there is no draft 7k2m") as refused:
+        with pytest.raises(Refusal, match="there is no draft with the id 7k2m") as refused:
             dispatch(engine, "drafts", {"action": "promote", "id": "7k2m"})
         assert "clawpy drafts list" in refused.value.fix
 
