@@ -94,7 +94,7 @@ def _add_verbs(to: Parser, verbs: Collection[Verb], name: str, words: Sequence[s
         if verb.name not in words:
             of_all.add_parser(verb.name, help=verb.summary, add_help=False)
             continue
-        default = f" Without an action: {verb.default}." if verb.actions else ""
+        default = f" Without an action: {verb.actions[0].name}." if verb.actions else ""
         made = of_all.add_parser(
             verb.name,
             help=verb.summary,

@@ -29,15 +29,14 @@ class Argument(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A verb, or one of its actions. `adjust` changes the request that its arguments make; `default` is the action
-    that is meant when none is given."""
+    """A verb, or one of its actions. `adjust` changes the request that its arguments make. The first action is
+    meant when none is given."""
 
     name: str
     summary: str
     example: str
     arguments: Sequence[Argument] = ()
     actions: Sequence[Verb] = ()
-    default: str = ""
     adjust: Adjust | None = None
 
 
@@ -296,13 +295,12 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "undo",
             "undo a decision: reopen the card, stop its session, or undo its landing",
             "clawpy undo 7k2m",
-            (CARD,),
+            (DECIDED,),
         ),
         Verb(
             "muted",
             "show what is muted, and unmute it",
             "clawpy muted",
-            default="list",
             actions=(
                 Verb("list", "show what is muted, where, until when and why", "clawpy muted list"),
                 Verb(
@@ -369,13 +367,12 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "reply",
             "send a message to a running session",
             'clawpy reply 7k2m "use the other file"',
-            (SESSION, argument("text", nargs="+")),
+            (RUNNING, argument("text", nargs="+")),
         ),
         Verb(
             "permissions",
             "show what sessions ask permission for, and answer",
             "clawpy permissions",
-            default="list",
             actions=(
                 Verb(
                     "list",
@@ -397,7 +394,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "tasks",
             "show and change the task board",
             "clawpy tasks",
-            default="list",
             adjust=_tasks,
             actions=(
                 Verb(
@@ -500,7 +496,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "token",
             "show the token of the HTTP API, or make a new one",
             "clawpy token",
-            default="show",
             actions=(
                 Verb(
                     "show",
@@ -540,7 +535,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "agents",
             "show and change agents, and who serves which channel",
             "clawpy agents",
-            default="list",
             actions=(
                 Verb("list", "show all agents, and the coding agents on this machine", "clawpy agents list"),
                 Verb("show", "show one agent", "clawpy agents show cto", (AGENT,)),
@@ -612,7 +606,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "bubbles",
             "show findings of agents, and which gate refused them",
             "clawpy bubbles list --state refused",
-            default="list",
             actions=(
                 Verb(
                     "list",
@@ -680,7 +673,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "drafts",
             "show drafts of facts; keep or dismiss them",
             "clawpy drafts",
-            default="list",
             actions=(
                 Verb("list", "show drafts, oldest first", "clawpy drafts list"),
                 Verb(
@@ -701,7 +693,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "learnings",
             "show learnings and their sources, decide about them, write them into AGENTS.md",
             "clawpy learnings list",
-            default="list",
             adjust=_learnings,
             actions=(
                 Verb(
@@ -772,7 +763,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "candidates",
             "show proposed changes in how agents act, and decide",
             "clawpy candidates",
-            default="list",
             actions=(
                 Verb(
                     "list",
@@ -826,7 +816,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "train",
             "train a Twin model on your decisions at a model provider",
             "clawpy train start",
-            default="status",
             actions=(
                 Verb("status", "show training runs, and move the current one on", "clawpy train status"),
                 Verb("start", "start the next run", "clawpy train start"),
@@ -859,7 +848,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "config",
             "show and change settings",
             "clawpy config",
-            default="get",
             actions=(
                 Verb(
                     "get",
@@ -885,15 +873,14 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "key",
             "set, test and delete the keys of model providers",
             "clawpy key set openai",
-            default="list",
             actions=(
+                Verb("list", "show which keys are set, and where they come from", "clawpy key list"),
                 Verb(
                     "set",
                     "set a key: type it when asked, or pipe it in",
                     "clawpy key set openai",
                     (KEY_NAME, NEVER, STORE),
                 ),
-                Verb("list", "show which keys are set, and where they come from", "clawpy key list"),
                 Verb("delete", "delete a key", "clawpy key delete openai", (KEY_NAME,)),
                 Verb("test", "test a key with its provider", "clawpy key test openai", (KEY_NAME,)),
             ),
@@ -902,7 +889,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "notify",
             "set, test and retry notifications",
             "clawpy notify test phone",
-            default="list",
             actions=(
                 Verb("list", "show where notifications go, and what was not delivered", "clawpy notify list"),
                 Verb(
@@ -943,7 +929,7 @@ def request(options: Namespace, where: Where) -> Request:
     verb = VERBS[options.verb]
     made: Request = {}
     if verb.actions:
-        made["action"] = options.action or verb.default
+        made["action"] = options.action or verb.actions[0].name
         verb = next(one for one in verb.actions if one.name == made["action"])
     for one in verb.arguments:
         name = one.settings.get("dest") or one.flags[0].removeprefix("--")
