@@ -118,7 +118,8 @@ def layout(card: Card, width: int, height: int, *, with_signals: bool = True) ->
         gaps = 2 + bool(parts["reason"]) + bool(parts["signals"])
         over = gaps + sum(map(len, parts.values())) - height
         if over > 0:
-            parts[name] = _first(parts[name], max(least, len(parts[name]) - over), width)
+            most = max(least, len(parts[name]) - over)
+            parts[name] = parts[name][:most] if name == "signals" else _first(parts[name], most, width)
     bare = words.crop(f"▲ {words.NO_SANDBOX}", width) if card.without_sandbox else ""
     lines = [headline(card, width), Content.styled(bare, "bold $wants"), *parts["prompt"]]
     for name in ("reason", "signals"):
