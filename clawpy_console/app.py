@@ -340,7 +340,7 @@ class ConsoleApp(KnowingApp):
         threading.Thread(target=stop, name="stop", daemon=True).start()
 
     def resume(self, word: str) -> None:
-        """Lift the hold `word`."""
+        """End the stop, the month stop or the pause `word`."""
         engine = self.live()
         if engine is None:
             return
@@ -353,13 +353,13 @@ class ConsoleApp(KnowingApp):
 
         self.ask(lambda: engine.safety.resume(word), done)
 
-    def action_lift(self) -> None:
-        """Lift what holds the engine most; what stops everything asks first."""
+    def action_resume(self) -> None:
+        """Resume after what stops most; asks first after a stop and a month stop."""
         if (hold := gravest(self.holds)) is not None:
             self.ask_to_resume(hold)
 
     def ask_to_resume(self, hold: Hold) -> None:
-        """Lift `hold`; asks first where that lets more than what is new run."""
+        """End `hold`; asks first where approved work may start again."""
         from clawpy_console.screens.safety.standing import QUESTIONS
 
         if hold.word not in QUESTIONS:
@@ -396,7 +396,7 @@ class ConsoleApp(KnowingApp):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Nothing is resumed while nothing holds; and a letter is a letter while you type."""
-        if action == "lift":
+        if action == "resume":
             return bool(self.holds)
         if action == "jump" and not parameters and self.focused is not None:
             return not self.focused.check_consume_key("apostrophe", "'")

@@ -71,7 +71,7 @@ GROUPS = {
 
 ACTIONS: tuple[Action, ...] = (
     Action("app.stop", "f12", "stop", "stop everything now, running sessions too", "app.stop_everything", True),
-    Action("app.resume", "R", "resume", "resume after a stop, a month stop or a pause", "app.lift"),
+    Action("app.resume", "R", "resume", "resume after a stop, a month stop or a pause", "app.resume"),
     Action("app.mission", "1", "", "mission control", "app.go('mission')"),
     Action("app.work", "2", "", "work: sessions, transcripts, changes to land", "app.go('work')"),
     Action("app.hierarchy", "3", "", "hierarchy: agents, guidance, findings", "app.go('hierarchy')"),

@@ -1,4 +1,4 @@
-"""The status line on top of every screen, and the banner under it when something holds the engine."""
+"""The status line on top of every screen, and the banner under it when the engine is stopped or paused."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Frame(Widget):
         how: str,
     ) -> None:
         """Say how things stand. `visited` are screens that were shown before; `opening` says what the engine is still
-        doing, "" when it is live; `resume` is the key that lifts a hold, `how` says how to get to it."""
+        doing, "" when it is live; `resume` is the key that ends a stop, `how` says how to get to it."""
         stopped = any(hold.word == "stop" for hold in holds)
         bar = self.query_one(StatusBar)
         bar.show(known, now, visited, opening=opening, demo=demo, resume=resume if stopped else "")
@@ -131,7 +131,7 @@ class StatusBar(Widget):
                 if modes:
                     yield place, f"app.go('{modes[0]}')"
                 elif line == 1 and text == state[-1][0]:
-                    yield place, "app.stop_everything" if text == STOP else "app.lift"
+                    yield place, "app.stop_everything" if text == STOP else "app.resume"
                 at = place.right
 
     @property
@@ -156,7 +156,7 @@ def place_words(known: Known) -> str:
 
 def state_line(known: Known, now: datetime, opening: str, width: int, resume: str = "") -> list[Piece]:
     """State, silence, next check, learning, costs against caps, the stop key: the longest wording that fits `width`
-    cells. After a stop, `resume` is the key that lifts it."""
+    cells. After a stop, `resume` is the key that ends it."""
     stopped, key = bool(resume), f"{resume} resume" if resume else STOP
     if known.fault and not opening:
         said = words.one_line(f"▲ {known.fault}")  # until it is mended it stands where the costs do
@@ -224,7 +224,7 @@ def gravest(holds: Sequence[Hold]) -> Hold | None:
 
 
 class Banner(Widget):
-    """Says in one line that something holds the engine, and how it is lifted. Hidden when nothing does."""
+    """Says in one line that the engine is stopped or paused, and how to resume. Hidden when nothing does."""
 
     DEFAULT_CSS = """
     Banner { height: 1; padding: 0 1; display: none; text-style: bold;
@@ -238,7 +238,7 @@ class Banner(Widget):
     text: reactive[str] = reactive("")
 
     def show(self, holds: Sequence[Hold], how: str) -> None:
-        """Show the gravest hold of `holds`; `how` says how it is lifted."""
+        """Show the gravest hold of `holds`; `how` says how to resume."""
         grave = gravest(holds)
         self.set_class(grave is not None, "-shown")
         if grave is None:

@@ -135,7 +135,7 @@ async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: Sta
 
 @pytest.mark.long
 async def test_help_shows_every_key(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 220)) as pilot:
+    async with console.run_test(size=(120, 260)) as pilot:
         await live(pilot)
         await pilot.press("question_mark")
         await pilot.pause()

@@ -80,7 +80,7 @@ def _hold(one: Document) -> Field:
 
 
 def _since(then: Document, style: Style, most: int) -> list[str]:
-    """What happened since the operator was last away, the last `most` of each; nothing when nothing did."""
+    """What happened since you were last away, the last `most` of each; nothing when nothing did."""
     ran, blocked, known = then["ran"], then["blocked"], then["learnt"]
     told = learnt(known["learnings"], known["facts"], known["proposed"], known["inForceByItself"])
     if not (ran or blocked or then["approved"] or then["rejected"] or told):

@@ -185,7 +185,7 @@ class SafetyScreen(Filtering):
         return next((one for one in self.known.blocked if one.id == current), None)
 
     def action_allow_once(self) -> None:
-        """Lift the content filter's block of exactly this, after a second key."""
+        """Allow once exactly what the content filter blocked, after a second key."""
         engine, one = self.app.live(), self._current
         if engine is None or one is None:
             return

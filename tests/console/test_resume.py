@@ -1,4 +1,4 @@
-"""Lifting what stops everything asks for a second, distinct key, from the palette as from the safety screen."""
+"""Resuming after a stop asks first, from the palette as from the safety screen."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from tests.console.stand_in import StandIn
 
 @pytest.mark.long
 @pytest.mark.parametrize("screen", ["1", "6"])
-async def test_the_palette_lifts_a_stop_only_after_a_second_key(
-    console: ConsoleApp, engine: StandIn, screen: str
-) -> None:
+async def test_the_palette_resumes_after_a_stop_only_after_y(console: ConsoleApp, engine: StandIn, screen: str) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         await pilot.press(screen, "f12")
         await until(pilot, lambda: console.known.holds)
-        [lift] = [one for one in commands(console, console.screen) if one.title == "Resume after the stop"]
-        lift.callback()
+        [resume] = [one for one in commands(console, console.screen) if one.title == "Resume after the stop"]
+        resume.callback()
         await until(pilot, lambda: len(console.screen_stack) == 2)
         await pilot.press("enter")  # the safe answer: nothing is resumed
         await until(pilot, lambda: len(console.screen_stack) == 1)
