@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from clawpy_console import words
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings
 from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.widgets.rows import Rows
@@ -134,13 +134,6 @@ class Changes(Vertical):
             lines.append(check_words(check))
         files = change.files if change else ()
         lines += marked_files(files, max(self.size.width - 2, 20), MOST_MARKED if self.app.size.height >= 40 else 2)
-        hints = ["land", "branch", "discard"] if waits(change) else []
-        hints += ["undo"] if change and change.landed else []
-        hints += ["send_comments"] if self.unsent else []
-        if hints:
-            keys = self.app.keymap
-            pairs = ((shown_key(f"work.{action}", keys), action.replace("_", " ")) for action in hints)
-            lines.append(Content("   ").join(Content.assemble((key, "$accent"), f" {word}") for key, word in pairs))
         head = Content("\n").join([*lines, Content("")])
         if not head.is_same(self._head):
             self._head = head

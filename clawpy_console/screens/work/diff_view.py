@@ -332,14 +332,16 @@ class DiffView(Toned, can_focus=True):
         """The text of `line` in `room` cells; what `other`, the same line before or after, has not stands out."""
         room = max(1, room)
         ground = {"+": "added", "-": "removed"}.get(line.sign, "")
-        style = base + self.tone(ground) if ground else base
+        few = self.app.current_theme.ansi  # sixteen colours: no ground is faint enough for text of any other
+        style = base + self.tone(line.sign if few else ground) if ground else base
         start, end = changed_part(line.text, other.text) if other is not None else (0, 0)
         segments, place = [], 0
         for tone, text in self._highlighted(hunk, line):
             for begin, stop in ((0, start), (start, end), (end, len(line.text))):
                 if piece := text[max(0, begin - place) : max(0, stop - place)]:
-                    part = self.tone(f"{ground} part") if begin == start < end else Style()
-                    segments.append(Segment(piece, style + self.tone(tone or "ink") + part))
+                    kind = style if few and ground else style + self.tone(tone or "ink")
+                    part = Style(underline=True) if few else self.tone(f"{ground} part") if ground else Style()
+                    segments.append(Segment(piece, kind + part if begin == start < end else kind))
             place += len(text)
         if line.number in hunk.unended:
             segments.append(Segment("  no newline at the end", style + self.tone("faint")))
