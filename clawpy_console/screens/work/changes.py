@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from clawpy_console import words
-from clawpy_console.keys import bindings
+from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.widgets.rows import Rows
@@ -134,6 +134,9 @@ class Changes(Vertical):
             lines.append(check_words(check))
         files = change.files if change else ()
         lines += marked_files(files, max(self.size.width - 2, 20), MOST_MARKED if self.app.size.height >= 40 else 2)
+        if self.unsent:
+            key = shown_key("work.send_comments", self.app.keymap)
+            lines.append(Content.assemble((key, "$accent"), " send comments to the agent"))
         head = Content("\n").join([*lines, Content("")])
         if not head.is_same(self._head):
             self._head = head
