@@ -1,0 +1,48 @@
+"""The mouse: tabs, rows and keys are clicked, the wheel scrolls."""
+
+from __future__ import annotations
+
+from textual.events import MouseScrollDown
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.status import StatusBar
+from clawpy_console.widgets.transcript import Transcript
+from tests.console.conftest import live, screen_text, until
+from tests.console.test_zoom import LongList
+
+
+async def _click_words(pilot, widget, words: str, line: int) -> None:
+    at = screen_text(pilot.app).splitlines()[line].index(words)
+    assert await pilot.click(widget, offset=(at - widget.region.x, line - widget.region.y))
+
+
+async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("escape")
+        await _click_words(pilot, console.screen.query_one(StatusBar), "2 work", 0)
+        await until(pilot, lambda: console.current_mode == "work")
+        rows = console.screen.query_one("#sessions", Rows)
+        before = rows.current
+        line = next(y for y, text in enumerate(screen_text(console).splitlines()) if "Lint the 6" in text)
+        await pilot.click(rows, offset=(6, line - rows.region.y))
+        assert rows.current != before
+        await _click_words(pilot, console.screen.query_one(KeyLine), "z zoom", 39)
+        assert console.screen.maximized is not None
+
+
+async def test_the_wheel_scrolls_lists_and_output(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("escape", "2")
+        output = console.screen.query_one(Transcript)
+        output.extend([("output", f"line {number}") for number in range(200)], follow=False)
+        output.scroll_home(animate=False)
+        await pilot._post_mouse_events([MouseScrollDown], widget=output, offset=(4, 4))
+        await until(pilot, lambda: output.scroll_offset.y > 0)
+        await console.push_screen(LongList())
+        rows = console.screen.query_one("#list", Rows)
+        await pilot._post_mouse_events([MouseScrollDown], widget=rows, offset=(4, 4))
+        await until(pilot, lambda: rows.scroll_offset.y > 0)
