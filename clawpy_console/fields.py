@@ -51,7 +51,7 @@ def when(instant: str | None, now: datetime) -> str:
 def text(body: str, most: int = 20_000) -> Iterator[Field]:
     """A text line by line, headings of Markdown set off; at most so many characters of it."""
     for line in body[:most].rstrip("\n").expandtabs(4).split("\n"):
-        yield Field("", line, "title" if line.startswith("#") else "ink")
+        yield Field("", line, "accent" if line.startswith("#") else "ink")
     if len(body) > most:
         yield Field("", f"… {words.count(len(body) - most, 'character')} more", "faint")
 

@@ -150,7 +150,7 @@ class Cascade:
         speakers = [
             Speaker(one.id, one.tier, hop, profiles[one.id])
             if one.id in profiles
-            else Speaker(one.id, one.tier, hop, None, f"tier {one.tier} does not emit wisdom")
+            else Speaker(one.id, one.tier, hop, None, f"tier {one.tier} gives no guidance")
             for hop, one in enumerate(lineage.leaders)
         ]
         lines, hops, tokens = compose(speakers, config.m1_token_budget, self._count, without)

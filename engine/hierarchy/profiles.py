@@ -256,7 +256,9 @@ class Profiles:
             saved: list[list[str]] = state.get(tx.session, f"{SAVED}{leader}", [])
             if not saved:
                 raise Refusal(
-                    "nothing_to_undo", f"no save of the guidance from {leader} can be undone", "only the last one can"
+                    "nothing_to_undo",
+                    f"nothing to undo: no save of the guidance from {leader}",
+                    "only the last save can be undone, and once",
                 )
             stored = tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader))
             entries = {(one.section, one.key, one.version): one for one in stored}

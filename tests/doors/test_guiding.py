@@ -50,7 +50,7 @@ def done(engine: Engine, *words: str) -> tuple[dict[str, object], str]:
 def test_guidance_shows_the_block_and_what_of_each_leader_is_in_it(engine: Engine) -> None:
     document, read = done(engine, "guidance", "junior_backend")
     assert document["chain"] == ["backend_builder", "backend_lead", "cto", "ceo"]
-    assert [hop["why"] for hop in document["hops"]] == ["tier 4 does not emit wisdom", "", "", ""]  # type: ignore[attr-defined,index]
+    assert [hop["why"] for hop in document["hops"]] == ["tier 4 gives no guidance", "", "", ""]  # type: ignore[attr-defined,index]
     assert str(document["guidance"]).startswith("<leadership-guidance>")
     assert document["provenance"]["guidance_sources"] == ["backend_lead", "cto", "ceo"]  # type: ignore[index]
     assert "Simple beats clever." in read

@@ -46,7 +46,7 @@ def test_a_worker_in_the_chain_keeps_its_place_but_says_nothing(world: World) ->
     assert [(hop.leader, hop.hop, bool(hop.kept)) for hop in junior.hops] == [
         ("worker", 0, False), ("lead", 1, True), ("cto", 2, True), ("ceo", 3, True),
     ]  # fmt: skip
-    assert junior.hops[0].why == "tier 4 does not emit wisdom"
+    assert junior.hops[0].why == "tier 4 gives no guidance"
 
 
 def test_cycles_missing_and_broken_leaders_end_the_walk(world: World) -> None:
