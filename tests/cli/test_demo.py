@@ -78,4 +78,4 @@ def test_nothing_is_left_behind() -> None:
 @pytest.mark.long
 def test_a_verb_in_the_demo_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--demo", "doctor", "--json"]) == 0
-    assert capsys.readouterr().err.startswith("demo: a made-up organisation and project in ")
+    assert capsys.readouterr().err.startswith("demo: a made-up project and organisation in ")

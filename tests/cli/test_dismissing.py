@@ -35,7 +35,7 @@ def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project:
     assert mute["until"] > mute["since"]
     told = clawpy("muted").out
     assert "dismissed once, the last time as “wrong”" in told
-    assert "`clawpy muted unmute ID` lets it appear again" in told
+    assert "`clawpy muted unmute ID` lets its cards appear again" in told
     lifted = clawpy("muted", "unmute", mute["id"].removeprefix("mute_")[:6])
     assert (lifted.code, "unmuted" in lifted.out) == (0, True)
     assert clawpy("muted", "--json").document == {"muted": []}
@@ -81,5 +81,5 @@ def test_what_was_thrown_away_is_discarded_in_every_list(clawpy: Clawpy, project
     for verb in ("work", "status"):
         told = clawpy(verb).out
         assert ("discarded" in told, "succeeded" in told) == (True, False)
-    assert "executed, discarded" in clawpy("work", card).out
+    assert "  discarded  shop" in clawpy("work", card).out
     assert clawpy("metrics", "--json").document["ownPrompts"] == 1
