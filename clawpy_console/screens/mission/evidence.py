@@ -13,7 +13,6 @@ from clawpy_console import words
 from clawpy_console.screens.mission.card import signal_line, tier_label
 from clawpy_console.screens.mission.lines import result_words
 from clawpy_console.state import Known
-from engine import kind_title
 from engine.values import Card, RailVerdict, Source, Tier, Verdict
 
 TERMS = (("twin", 0.40), ("pattern", 0.25), ("urgency", 0.20), ("time", 0.15))
@@ -120,6 +119,8 @@ def _history(card: Card, like: Like | None, known: Known, now: datetime) -> list
 
 def _facts(card: Card, known: Known, now: datetime) -> list[tuple[str, str]]:
     """What the work is, and what it touches."""
+    from engine import kind_title  # not before the first frame
+
     assignment, served = card.assignment, words.one_line(card.served)
     life = f"made {words.moment(card.created_at, now)}, expires {words.moment(card.expires_at, now)}"
     return [

@@ -37,6 +37,16 @@ LISTS = {
 """What stands in each list."""
 
 
+class CardRows(Rows, can_focus=False):
+    """The pending cards; the keys are those of the stack. A click opens a row."""
+
+    def on_click(self, event: events.Click) -> None:
+        event.prevent_default()
+        number = event.y + self.scroll_offset.y
+        if number < len(self._rows):
+            self.post_message(self.Opened(self, self._rows[number].id))
+
+
 class Queue(Rows):
     """What waits for you."""
 
@@ -74,9 +84,7 @@ class MissionScreen(ConsoleScreen):
                 yield CardStack(id="stack")
                 yield Static(id="message", markup=False)
                 yield Static(id="question", markup=False)
-                cards = Rows(id="cards", classes="-lit")
-                cards.can_focus = False  # the keys are those of the stack
-                yield cards
+                yield CardRows(id="cards", classes="-lit")
                 yield Static(id="glance", markup=False)
             with Vertical(id="side"):
                 with Vertical(id="pane-why", classes="pane"):
@@ -293,15 +301,15 @@ class MissionScreen(ConsoleScreen):
             text = words.crop(text, max(20, self.query_one("#message").size.width))
         self.put("#message", Content.styled(text, style))
 
-    @on(Rows.Moved, "#cards")
-    def _clicked_card(self, message: Rows.Moved) -> None:
+    @on(Rows.Opened, "#cards")
+    def _clicked_card(self, message: Rows.Opened) -> None:
         stack = self.query_one("#stack", CardStack)
-        shown = stack.front.id if stack.front else ""
-        if message.row_id not in ("", shown) and message.row_id == self.query_one("#cards", Rows).current:
-            stack.focus()
+        stack.focus()
+        if stack.front is not None and stack.front.id == message.row_id:
+            self.action_details()
+        else:
             stack.turn_to(message.row_id)
 
-    @on(Rows.Opened, "#cards")
     def action_details(self) -> None:
         """Everything about the card that is shown."""
         if (card := self.query_one("#stack", CardStack).front) is not None:
