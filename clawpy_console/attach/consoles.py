@@ -170,6 +170,9 @@ class Consoles:
         else:
             on = f"The engine keeps running (process {os.getpid()}). `clawpy` attaches to it."
             await terminal.end(**how | {"text": "\n".join(filter(None, (how.get("text"), on)))})
+            from textual._styles_cache import StylesCache
+
+            StylesCache.get_inner_outer.cache_clear()  # holds what the last thousand widgets drew
             self.pauses.let_go()
 
     def _open(self, app: ConsoleApp, folders: Sequence[str]) -> Engine:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from textual._styles_cache import StylesCache
 from textual.app import App, ComposeResult
 from textual.widgets import Input, Static
 
+from clawpy_console.app import ConsoleApp
 from clawpy_console.attach import wire
+from clawpy_console.attach.consoles import Consoles
 from clawpy_console.attach.terminal import BEHIND, Terminal, TerminalDriver
 from engine import Home, Refusal
 from engine.doors.control import ControlServer, ask
 from engine.doors.verbs import VERBS
+from tests.console.stand_in import StandIn
 
 
 class Small(App[None]):
@@ -145,3 +150,23 @@ def test_a_greeting_that_says_nothing_useful_is_refused(tmp_path: object, hello:
 def test_the_gateway_knows_of_no_consoles() -> None:
     """It dispatches verbs, and this is none: the control socket alone, 0600 and of one user, lets a terminal in."""
     assert "attach" not in VERBS
+
+
+@pytest.mark.long
+def test_a_console_whose_client_went_away_is_freed(home: Home) -> None:
+    before = sum(type(one) is StylesCache for one in gc.get_objects())
+    consoles = Consoles(StandIn, home, own=False)  # type: ignore[arg-type, return-value]
+    for _ in range(2):
+        ours, theirs = socket.socketpair()
+        with ours:
+            hello = {"environment": {"TERM": "xterm"}, "size": (100, 30), "workspaces": [], "folder": "/"}
+            consoles.attach(theirs, hello)
+            del theirs
+            drawn = b""
+            ours.settimeout(20)
+            while b"koji-core" not in drawn:
+                drawn += ours.recv(65536)
+    consoles.close()
+    consoles.farewell()
+    assert not [one for one in gc.get_objects() if type(one) is ConsoleApp]
+    assert sum(type(one) is StylesCache for one in gc.get_objects()) <= before
