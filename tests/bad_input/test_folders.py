@@ -135,4 +135,4 @@ def test_a_path_that_is_no_text(clawpy: Clawpy, tmp_path: Path) -> None:
 
 def test_the_current_folder_is_gone(clawpy: Clawpy, plain: Path) -> None:
     plain.rmdir()
-    refused(clawpy("predict", "--json"), "no_folder", "gone")
+    refused(clawpy("predict", "--json"), "no_folder", "does not exist")
