@@ -236,8 +236,9 @@ async def test_comments_go_to_the_agent_as_a_card_that_continues_its_session(
 @pytest.mark.parametrize("theme", ["clawpy-ansi", "clawpy-light", "clawpy-high-contrast"])
 async def test_added_and_removed_lines_stand_out_in_every_theme(console: ConsoleApp, theme: str) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
-        console.theme = theme
         view = await to_the_diff(pilot)
+        console.theme = theme
+        await pilot.pause()
         assert "13     -     return" in screen_text(console)
         strips = [view.render_line(row) for row in range(2, 5)]  # as it was, removed, added
         styles = [next(one.style for one in strip if "return" in one.text or "lines" in one.text) for strip in strips]
