@@ -114,7 +114,7 @@ class OwnPrompt(Dialog[Card | None]):
         self._forms: list[FlowForm] = []
         self._options: list[Completion] = []
         self._chosen = -1  # the completion that stands in the text
-        self._unserved: Content | None = None
+        self._unserved = Content("")  # that nothing runs text, and what could
         self._offers = False  # an agent or a model of this machine
         self._kept = ""  # the text that may be sent although nothing can run it
         self._looked = self._sending = False
@@ -161,7 +161,7 @@ class OwnPrompt(Dialog[Card | None]):
     def _seen(self, served: str, found: list[FoundAgent], models: list[str]) -> None:
         if self.is_attached:
             key = shown_key("prompt.hire", self.app.keymap)
-            self._unserved = None if served else hiring.line(served, found, models, key)
+            self._unserved = Content("") if served else hiring.line(served, found, models, key)
             self._offers = not served and bool(found or models)
             self.refresh_bindings()
             self._draw_options()
@@ -208,7 +208,7 @@ class OwnPrompt(Dialog[Card | None]):
                 lines.append(Content.assemble((mark, "$accent"), (words.crop(line, width - 2), "$grey")))
             if len(self._options) > first + SHOWN:
                 lines.append(Content.styled(f"  {len(self._options) - first - SHOWN} more", "$faint"))
-            return lines + ([] if self._unserved is None else self._unserved.wrap(width))
+            return [*lines, *self._unserved.wrap(width)]
 
         self.query_one("#options", Drawn).show(draw)
 
