@@ -20,7 +20,7 @@ INTERVAL = 0.1
 """Seconds between two batches: a kind of event reaches the screen at most ten times a second."""
 
 OF_SCREENS = frozenset({"training"})
-"""Topics of which nothing is kept in `Known`; one screen reads them for itself."""
+"""Topics of which nothing is kept in `AppState`; one screen reads them for itself."""
 
 NOTICED = frozenset(
     {
@@ -41,7 +41,7 @@ NOTICED = frozenset(
 
 @dataclass
 class EngineMoved(Message):
-    """Topics of `Known` that have to be read again."""
+    """Topics of `AppState` that have to be read again."""
 
     topics: frozenset[str]
 

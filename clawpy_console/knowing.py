@@ -110,9 +110,9 @@ class KnowingApp(App[None]):
             self._save_soon()
 
     def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
-        """Read `topics` again, off the loop; what is no topic of `Known` is a screen's own. What comes while a reading
-        is under way is read after it; `before` is called when the first reading of the cards that begins from now on is
-        there, before it is drawn."""
+        """Read `topics` again, off the loop; a topic that `AppState` does not have is a screen's own. Topics that come
+        while a reading is under way are read after it. `before` is called when the first reading of the cards that
+        begins from now on is there, before it is drawn."""
         self._stale.update(one for one in topics if one in TOPICS)
         if before is not None:
             self._before.append(before)
@@ -146,7 +146,7 @@ class KnowingApp(App[None]):
         self.known_read()
 
     def learn(self, values: dict[str, Any], *, anew: frozenset[str] = frozenset()) -> None:
-        """Take over new fields of `Known` and draw what they change; `anew` is drawn even if it did not change."""
+        """Take over new fields of `AppState` and draw what they change; `anew` is drawn even if it did not change."""
         if "autonomy" in values:
             values = values | {"autonomy": self._with_silence(values["autonomy"])}
         values["used"] = in_use(dataclasses.replace(self.known, **values))

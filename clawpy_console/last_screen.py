@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from clawpy_console.state import Known
+from clawpy_console.state import AppState
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ VERSION = 1
 class LastScreen:
     """What is kept: what was known, and how this operator's console looks. `saved_at` is None in a new home."""
 
-    known: Known = field(default_factory=Known)
+    known: AppState = field(default_factory=AppState)
     theme: str = "clawpy-dark"
     keys: Mapping[str, str] = field(default_factory=dict)
     mouse: bool = True

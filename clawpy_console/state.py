@@ -1,6 +1,6 @@
 """What the screens know: one frozen value, read from the engine's ports topic by topic.
 
-Screens draw `Known` and nothing else. The first frame draws the one that was kept at the last quit; afterwards the
+Screens draw `AppState` and nothing else. The first frame draws the one that was kept at the last quit; afterwards the
 app replaces parts of it as the engine reports that they moved.
 """
 
@@ -93,7 +93,7 @@ class Autonomy:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AppState:
     """Everything a screen may draw. Empty before the first engine ever ran in this home.
 
     `older` says that there were sessions before these.
@@ -160,7 +160,7 @@ class Known:
         return next((one for one in self.changes if one.session_id == session.id), None)
 
 
-def in_use(known: Known) -> frozenset[str]:
+def in_use(known: AppState) -> frozenset[str]:
     """What is not used yet stays out of sight: of the screens besides mission and work those that have something to
     show, and "costs" when something has cost or may cost money. Nothing that was used once goes out of sight again.
 
@@ -359,7 +359,7 @@ TOPICS: Mapping[str, Callable[[Engine], dict[str, Any]]] = {
 def read(
     engine: Engine, topics: Iterable[str], newest: int = NEWEST
 ) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
-    """The fields of `Known` for `topics`, and what failed; of what is `FAR` the `newest`. Blocking: call it in a
+    """The fields of `AppState` for `topics`, and what failed; of what is `FAR` the `newest`. Blocking: call it in a
     thread.
 
     One failing port takes away its own part only.

@@ -1,1 +1,1 @@
-"""One module a screen, its style sheet beside it. A screen draws `Known` and calls ports; it holds no rule."""
+"""One module a screen, its style sheet beside it. A screen draws `AppState` and calls ports; it holds no rule."""

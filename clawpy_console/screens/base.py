@@ -16,7 +16,7 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from clawpy_console.keys import bindings
-from clawpy_console.state import Known
+from clawpy_console.state import AppState
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.status import Frame
 from clawpy_console.widgets.tab_line import Columns
@@ -63,7 +63,7 @@ class ConsoleScreen(WholeScreen[None]):
         raise NotImplementedError
 
     @property
-    def known(self) -> Known:
+    def known(self) -> AppState:
         return self.app.known
 
     @property
@@ -91,8 +91,7 @@ class ConsoleScreen(WholeScreen[None]):
         self.tick(self.app.now())
 
     def refresh_known(self, changed: frozenset[str]) -> None:
-        """Draw what is known, what shows times included. `changed` names the fields of `Known` that moved; empty means
-        all."""
+        """Draw what is known, times included. `changed` names the fields of `AppState` that moved; empty means all."""
         self.tick(self.app.now())
         if "holds" in changed:
             self._key_line.look()

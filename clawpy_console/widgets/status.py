@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from clawpy_console import words
-from clawpy_console.state import Known
+from clawpy_console.state import AppState
 from engine.values import MICRO, Hold
 
 SCREENS = (
@@ -55,7 +55,7 @@ class Frame(Widget):
 
     def show(
         self,
-        known: Known,
+        known: AppState,
         now: datetime,
         holds: Sequence[Hold],
         *,
@@ -85,7 +85,7 @@ class StatusBar(Widget):
         self._screen_name = screen_name
 
     def show(
-        self, known: Known, now: datetime, visited: Collection[str], *, opening: str, demo: bool, resume: str = ""
+        self, known: AppState, now: datetime, visited: Collection[str], *, opening: str, demo: bool, resume: str = ""
     ) -> None:
         """See `Frame.show`; `resume` is "" while nothing is stopped."""
         width = max(20, self.app.size.width - 2)
@@ -145,7 +145,7 @@ class StatusBar(Widget):
                 await self.run_action(action)
 
 
-def place_words(known: Known) -> str:
+def place_words(known: AppState) -> str:
     """`api :8477 shop main*`: where the gateway listens, if it does, the workspace, and how many there are besides."""
     api = f"api :{known.gateway.rpartition(':')[2]} " if known.gateway else ""
     if not known.workspaces:
@@ -154,7 +154,7 @@ def place_words(known: Known) -> str:
     return f"{api}{known.place or words.name(known.workspaces[0])}{more}"
 
 
-def state_line(known: Known, now: datetime, opening: str, width: int, resume: str = "") -> list[Piece]:
+def state_line(known: AppState, now: datetime, opening: str, width: int, resume: str = "") -> list[Piece]:
     """State, silence, next check, learning, costs against caps, the stop key: the longest wording that fits `width`
     cells. After a stop, `resume` is the key that ends it."""
     stopped, key = bool(resume), f"{resume} resume" if resume else STOP
@@ -177,7 +177,7 @@ def _cells(pieces: Sequence[Piece]) -> int:
     return sum(cell_len(text) for text, _ in pieces)
 
 
-def _state_pieces(known: Known, now: datetime, opening: str, full: bool, stopped: bool) -> list[Piece]:
+def _state_pieces(known: AppState, now: datetime, opening: str, full: bool, stopped: bool) -> list[Piece]:
     wide = "   " if full else "  "
     pieces: list[Piece] = []
     if opening:

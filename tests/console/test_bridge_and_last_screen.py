@@ -13,7 +13,7 @@ from textual.message import Message
 from clawpy_console import alerts, last_screen
 from clawpy_console.app import ConsoleApp
 from clawpy_console.bridge import INTERVAL, OF_SCREENS, Bridge, EngineMoved, Noticed, OutputGrew
-from clawpy_console.state import TOPICS, Known, read
+from clawpy_console.state import TOPICS, AppState, read
 from engine.events import Event, EventBus, PredictionCreated, SessionEnded, SessionOutput
 from engine.home import Home
 from tests.console import stand_in
@@ -113,10 +113,10 @@ async def test_one_port_that_fails_takes_away_its_own_part_only(console: Console
         await until(pilot, lambda: "no such table" in screen_text(console))
 
 
-def known() -> Known:
+def known() -> AppState:
     values, failed = read(StandIn(), TOPICS)  # type: ignore[arg-type]
     assert failed == []
-    return Known(**values)
+    return AppState(**values)
 
 
 def test_what_was_known_survives_a_restart(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from clawpy_console import last_screen
 from clawpy_console.app import ConsoleApp
-from clawpy_console.state import Known
+from clawpy_console.state import AppState
 from engine.home import Home
 from engine.values import Refusal
 from tests.console import stand_in
@@ -40,7 +40,7 @@ def test_importing_the_app_loads_nothing_heavy() -> None:
 
 @pytest.mark.long
 async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_open(home: Home) -> None:
-    known = Known(cards=tuple(stand_in.cards()), workspaces=(stand_in.SHOP,))
+    known = AppState(cards=tuple(stand_in.cards()), workspaces=(stand_in.SHOP,))
     last_screen.save(home.last_screen, last_screen.LastScreen(known, saved_at=NOW))
     opened = threading.Event()
     engine = StandIn()

@@ -108,10 +108,10 @@ async def test_the_first_run_line_goes_with_escape_for_good(console: ConsoleApp,
 async def test_after_an_absence_five_lines_until_a_key(home, engine: StandIn) -> None:
 
     from clawpy_console import last_screen
-    from clawpy_console.state import Known
+    from clawpy_console.state import AppState
 
     since = stand_in.NOW - timedelta(hours=3)
-    last_screen.save(home.last_screen, last_screen.LastScreen(Known(), welcomed=True, saved_at=since))
+    last_screen.save(home.last_screen, last_screen.LastScreen(AppState(), welcomed=True, saved_at=since))
     app = ConsoleApp(lambda: engine, home, [], now=lambda: stand_in.NOW)  # type: ignore[arg-type, return-value]
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: "While you were away, 3h" in screen_text(app))

@@ -16,7 +16,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.printing.style import Style, printed
 from clawpy_console.fields import Field
 from clawpy_console.screens.safety import standing
-from clawpy_console.state import Autonomy, Known
+from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.status import state_line
 from clawpy_console.widgets.tab_line import Columns
@@ -314,7 +314,7 @@ def text(fields: Iterable[Field]) -> str:
 
 @pytest.mark.parametrize("state", ["DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED"])
 def test_the_present_state_is_marked_among_all(state: str) -> None:
-    told = text(standing.state(Known(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
+    told = text(standing.state(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
     assert f"[{state}]" in told
     assert all(one in told for one in standing.STATES)
 
@@ -451,7 +451,7 @@ async def test_it_shows_and_lifts_what_a_real_engine_blocked(
 
 
 def test_a_fault_of_the_settings_stands_in_the_status_line_until_it_is_mended() -> None:
-    broken = Known(autonomy=Autonomy(state="WATCHING"), fault="/home/me/config.toml:7: not TOML")
+    broken = AppState(autonomy=Autonomy(state="WATCHING"), fault="/home/me/config.toml:7: not TOML")
     said = "".join(text for text, _ in state_line(broken, NOW, "", 80))
     assert "WATCHING" in said
     assert "config.toml:7" in said

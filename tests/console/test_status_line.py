@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.state import Autonomy, Known, in_use
+from clawpy_console.state import AppState, Autonomy, in_use
 from clawpy_console.widgets.status import SCREENS, STOP, StatusBar, state_line
 from engine.values import MICRO, Hold, Phase
 from engine.values.rails import CostState
@@ -25,7 +25,7 @@ from tests.console.stand_in_data import NOW, agents
     ],
 )
 def test_learning_is_told_from_the_first_decision_until_the_twin_joins_in(phase: Phase, said: str) -> None:
-    known = Known(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.learning)
+    known = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.learning)
     line = "".join(text for text, _ in state_line(known, NOW, "", 120))
     assert ("Learning" in line) is bool(said)
     assert said in line
@@ -34,7 +34,7 @@ def test_learning_is_told_from_the_first_decision_until_the_twin_joins_in(phase:
 @pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])
 def test_both_lines_fit_and_say_where_one_is_and_how_it_stands(width: int) -> None:
     costs = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
-    known = Known(autonomy=Autonomy(state="WATCHING", threshold=1800), costs=costs, used=frozenset({"costs"}))
+    known = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), costs=costs, used=frozenset({"costs"}))
     said = "".join(text for text, _ in state_line(known, NOW, "", width))
     assert "WATCHING" in said
     assert said.endswith(STOP)
@@ -74,14 +74,14 @@ async def test_what_is_not_used_yet_stays_out_of_sight_until_it_is_called(
 @pytest.mark.parametrize(
     ("known", "used"),
     [
-        (Known(), set()),
-        (Known(agents=tuple(agents())), {"hierarchy"}),
-        (Known(served=(("koji-core", "openai:gpt-5"),)), {"hierarchy", "costs"}),
-        (Known(costs=CostState(0, 0, 3, MICRO, MICRO, MICRO)), {"costs"}),
-        (Known(holds=(Hold("pause", "d pressed", NOW),)), {"safety"}),
-        (Known(taught=True), {"learning"}),
-        (Known(used=frozenset({"insights"})), {"insights"}),
+        (AppState(), set()),
+        (AppState(agents=tuple(agents())), {"hierarchy"}),
+        (AppState(served=(("koji-core", "openai:gpt-5"),)), {"hierarchy", "costs"}),
+        (AppState(costs=CostState(0, 0, 3, MICRO, MICRO, MICRO)), {"costs"}),
+        (AppState(holds=(Hold("pause", "d pressed", NOW),)), {"safety"}),
+        (AppState(taught=True), {"learning"}),
+        (AppState(used=frozenset({"insights"})), {"insights"}),
     ],
 )
-def test_what_is_in_use(known: Known, used: set[str]) -> None:
+def test_what_is_in_use(known: AppState, used: set[str]) -> None:
     assert in_use(known) == used

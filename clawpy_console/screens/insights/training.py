@@ -53,7 +53,7 @@ def question(offer: TrainingOffer, read: TrainingView, key: str) -> str:
         f"{offer.base_model} on them.\n\n"
         "Sent: what stood in the context when a card was made (names of files and branches, titles of tasks, the last "
         "test result), prompts you approved and dismissed with their channels; of imported conversations what was "
-        "said. Known secrets are removed.\n\n"
+        "said. AppState secrets are removed.\n\n"
         f"Stays here: {offer.held_back:,} decisions, to measure the new model. It is used only if it agrees with them "
         f"at least as often as {against}.{use}\n\n"
         f"Cost: what the provider asks. {words.money(offer.cost_cap)} are set aside within your caps "

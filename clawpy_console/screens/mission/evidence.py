@@ -12,7 +12,7 @@ from textual.content import Content
 from clawpy_console import words
 from clawpy_console.screens.mission.card import signal_line, tier_label
 from clawpy_console.screens.mission.lines import result_words
-from clawpy_console.state import Known
+from clawpy_console.state import AppState
 from engine.values import Card, RailVerdict, Source, Tier, Verdict
 
 TERMS = (("twin", 0.40), ("pattern", 0.25), ("urgency", 0.20), ("time", 0.15))
@@ -23,7 +23,9 @@ Like = tuple[int, int]
 """How many cards like one you approved, and how many you decided."""
 
 
-def evidence(card: Card, rails: Sequence[RailVerdict], like: Like | None, known: Known, now: datetime) -> list[Content]:
+def evidence(
+    card: Card, rails: Sequence[RailVerdict], like: Like | None, known: AppState, now: datetime
+) -> list[Content]:
     """All that speaks for and against `card`, with what each of the `rails` says."""
     lines: list[Content] = []
     if card.reasoning:
@@ -108,7 +110,7 @@ def _fact_lines(facts: Sequence[tuple[str, str]]) -> list[Content]:
     return [Content.assemble((f"{name:<10}", "$faint"), (text, "$grey")) for name, text in facts if text]
 
 
-def _history(card: Card, like: Like | None, known: Known, now: datetime) -> list[tuple[str, str]]:
+def _history(card: Card, like: Like | None, known: AppState, now: datetime) -> list[tuple[str, str]]:
     """How you decided cards like it, and how the flow ended in this workspace the last time."""
     flow, workspace = card.assignment.flow, card.assignment.workspace
     same = (one for one in known.sessions if flow and (one.flow, one.workspace) == (flow, workspace))
@@ -117,7 +119,7 @@ def _history(card: Card, like: Like | None, known: Known, now: datetime) -> list
     return [("like this", said), ("last time", result_words(last, now) if last else "")]
 
 
-def _facts(card: Card, known: Known, now: datetime) -> list[tuple[str, str]]:
+def _facts(card: Card, known: AppState, now: datetime) -> list[tuple[str, str]]:
     """What the work is, and what it touches."""
     from engine import kind_title  # not before the first frame
 

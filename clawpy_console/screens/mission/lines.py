@@ -9,7 +9,7 @@ from textual.content import Content
 
 from clawpy_console import words
 from clawpy_console.screens.mission.card import kind_of_work, tier_label
-from clawpy_console.state import Known
+from clawpy_console.state import AppState
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import ended
 from engine.values import Card, Result, SessionState, SessionView, Tier
@@ -37,7 +37,7 @@ def card_rows(cards: Sequence[Card], several: bool) -> list[Row]:
     ]
 
 
-def work_rows(known: Known, now: datetime, width: int) -> list[Row]:
+def work_rows(known: AppState, now: datetime, width: int) -> list[Row]:
     """What runs now, then what finished, the newest first; under each when, how long, and with which result."""
     sessions = sorted(known.sessions, key=lambda one: (not one.state.over, event_time(one)), reverse=True)
     several = len({one.workspace for one in sessions}) > 1
@@ -80,7 +80,7 @@ def live_title(session: SessionView | None, now: datetime) -> str:
     return f"LAST OUTPUT  {words.moment(event_time(session), now)}  {about}" if session.state.over else f"LIVE  {about}"
 
 
-def waiting_rows(known: Known, now: datetime, width: int) -> list[Row]:
+def waiting_rows(known: AppState, now: datetime, width: int) -> list[Row]:
     """What waits for you, with how long it has waited; a long title goes on below."""
     rows = []
     for one in known.waiting:
@@ -97,13 +97,13 @@ def _below(text: str, width: int) -> list[Row]:
     return [Row("", f"   {line.plain.rstrip()}") for line in found[:3]]
 
 
-def task_rows(known: Known, now: datetime, width: int) -> list[Row]:
+def task_rows(known: AppState, now: datetime, width: int) -> list[Row]:
     """Open tasks that no session runs: those are in the list of work."""
     found = [one for one in known.tasks if one.state == "open" and not one.session_id]
     return [Row(one.id, words.one_line(one.title), "○") for one in found]
 
 
-def agent_rows(known: Known, now: datetime, width: int) -> list[Row]:
+def agent_rows(known: AppState, now: datetime, width: int) -> list[Row]:
     """Agents whose folder is broken, and those of a channel that is served, by that channel, with what serves it."""
     rows = [Row(one.id, one.id, "✗", "broken", "wrong", "wrong", "wrong") for one in known.agents if one.broken]
     busy = {one.channel for one in known.running if one.flow is None}

@@ -18,7 +18,7 @@ from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import lines, undelivered
 from clawpy_console.screens.mission.evidence import evidence, parameter_lines, title
 from clawpy_console.screens.mission.stack import CardStack
-from clawpy_console.state import Known
+from clawpy_console.state import AppState
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
@@ -136,7 +136,7 @@ class MissionScreen(ConsoleScreen):
             self._draw_evidence(self.query_one("#stack", CardStack).front)
             self._draw_lists(self.known, self.app.now())
 
-    def _draw_lists(self, known: Known, now: datetime) -> None:
+    def _draw_lists(self, known: AppState, now: datetime) -> None:
         now = now.replace(microsecond=0)  # all clocks turn together, once a second, not each at its own moment
         for name, draw in LISTS.items():
             rows = self.query_one(f"#{name}", Rows)
@@ -158,7 +158,7 @@ class MissionScreen(ConsoleScreen):
         text = words.one_line(self.query_one("#live", Transcript).last_line)
         self.put("#glance", Content.styled(f"live  {text}" if text else "", "$faint"))
 
-    def _folded(self, known: Known, now: datetime) -> Content:
+    def _folded(self, known: AppState, now: datetime) -> Content:
         """On a narrow terminal: what the panes that are out of sight hold."""
         running, waits = len(known.running), len(known.waiting)
         age = words.span(now - min((one.since for one in known.waiting), default=now))
@@ -222,7 +222,7 @@ class MissionScreen(ConsoleScreen):
     def _filtered(self, cards: Iterable[Card]) -> tuple[Card, ...]:
         return tuple(one for one in cards if not self._workspace or one.assignment.workspace == self._workspace)
 
-    def _empty_words(self, known: Known) -> str:
+    def _empty_words(self, known: AppState) -> str:
         if self.app.opening:
             return f"No cards from last time.\n\nThe engine is {self.app.opening}."
         cycle = known.autonomy.next_cycle

@@ -17,7 +17,7 @@ from clawpy_console import words
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.filtering import Filtering
 from clawpy_console.screens.safety import standing
-from clawpy_console.state import Known, Logged
+from clawpy_console.state import AppState, Logged
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.parts import drawn
@@ -29,7 +29,7 @@ PURPOSE = "Every piece of work passes these rails, in this order, before it runs
 NOTHING = "Nothing was blocked."
 
 MOVE_THE_RAILS = frozenset({"log", "blocked", "costs", "holds", "autonomy", "switches", "autonomies", "sessions"})
-"""Fields of `Known` whose change makes what is read of the rails old."""
+"""Fields of `AppState` whose change makes what is read of the rails old."""
 
 READ_EVERY = timedelta(minutes=1)
 """Windows slide and waits end without an event: so often the rails are read again while they are looked at."""
@@ -273,7 +273,7 @@ def searched(one: Logged) -> str:
     return f"{one.blocked_by} {said} {one.what} {one.channel} {one.workspace} {one.trigger}".lower()
 
 
-def rail_rows(known: Known, now: datetime) -> Iterator[Row]:
+def rail_rows(known: AppState, now: datetime) -> Iterator[Row]:
     """The rails in their order, each with how it stands and what it said last; then what becomes of work."""
     for rail in known.rails:
         sign, said, tone = standing.rail_now(rail, now, known.acts)
@@ -287,7 +287,7 @@ def rail_rows(known: Known, now: datetime) -> Iterator[Row]:
         yield Row("execute", f"{'execute':<12} {said}", sign, f"{len(known.running)} running", "ink", tone, "grey")
 
 
-def switch_rows(known: Known) -> Iterator[Row]:
+def switch_rows(known: AppState) -> Iterator[Row]:
     """The flags, then what each workspace allows; a workspace's row has its path as id."""
     for name, on_ in known.switches:
         yield Row(name, name, "●" if on_ else "○", "on" if on_ else "off", "ink" if on_ else "grey",

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from clawpy_console import words
 from clawpy_console.fields import Field, bar, spark
-from clawpy_console.state import Known, Logged
+from clawpy_console.state import AppState, Logged
 from engine.values import MICRO, Burn, Hold, RailState, RailVerdict, Verdict
 
 NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
@@ -66,7 +66,7 @@ def executes(rails: tuple[RailState, ...], acts: bool) -> tuple[str, str, str]:
     return "✓", "open" if acts else "by you", "grey"
 
 
-def rails(known: Known, rail: RailState | None, now: datetime) -> Iterator[Field]:
+def rails(known: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
     """The newest decision, and the rail under the cursor."""
     newest = known.log[0] if known.log else None
     if newest is None:
@@ -120,7 +120,7 @@ def hold(word: str, reason: str, since: str, how: str, left: str = "") -> Field:
     return Field(f"■ {HOLDS[word]}", told, "wrong" if word == "stop" else "wants")
 
 
-def state(known: Known, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
+def state(known: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
     """Stops and pauses, then the state, what changes it, and quiet hours; `resume` and `dnd` are keys."""
     yield Field("", "state", "heading")
     for one in holds:
@@ -149,7 +149,7 @@ def state(known: Known, holds: tuple[Hold, ...], now: datetime, resume: str, dnd
         yield Field("quiet", f"{hours}{since}. {dnd}: do not disturb for 2 hours", "wants" if quiet.now else "ink")
 
 
-def next_change(known: Known, now: datetime) -> str:
+def next_change(known: AppState, now: datetime) -> str:
     """What changes the state next, and when."""
     view = known.autonomy
     # Silent long enough: whether nobody wrote in a workspace either is found by the next check.
@@ -162,13 +162,13 @@ def next_change(known: Known, now: datetime) -> str:
     return "check any moment" if checks and view.next_change is not None else "no automatic change"
 
 
-def counts_down(known: Known, now: datetime) -> bool:
+def counts_down(known: AppState, now: datetime) -> bool:
     """Whether a second changes what is drawn."""
     moments = [known.autonomy.next_change, *(one.until for one in known.rails), *(one.until for one in known.holds)]
     return any(one is not None and one > now for one in moments)
 
 
-def machine(known: Known, now: datetime) -> Iterator[Field]:
+def machine(known: AppState, now: datetime) -> Iterator[Field]:
     """The levels of the kill switch, the sandbox, what work triggered other work."""
     yield Field("", "kill switch, four levels", "heading")
     for level in known.levels:
