@@ -52,7 +52,7 @@ def test_every_surface_is_listed_with_what_is_missing(world: World) -> None:
         "  clawpy notify set discord, or set CLAWPY_NOTIFY_DISCORD_URL",
         "- web      no address  clawpy notify set web, or set CLAWPY_NOTIFY_WEB_URL",
         "- desktop  no address  clawpy notify set desktop, or set CLAWPY_NOTIFY_DESKTOP_URL",
-        "quiet hours: what is not urgent waits for the morning",
+        "quiet hours: only urgent notifications are sent until the morning",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -132,6 +133,7 @@ class World:
             sandbox=best_sandbox(),
         )
         self.launcher = Launcher(self.sessions, Source())
+        self.numbers = itertools.count(1)
 
     def assignment(self, flow: str | None, **parameters: Any) -> Assignment:
         return Assignment("do it", "koji-core", str(self.repository.path), "flow", flow, parameters)
@@ -140,7 +142,7 @@ class World:
         assignment = self.assignment(flow, **parameters)
         now = self.clock.now()
         permit = Permit(
-            f"permit_{id(assignment)}", "pred_1", assignment.digest, TriggerType.MANUAL, now, now + timedelta(1)
+            f"permit_{next(self.numbers)}", "pred_1", assignment.digest, TriggerType.MANUAL, now, now + timedelta(1)
         )
         return self.launcher.start(
             permit, assignment, agent="builder", mode="approved", estimate=0, without_sandbox=True
