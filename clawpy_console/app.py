@@ -341,9 +341,6 @@ class ConsoleApp(KnowingApp):
 
     def resume(self, word: str) -> None:
         """End the stop, the month stop or the pause `word`."""
-        engine = self.live()
-        if engine is None:
-            return
 
         def done(_: object) -> None:
             self._own_stop = None
@@ -351,7 +348,7 @@ class ConsoleApp(KnowingApp):
             self.renew(["costs", "autonomy"])
             self._draw_known(frozenset({"holds"}))
 
-        self.ask(lambda: engine.safety.resume(word), done)
+        self.ask(lambda engine: engine.safety.resume(word), done)
 
     def action_resume(self) -> None:
         """Resume after what stops most; asks first after a stop and a month stop."""
@@ -521,9 +518,7 @@ class ConsoleApp(KnowingApp):
 
     def keep_setting(self, key: str, value: Any) -> None:
         """Write a setting through the engine."""
-        engine = self.live()
-        if engine is not None:
-            self.ask(lambda: engine.settings.set(key, value), lambda _: self.renew(["settings", "autonomy"]))
+        self.ask(lambda engine: engine.settings.set(key, value), lambda _: self.renew(["settings", "autonomy"]))
         self._save_soon()
 
     def want_mouse(self, wanted: bool) -> None:

@@ -17,11 +17,10 @@ from engine.values import Card, DismissReason, Refusal, SessionView
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
     from clawpy_console.screens.mission.details import Details
+    from engine import Engine
 
 Say = Callable[[str, str], object]
 """`say(text, style)`: shows in one line what was done."""
-
-_OPENING = Refusal("opening", "the engine is still starting", "a moment, then again")
 
 
 class CardController:
@@ -45,14 +44,10 @@ class CardController:
     ) -> None:
         """Approve, dismiss or snooze `card`, which is off the screen already. `told` gets what else follows: a kind of
         card that is switched off."""
-        engine = self._app.engine
-        if engine is None:
-            refused(card, _OPENING)
-            return
-        verbs: dict[str, Callable[[], Card]] = {
-            "approve": lambda: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
-            "dismiss": lambda: engine.cards.dismiss(card.id),
-            "snooze": lambda: engine.cards.snooze(card.id),
+        verbs: dict[str, Callable[[Engine], Card]] = {
+            "approve": lambda engine: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
+            "dismiss": lambda engine: engine.cards.dismiss(card.id),
+            "snooze": lambda engine: engine.cards.snooze(card.id),
         }
         self._decided.append(card)
         self._override(card.id, None)
@@ -68,9 +63,6 @@ class CardController:
     def explain(self, card_id: str, reason: DismissReason, say: Say, undo: str) -> None:
         """Record why `card_id` was dismissed, after the dismissal itself. `undo` says how a kind that this switches off
         comes back."""
-        engine = self._app.live()
-        if engine is None:
-            return
         said = reason.value.replace("-", " ")
 
         def done(card: Card) -> None:
@@ -78,7 +70,7 @@ class CardController:
             self._app.renew(["cards"])
 
         self._app.ask(
-            lambda: engine.cards.explain(card_id, reason),
+            lambda engine: engine.cards.explain(card_id, reason),
             done,
             lambda refusal: say(f"✗ {refusal}", "$wrong"),
             in_turn=self._in_turn,
@@ -87,7 +79,7 @@ class CardController:
     def approve_edited(
         self,
         card: Card,
-        call: Callable[[], Card],
+        call: Callable[[Engine], Card],
         approved: Callable[[], object],
         refused: Callable[[Refusal], object],
     ) -> None:
@@ -102,9 +94,6 @@ class CardController:
 
     def undo(self, show: Callable[[Card], object], say: Say) -> None:
         """Undo the last decision made here; the next call undoes the one before. `show` shows the card at once."""
-        engine = self._app.live()
-        if engine is None:
-            return
         if not self._decided:
             say("Nothing to undo.", "$grey")
             return
@@ -119,7 +108,7 @@ class CardController:
         self._override(card.id, card)
         show(card)
         say(f"↶ Undone: {words.one_line(card.assignment.prompt)}", "$grey")
-        self._ask(card.id, lambda: engine.cards.undo(card.id), no, ("sessions", "changes", "tasks"))
+        self._ask(card.id, lambda engine: engine.cards.undo(card.id), no, ("sessions", "changes", "tasks"))
 
     def _override(self, card_id: str, change: Card | None) -> None:
         earlier = self._unsettled.pop(card_id, [])
@@ -128,7 +117,7 @@ class CardController:
     def _ask(
         self,
         card_id: str,
-        call: Callable[[], Card],
+        call: Callable[[Engine], Card],
         no: Callable[[Refusal], object],
         moved: Sequence[str] = (),
         told: Callable[[str], object] | None = None,
@@ -196,21 +185,15 @@ class CardController:
 
     def continue_session(self, session: SessionView, text: str, made: Callable[[Card], object]) -> None:
         """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""
-        engine = self._app.live()
-        if engine is None:
-            return
 
         def put(card: Card) -> None:
             made(card)
             self._changed(card.id, card)
 
-        self._app.ask(lambda: engine.cards.propose(text, workspace=session.workspace, continues=session.id), put)
+        self._app.ask(lambda engine: engine.cards.propose(text, workspace=session.workspace, continues=session.id), put)
 
     def predict(self, say: Say) -> None:
         """One prediction cycle now; `say` is told what came of it."""
-        engine = self._app.live()
-        if engine is None:
-            return
 
         def done(report: Any) -> None:
             wrong = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
@@ -219,4 +202,4 @@ class CardController:
             self._app.renew(["cards", "autonomy"])
 
         say("Checking…", "$grey")
-        self._app.ask(lambda: engine.predictions.run_cycle(requested=True), done, group="cycle")
+        self._app.ask(lambda engine: engine.predictions.run_cycle(requested=True), done, group="cycle")

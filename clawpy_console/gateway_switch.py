@@ -10,9 +10,7 @@ if TYPE_CHECKING:
 
 def switch(app: ConsoleApp, on: bool) -> None:
     """Have the engine open or close it, and say what came of that."""
-    engine = app.live()
-    if engine is not None:
-        app.ask(lambda: (engine.gateway.switch(on), engine.gateway.state()), lambda done: _told(app, *done))
+    app.ask(lambda engine: (engine.gateway.switch(on), engine.gateway.state()), lambda done: _told(app, *done))
 
 
 def _told(app: ConsoleApp, fresh: str, state: Any) -> None:
@@ -25,9 +23,7 @@ def _told(app: ConsoleApp, fresh: str, state: Any) -> None:
 
 def show(app: ConsoleApp) -> None:
     """Say where it listens, and its token if nobody has read that yet."""
-    engine = app.live()
-    if engine is not None:
-        app.look_up(lambda: (engine.gateway.reveal(), engine.gateway.state()), lambda known: _show(app, *known))
+    app.look_up(lambda engine: (engine.gateway.reveal(), engine.gateway.state()), lambda known: _show(app, *known))
 
 
 def _show(app: ConsoleApp, fresh: str, state: Any) -> None:

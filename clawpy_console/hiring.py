@@ -20,10 +20,11 @@ KEYS = "123456789"
 def offer(app: ConsoleApp, then: Callable[[], object] | None = None) -> None:
     """List the agents and models on this machine; the one that you choose serves koji-core. `then` is called once it
     does."""
-    engine = app.live()
-    if engine is not None:
-        hiring = engine.hiring
-        app.look_up(lambda: (hiring.served(), hiring.found(), hiring.models()), lambda seen: _choose(app, then, *seen))
+
+    def look(engine: Engine) -> tuple[str, list[FoundAgent], LocalModels]:
+        return engine.hiring.served(), engine.hiring.found(), engine.hiring.models()
+
+    app.look_up(look, lambda seen: _choose(app, then, *seen))
 
 
 def _choose(
@@ -42,7 +43,6 @@ def _choose(
     answers = [(key, name, meaning) for key, (name, meaning) in zip(KEYS, choices, strict=False)]
 
     def chosen(key: str | None) -> None:
-        engine = app.live() if key else None
         name = next((word for own, word, _ in answers if own == key), "")
 
         def hired(agent: FoundAgent | None) -> None:
@@ -50,8 +50,8 @@ def _choose(
             if then is not None:
                 then()
 
-        if engine is not None:
-            app.ask(lambda: _hire(engine, name, name in models), hired)
+        if key:
+            app.ask(lambda engine: _hire(engine, name, name in models), hired)
 
     app.push_screen(Ask("Which agent or model should serve koji-core?", "", answers, present=served), chosen)
 

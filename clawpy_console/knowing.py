@@ -34,6 +34,8 @@ T = TypeVar("T")
 PROMPTS = 50
 """So many prompts are kept."""
 
+STARTING = Refusal("starting", "The engine is still starting.", "")
+
 SAVE_AFTER = 2.0
 """Seconds from a change to the writing of the last screen."""
 
@@ -179,20 +181,27 @@ class KnowingApp(App[None]):
 
     def ask(
         self,
-        call: Callable[[], T],
+        call: Callable[[Engine], T],
         then: Callable[[T], object] | None = None,
         refused: Callable[[Refusal], object] | None = None,
         *,
         group: str = "ask",
         in_turn: asyncio.Lock | None = None,
     ) -> None:
-        """Call a port in a thread; `then` gets the result, `refused` the refusal (else it is said), on the loop.
-        Calls that share the lock `in_turn` are made one after the other, in the order of the asking."""
-        self.in_background(partial(self._ask, call, then, refused, in_turn), group, exclusive=False)
+        """Call the engine in a thread; `then` gets the result, `refused` the refusal (else it is said), on the loop.
+        Calls that share the lock `in_turn` are made one after the other, in the order of the asking. An engine that is
+        not open yet is a refusal too."""
+        if self.engine is not None:
+            work = partial(self.in_thread, partial(call, self.engine), then, refused, in_turn=in_turn)
+            self.in_background(work, group, exclusive=False)
+        elif refused is not None:
+            refused(STARTING)
+        else:
+            self.say(str(STARTING), "warning")
 
     def look_up(
         self,
-        call: Callable[[], T],
+        call: Callable[[Engine], T],
         then: Callable[[T], object],
         refused: Callable[[Refusal], object] | None = None,
     ) -> None:
@@ -200,28 +209,29 @@ class KnowingApp(App[None]):
         if not any(one.group == "look up" and not one.is_finished for one in self.workers):
             self.ask(call, then, refused, group="look up")
 
-    async def _ask(
+    async def in_thread(
         self,
         call: Callable[[], T],
         then: Callable[[T], object] | None,
-        refused: Callable[[Refusal], object] | None,
-        in_turn: asyncio.Lock | None,
+        refused: Callable[[Refusal], object] | None = None,
+        *,
+        in_turn: asyncio.Lock | None = None,
+        wait: float = 0.0,
     ) -> None:
+        """`call` in a thread, after `wait` seconds. `then` gets the result, `refused` the refusal or the failure."""
+        await asyncio.sleep(wait)
         try:
             async with in_turn or contextlib.nullcontext():
                 result = await asyncio.to_thread(call)
-        except Refusal as refusal:
+        except Exception as error:
+            refusal = error
+            if not isinstance(refusal, Refusal):
+                log.exception("a call of the console failed")
+                refusal = Refusal("failed", f"{type(error).__name__}: {error}", f"details: {self.home.logs}")
             if refused is not None:
                 refused(refusal)
             else:
                 self.say(str(refusal), "error")
-        except Exception as error:
-            log.exception("a call of the console failed")
-            failure = Refusal("failed", f"{type(error).__name__}: {error}", f"details: {self.home.logs}")
-            if refused is not None:
-                refused(failure)
-            else:
-                self.say(str(failure), "error")
         else:
             if then is not None:
                 then(result)
@@ -245,12 +255,6 @@ class KnowingApp(App[None]):
             self.say(str(refusal), "warning")
         else:
             self._complaints.append(refusal)
-
-    def live(self) -> Engine | None:
-        """The engine, or None with a word to the operator while it is not open yet."""
-        if self.engine is None:
-            self.say("The engine is still starting.", "warning")
-        return self.engine
 
     def in_background(
         self, work: Callable[[], Coroutine[Any, Any, None]], group: str, *, exclusive: bool = True

@@ -18,9 +18,6 @@ KEYS = "abcdefghilmnopqrstuvwxyz"
 
 def show(app: ConsoleApp) -> None:
     """List what is muted; the key of one ends it."""
-    engine = app.live()
-    if engine is None:
-        return
 
     def listed(muted: Sequence[Mute]) -> None:
         if not muted:
@@ -33,12 +30,12 @@ def show(app: ConsoleApp) -> None:
         def chosen(key: str | None) -> None:
             if key:
                 mute = by_key[key]
-                app.ask(lambda: engine.cards.lift(mute.id), lambda one: app.say(f"Unmuted: {what(one)}"))
+                app.ask(lambda engine: engine.cards.lift(mute.id), lambda one: app.say(f"Unmuted: {what(one)}"))
 
         answers = [(key, what(one), when(one)) for key, one in by_key.items()]
         app.push_screen(Ask("Muted: which should appear again?", "", answers), chosen)
 
-    app.look_up(engine.cards.muted, listed)
+    app.look_up(lambda engine: engine.cards.muted(), listed)
 
 
 def what(mute: Mute) -> str:

@@ -31,7 +31,7 @@ def open_shell(app: ConsoleApp, folder: str, *, says: str = "", banner: str = ""
         environment = _environment(app)
         if environment.get("TMUX"):
             back = "A shell opened in a new tmux window. To come back: exit it, or tmux prefix + l."
-            app.ask(lambda: _tmux(environment, "-c", folder), lambda _: app.say(" ".join(filter(None, [back, says]))))
+            app.ask(lambda _: _tmux(environment, "-c", folder), lambda _: app.say(" ".join(filter(None, [back, says]))))
             return
         if says:
             app.say(says)
@@ -39,7 +39,7 @@ def open_shell(app: ConsoleApp, folder: str, *, says: str = "", banner: str = ""
             said = f"{banner or f'A shell in {folder}'}. Type exit to come back to the console."
             app.terminal.run([environment.get("SHELL", "/bin/sh")], folder, said)
 
-    app.ask(lambda: Path(folder).is_dir(), found)
+    app.ask(lambda _: Path(folder).is_dir(), found)
 
 
 def open_editor(app: ConsoleApp, path: str) -> None:
@@ -54,11 +54,11 @@ def open_editor(app: ConsoleApp, path: str) -> None:
             app.copy_to_clipboard(path)
             app.say(f"{path} (copied); set EDITOR, and it opens there")
         elif environment.get("TMUX"):
-            app.ask(lambda: _tmux(environment, shlex.join([*command, path])))
+            app.ask(lambda _: _tmux(environment, shlex.join([*command, path])))
         elif app.terminal is not None:
             app.terminal.run([*command, path], str(Path(path).parent), "")
 
-    app.ask(lambda: Path(path).is_file(), looked)
+    app.ask(lambda _: Path(path).is_file(), looked)
 
 
 def _environment(app: ConsoleApp) -> Mapping[str, str]:

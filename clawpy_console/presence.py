@@ -34,9 +34,8 @@ class Presence:
         if not app.welcomed:
             from clawpy_console.screens.mission.greeting import first_run
 
-            engine, keymap = app.engine, app.keymap
-            if engine is not None:
-                app.ask(lambda: first_run(engine, keymap), lambda lines: self._greet([] if app.welcomed else lines))
+            keymap = app.keymap
+            app.ask(lambda engine: first_run(engine, keymap), lambda lines: self._greet([] if app.welcomed else lines))
         if saved is not None and app.now() - saved > ABSENCE:
             self._tell_since(saved)
 
@@ -48,11 +47,10 @@ class Presence:
             self._greet([])
         if app.greeted and key == "escape" and not app.welcomed:
             app.welcome()
-        engine = app.engine
-        if engine is None or (self._heard_at is not None and now - self._heard_at < HEARD_EVERY):
+        if app.engine is None or (self._heard_at is not None and now - self._heard_at < HEARD_EVERY):
             return
         self._heard_at = now
-        app.ask(lambda: engine.autonomy.heard("console"), lambda _: app.renew(["autonomy"]), group="heard")
+        app.ask(lambda engine: engine.autonomy.heard("console"), lambda _: app.renew(["autonomy"]), group="heard")
 
     def looked_away(self) -> None:
         """The terminal is not in front any more."""
@@ -67,9 +65,8 @@ class Presence:
     def _tell_since(self, since: datetime) -> None:
         from clawpy_console.screens.mission.greeting import since_then
 
-        app, engine = self._app, self._app.engine
-        if engine is not None:
-            app.ask(lambda: since_then(engine, since, app.now()), self._greet)
+        app = self._app
+        app.ask(lambda engine: since_then(engine, since, app.now()), self._greet)
 
     def _greet(self, lines: list[Content]) -> None:
         self._greeting = bool(lines)

@@ -36,11 +36,7 @@ def lead_to(app: ConsoleApp, source: PromptSource, session_id: str) -> None:
 
 
 def _open_card(app: ConsoleApp, card_id: str) -> None:
-    engine = app.live()
-    if engine is None:
-        return
-
     def gone(refusal: Refusal) -> None:
         app.say(f"the card {card_id} is gone: {refusal.message}", "warning")
 
-    app.ask(lambda: engine.cards.get(card_id), app.cards.show_details, gone)
+    app.ask(lambda engine: engine.cards.get(card_id), app.cards.show_details, gone)

@@ -76,19 +76,18 @@ class EditFile(Dialog[bool]):
         self._leaving = False
 
     def action_save(self) -> None:
-        engine, file = self.app.live(), self._theirs or self._file
-        if engine is None:
-            return
-        text = self.text
+        file, text = self._theirs or self._file, self.text
 
         def refused(refusal: Refusal) -> None:
             if refusal.code == "changed_meanwhile":
-                self.app.ask(lambda: engine.files.read(file.agent, file.name), self._clash, self._refused)
+                self.app.ask(lambda engine: engine.files.read(file.agent, file.name), self._clash, self._refused)
             else:
                 self._refused(refusal)
 
         self.app.ask(
-            lambda: engine.files.write(file.agent, file.name, text, read=file.digest), lambda _: self._saved(), refused
+            lambda engine: engine.files.write(file.agent, file.name, text, read=file.digest),
+            lambda _: self._saved(),
+            refused,
         )
 
     def _saved(self) -> None:

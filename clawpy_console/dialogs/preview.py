@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -18,7 +17,9 @@ from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.parts import drawn
 from engine.values import Refusal
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from engine import Engine
+
 T = TypeVar("T")
 
 
@@ -33,22 +34,12 @@ class PreviewDialog(Dialog[Answer]):
     PreviewDialog KeyLine { background: $surface; dock: bottom; padding: 0; }
     """
 
-    def preview(self, call: Callable[[], T], then: Callable[[T], object], *, wait: float) -> None:
+    def preview(self, call: Callable[[Engine], T], then: Callable[[T], object], *, wait: float) -> None:
         """Work out the preview in a thread, after `wait` seconds; a newer one takes its place."""
 
-        async def work() -> None:
-            await asyncio.sleep(wait)
-            try:
-                found = await asyncio.to_thread(call)
-            except Refusal as refusal:
-                self.refuse(refusal)
-            except Exception as error:
-                log.exception("a preview failed")
-                self.refuse(Refusal("failed", f"{type(error).__name__}: {error}", f"see {self.app.home.logs}"))
-            else:
-                then(found)
-
-        _: Worker[None] = self.run_worker(work, group="preview", exclusive=True)
+        if self.app.engine is not None:
+            work = partial(self.app.in_thread, partial(call, self.app.engine), then, self.refuse, wait=wait)
+            _: Worker[None] = self.run_worker(work, group="preview", exclusive=True)
 
     def show(self, fields: Iterable[Field]) -> None:
         """Show what would change."""

@@ -138,9 +138,9 @@ class OwnPrompt(Dialog[Card | None]):
 
     def _look_up(self) -> None:
         """Read which flows there are, and whether anything runs text; at a later key if the engine still starts."""
-        if not self._looked and (engine := self.app.engine) is not None:
+        if not self._looked and self.app.engine is not None:
             self._looked = True
-            self.app.ask(engine.flows.forms, self._learn_forms)
+            self.app.ask(lambda engine: engine.flows.forms(), self._learn_forms)
             self._look_for_agents()
 
     @property
@@ -154,9 +154,11 @@ class OwnPrompt(Dialog[Card | None]):
 
     def _look_for_agents(self) -> None:
         """Say before anything is sent that nothing can run text, and what could."""
-        if (engine := self.app.engine) is not None:
-            look = engine.hiring
-            self.app.ask(lambda: (look.served(), look.found(), list(look.models().ids)), lambda seen: self._seen(*seen))
+
+        def look(engine: Engine) -> tuple[str, list[FoundAgent], list[str]]:
+            return engine.hiring.served(), engine.hiring.found(), list(engine.hiring.models().ids)
+
+        self.app.ask(look, lambda seen: self._seen(*seen))
 
     def _seen(self, served: str, found: list[FoundAgent], models: list[str]) -> None:
         if self.is_attached:
@@ -254,11 +256,11 @@ class OwnPrompt(Dialog[Card | None]):
     # Sending
 
     def action_send(self) -> None:
-        text, engine, place = self._area.text.strip(), self.app.live(), self._workspaces[self._at]
-        if text and engine is not None and not self._sending:
+        text, place = self._area.text.strip(), self._workspaces[self._at]
+        if text and not self._sending:
             self._sending = True
             self._tell("Sending…", "$grey")
-            self.app.ask(lambda: self._propose(engine, text, place), self._made, self._refused)
+            self.app.ask(lambda engine: self._propose(engine, text, place), self._made, self._refused)
 
     def _propose(self, engine: Engine, text: str, place: str) -> Card:
         if text != self._kept and not engine.flows.named(text) and not engine.hiring.served():

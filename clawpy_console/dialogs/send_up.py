@@ -14,17 +14,14 @@ if TYPE_CHECKING:
 
 def send_up(app: ConsoleApp) -> None:
     """Show the findings that passed all gates, and send them up once you confirm."""
-    engine = app.live()
-    if engine is None:
-        return
 
     def ask(queued: Sequence[Bubble]) -> None:
         def send() -> None:
-            app.ask(engine.wisdom.flush, lambda report: _sent(app, report))
+            app.ask(lambda engine: engine.wisdom.flush(), lambda report: _sent(app, report))
 
         app.confirm("Send these findings up now?", question(queued), "send up", send)
 
-    app.look_up(lambda: engine.wisdom.bubbles(state=BubbleState.QUEUED), ask)
+    app.look_up(lambda engine: engine.wisdom.bubbles(state=BubbleState.QUEUED), ask)
 
 
 def question(queued: Sequence[Bubble]) -> str:

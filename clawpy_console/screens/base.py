@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import events, on
@@ -21,12 +20,11 @@ from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.status import Frame
 from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.whole import WholeScreen
-from engine.values import Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
+    from engine import Engine
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -111,23 +109,16 @@ class ConsoleScreen(WholeScreen[None]):
         if not (isinstance(shown, Content) and shown.is_same(content)):
             static.update(content, layout=static.styles.auto_dimensions)
 
-    def read(self, call: Callable[[], T], then: Callable[[T], object], *, group: str, wait: float = 0.0) -> None:
-        """Call a port in a thread, after `wait` seconds; a newer call of the same `group` takes its place."""
+    def read(self, call: Callable[[Engine], T], then: Callable[[T], object], *, group: str, wait: float = 0.0) -> None:
+        """Call the engine in a thread, after `wait` seconds; a newer call of the same `group` takes its place."""
 
-        async def work() -> None:
-            await asyncio.sleep(wait)
-            try:
-                result = await asyncio.to_thread(call)
-            except Refusal as refusal:
-                self.app.say(str(refusal), "warning")
-            except Exception as error:
-                log.exception("the %s screen could not read", self.MODE)
-                self.app.say(f"{self.MODE}: {type(error).__name__}: {error}; see {self.app.home.logs}", "error")
-            else:
-                if self.ready or not self._complete:  # while the app ends its widgets are gone
-                    then(result)
+        def arrived(result: T) -> None:
+            if self.ready or not self._complete:  # while the app ends its widgets are gone
+                then(result)
 
-        _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
+        if self.app.engine is not None:
+            work = partial(self.app.in_thread, partial(call, self.app.engine), arrived, wait=wait)
+            _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
 
     def engine_moved(self, topics: frozenset[str]) -> None:
         """The engine reported that these topics moved, whether or not what is known of them changed."""

@@ -37,10 +37,10 @@ class EditProfile(PreviewDialog[bool]):
     EditProfile.-narrow #text, EditProfile.-narrow #pane { width: 100%; height: 1fr; }
     """
 
-    def __init__(self, engine: Engine, before: LeaderProfile) -> None:
+    def __init__(self, before: LeaderProfile, text: str) -> None:
+        """`text` is the profile as it is edited."""
         super().__init__()
-        self._engine, self._before = engine, before
-        self._begun = engine.wisdom.profile_text(before)
+        self._before, self._begun = before, text
         self._edits: tuple[ProfileEdit, ...] | None = ()  # None until they are worked out and shown
         self._leaving = False
 
@@ -61,11 +61,11 @@ class EditProfile(PreviewDialog[bool]):
     def _typed(self, event: TextArea.Changed) -> None:
         self._leaving, self._edits = False, None
         text = event.text_area.text
-        self.preview(lambda: self._work_out(text), self._show, wait=SETTLED)
+        self.preview(lambda engine: self._work_out(engine, text), self._show, wait=SETTLED)
 
-    def _work_out(self, text: str) -> tuple[tuple[ProfileEdit, ...], Document]:
-        edits = self._engine.wisdom.profile_edits(self._before, text)
-        found = self._engine.wisdom.preview_profile(self._before.leader, edits)
+    def _work_out(self, engine: Engine, text: str) -> tuple[tuple[ProfileEdit, ...], Document]:
+        edits = engine.wisdom.profile_edits(self._before, text)
+        found = engine.wisdom.preview_profile(self._before.leader, edits)
         prompts = [{"agents": agents, "changes": lines} for agents, lines in found.changes]
         return edits, {"edits": edits, "fromSoul": found.from_soul, "prompts": prompts}
 
@@ -83,7 +83,7 @@ class EditProfile(PreviewDialog[bool]):
             self.say("Nothing has changed.", "$grey")
         else:
             self.app.ask(
-                lambda: self._engine.wisdom.revise_profile(leader, edits), lambda _: self.dismiss(True), self.refuse
+                lambda engine: engine.wisdom.revise_profile(leader, edits), lambda _: self.dismiss(True), self.refuse
             )
 
     def action_close(self) -> None:

@@ -84,14 +84,14 @@ class MoveAgent(PreviewDialog[str | None]):
 
     @on(Rows.Moved, "#leaders")
     def _moved(self) -> None:
-        engine, leader = self.app.live(), self._rows.current
-        if engine is None or leader == self._leader:
+        leader = self._rows.current
+        if leader == self._leader:
             return
         self._leader, self._previewed = leader, False
         self.show([Field("", "Working out the preview…", "grey")] if leader else [])
         if leader:
             asked = {"id": self._agent.id, "reportsTo": leader}
-            self.preview(lambda: dispatch(engine, "guidance", asked), self._show, wait=SETTLED)
+            self.preview(lambda engine: dispatch(engine, "guidance", asked), self._show, wait=SETTLED)
 
     def _show(self, document: Document) -> None:
         self._previewed = True

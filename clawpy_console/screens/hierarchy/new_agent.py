@@ -49,14 +49,15 @@ class NewAgent(Dialog[AgentView | None]):
             self.focus_next()
 
     def action_make(self) -> None:
-        engine = self.app.live()
         said = {name: self.query_one(f"#{name}", Input).value.strip() for name in FIELDS}
         agent_id = said.pop("id")
         if not agent_id:
             self._refused(Refusal("bad_id", "The id is missing.", ID))
-        elif engine is not None:
+        else:
             self.app.ask(
-                lambda: engine.hierarchy.add(agent_id, reports_to=self._leader, **said), self.dismiss, self._refused
+                lambda engine: engine.hierarchy.add(agent_id, reports_to=self._leader, **said),
+                self.dismiss,
+                self._refused,
             )
 
     def _refused(self, refusal: Refusal) -> None:

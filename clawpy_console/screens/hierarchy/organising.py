@@ -18,7 +18,7 @@ from clawpy_console.screens.hierarchy.new_agent import NewAgent
 from clawpy_console.screens.hierarchy.organisation import OWNER, Node, below
 from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.widgets.tab_line import TabLine
-from engine.values import AgentView, Taught
+from engine.values import AgentView, LeaderProfile, Taught
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -130,19 +130,24 @@ class Organising(ConsoleScreen):
 
     def action_edit(self) -> None:
         """Edit what is shown: the guidance of a leader, else the file."""
-        engine, one, name = self.app.live(), self.agent, self._file
-        if engine is None or one is None or not name:
+        one, name = self.agent, self._file
+        if one is None or not name:
             return
         if self.gives_guidance and not one.broken:
+
+            def profile(engine: Engine) -> tuple[LeaderProfile, str]:
+                now = engine.wisdom.profile(one.id)
+                return now, engine.wisdom.profile_text(now)
+
             self.app.look_up(
-                lambda: engine.wisdom.profile(one.id),
+                profile,
                 lambda now: self.app.push_screen(
-                    EditProfile(engine, now), lambda saved: self._saved(one.id) if saved else None
+                    EditProfile(*now), lambda saved: self._saved(one.id) if saved else None
                 ),
             )
         else:
             self.app.look_up(
-                lambda: engine.files.read(one.id, name),
+                lambda engine: engine.files.read(one.id, name),
                 lambda now: self.app.push_screen(
                     EditFile(now), lambda saved: self.app.renew(["agents"]) if saved else None
                 ),
@@ -153,7 +158,7 @@ class Organising(ConsoleScreen):
 
     def action_editor(self) -> None:
         """Edit the file in your own editor; what you save there is shown by itself."""
-        engine, one, name = self.app.live(), self.agent, self._file
+        engine, one, name = self.app.engine, self.agent, self._file
         if engine is not None and one is not None and name:
             outside.open_editor(self.app, str(engine.files.folder / one.id / name))
 
@@ -172,8 +177,7 @@ class Organising(ConsoleScreen):
 
     def action_retire(self) -> None:
         """Retire it, after a question; what forbids that is said before."""
-        engine, one = self.app.live(), self.agent
-        if engine is None or one is None:
+        if (one := self.agent) is None:
             return
         title = f"Retire {words.crop(one.id, 40)}?"
         question = "It runs nothing any more. Its folder and memory are kept. To restore it: the retired agents, below."
@@ -186,7 +190,7 @@ class Organising(ConsoleScreen):
             )
 
         self.app.look_up(
-            lambda: engine.hierarchy.check_retire(one.id),
+            lambda engine: engine.hierarchy.check_retire(one.id),
             lambda _: self.app.confirm(title, question, "retire", retire),
         )
 
@@ -206,21 +210,21 @@ class Organising(ConsoleScreen):
 
     def action_teach(self) -> None:
         """Write guidance into the soul.md of every worker, after a question."""
-        engine = self.app.live()
 
         def taught(agents: list[Taught]) -> None:
             did = {word: sum(one.did == word for one in agents) for word in ("taught", "unchanged", "skipped")}
             self.app.say(", ".join(f"{count} {word}" for word, count in did.items() if count) or "No workers.")
             self.app.renew(["agents"])
 
-        if engine is not None:
-            question = (
-                "The guidance of its leaders is written into the section “Inherited Wisdom” of every worker's soul.md. "
-                "The rest of each file stays as it is; edits inside that section are overwritten."
-            )
-            self.app.confirm(
-                "Teach every worker now?", question, "teach", lambda: self.app.ask(engine.wisdom.teach, taught)
-            )
+        question = (
+            "The guidance of its leaders is written into the section “Inherited Wisdom” of every worker's soul.md. "
+            "The rest of each file stays as it is; edits inside that section are overwritten."
+        )
+
+        def teach() -> None:
+            self.app.ask(lambda engine: engine.wisdom.teach(), taught)
+
+        self.app.confirm("Teach every worker now?", question, "teach", teach)
 
     def action_flush(self) -> None:
         """Send findings that passed all gates to their leaders, after a question."""
@@ -230,8 +234,7 @@ class Organising(ConsoleScreen):
 
     def action_undo(self) -> None:
         """Undo the last change."""
-        engine, undo = self.app.live(), self._undo
-        if engine is None or undo is None:
+        if (undo := self._undo) is None:
             return
 
         def done(_: object) -> None:
@@ -240,7 +243,7 @@ class Organising(ConsoleScreen):
             self.app.renew(["agents"])
             self.refresh_bindings()
 
-        self.app.ask(lambda: undo[1](engine), done)
+        self.app.ask(undo[1], done)
 
     def _change(
         self,
@@ -251,12 +254,7 @@ class Organising(ConsoleScreen):
         shows: str = "",
     ) -> None:
         """Do `act`; `undo` gets what it returned."""
-        engine = self.app.live()
-        if engine is not None:
-            self.app.ask(
-                lambda: act(engine),
-                lambda result: self._done(said, lambda engine: undo(engine, result), shows=shows),
-            )
+        self.app.ask(act, lambda result: self._done(said, lambda engine: undo(engine, result), shows=shows))
 
     def _done(self, said: str, undo: Callable[[Engine], object], *, shows: str = "") -> None:
         self._undo = said, undo

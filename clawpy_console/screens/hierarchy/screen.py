@@ -218,13 +218,13 @@ class HierarchyScreen(Organising, Filtering):
 
     def _read_detail(self, wait: float = 0.0) -> None:
         """Read what is under the cursor again."""
-        engine, node = self.app.engine, self.node
-        if engine is None or node is None:
+        node = self.node
+        if node is None or self.app.engine is None:
             return
         if node.agent is None and node.id != OWNER:
             self._take({})
         else:
-            self.read(lambda: read(engine, node.id), self._take, group="detail", wait=wait)
+            self.read(lambda engine: read(engine, node.id), self._take, group="detail", wait=wait)
 
     def _take(self, shown: dict[str, Any]) -> None:
         same = self._shown.get("id") == shown.get("id")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
@@ -21,6 +22,9 @@ from clawpy_console.widgets.scrolled import Scrolled
 from clawpy_console.widgets.tab_line import Columns
 from engine import document
 from engine.values import Insights, Refusal, TrainingOffer
+
+if TYPE_CHECKING:
+    from engine import Engine
 
 PERIODS: tuple[int | None, ...] = (7, 30, 90, None)
 
@@ -89,10 +93,8 @@ class InsightsScreen(ConsoleScreen):
 
     def read_again(self) -> None:
         """Read the figures of the time and place chosen."""
-        engine, days, workspace = self.app.engine, self._days, self._workspace
-        if engine is not None:
-            self._begun = True
-            self.read(lambda: engine.insights.read(days, workspace), self._take, group="insights")
+        days, workspace, self._begun = self._days, self._workspace, self.app.engine is not None
+        self.read(lambda engine: engine.insights.read(days, workspace), self._take, group="insights")
 
     def _take(self, read: Insights) -> None:
         self._read = read
@@ -172,25 +174,23 @@ class InsightsScreen(ConsoleScreen):
 
     def action_train(self) -> None:
         """Start a training, or stop the one under way: after its consequences were read and a second key."""
-        engine, read = self.app.live(), self._read
-        if engine is None or read is None:
+        if (read := self._read) is None:
             return
         if (run := read.training.active) is None:
-            self.app.look_up(engine.training.offer, self._offered, self._not_yet)
+            self.app.look_up(lambda engine: engine.training.offer(), self._offered, self._not_yet)
             return
 
         def stop() -> None:
-            self.app.ask(engine.training.cancel, lambda _: self._moved("the training is stopped"))
+            self.app.ask(lambda engine: engine.training.cancel(), lambda _: self._moved("the training is stopped"))
 
         self.app.confirm("Stop the training?", training.stopping(run), "stop it", stop, risky=True)
 
     def _offered(self, offer: TrainingOffer) -> None:
-        engine, read = self.app.engine, self._read
-        if engine is None or read is None:
+        if (read := self._read) is None:
             return
 
         def train() -> None:
-            self.app.ask(engine.training.launch, lambda run: self._moved(f"training: {run.state}"))
+            self.app.ask(lambda engine: engine.training.launch(), lambda run: self._moved(f"training: {run.state}"))
 
         key = shown_key("insights.train", self.app.keymap)
         question = training.question(offer, read.training, key)
@@ -201,11 +201,13 @@ class InsightsScreen(ConsoleScreen):
 
     def action_swap(self) -> None:
         """Use the model that was trained last, or again the one before it."""
-        engine, read = self.app.live(), self._read
-        if engine is None or read is None or (run := read.training.swap) is None:
+        read = self._read
+        if read is None or (run := read.training.swap) is None:
             return
         title, question = training.swapping(run, read.training)
-        swap = engine.training.adopt if run.state == "kept_old" else engine.training.put_back
+
+        def swap(engine: Engine) -> object:
+            return engine.training.adopt() if run.state == "kept_old" else engine.training.put_back()
 
         # The engine's report says the rest.
         self.app.confirm(title, question, "swap", lambda: self.app.ask(swap, lambda _: self.read_again()))

@@ -131,9 +131,8 @@ class LearningScreen(Filtering):
 
     def read_again(self, wait: float = 0.0) -> None:
         """Read anew what is listed."""
-        engine, needle, wanted = self.app.engine, " ".join(self.needle), self._wanted
-        if engine is not None:
-            self.read(lambda: read_listing(engine, needle, wanted), self._take, group="listing", wait=wait)
+        needle, wanted = " ".join(self.needle), self._wanted
+        self.read(lambda engine: read_listing(engine, needle, wanted), self._take, group="listing", wait=wait)
 
     def _take(self, listing: Listing) -> None:
         self._listing = listing
@@ -146,12 +145,12 @@ class LearningScreen(Filtering):
         self._read_view()
 
     def _read_view(self, wait: float = 0.0) -> None:
-        engine, id = self.app.engine, self.current
-        if engine is None or self._find(id) is None:
+        id = self.current
+        if self._find(id) is None:
             self._take_view(None)
             return
-        port = engine.adaptation if self._is_candidate(id) else engine.learnings
-        self.read(lambda: document(port.view(id)), self._take_view, group="view", wait=wait)
+        port = "adaptation" if self._is_candidate(id) else "learnings"
+        self.read(lambda engine: document(getattr(engine, port).view(id)), self._take_view, group="view", wait=wait)
 
     def _take_view(self, view: Document | None) -> None:
         before, self._view, self._undoing = self._view, view, False
@@ -313,15 +312,15 @@ class LearningScreen(Filtering):
         """Ask, with what it changes, then do it."""
         from clawpy_console.screens.learning.decide import Decide
 
-        engine, view, decision = self.app.live(), self.view, DECISIONS[how]
-        if engine is None or view is None or self._still_undoing():
+        view, decision = self.view, DECISIONS[how]
+        if view is None or self._still_undoing():
             return
         id = _id(view)
 
         def answered(reason: str | None) -> None:
             if reason is not None:
                 self._reasons[id, how] = reason
-                self.app.ask(lambda: carry_out(engine, how, id, reason), partial(self._decided, how, id))
+                self.app.ask(lambda engine: carry_out(engine, how, id, reason), partial(self._decided, how, id))
 
         preview = {"retract": entry.retraction, "promote": entry.promotion}.get(
             how, partial(candidate.decision, how=how)
@@ -353,8 +352,8 @@ class LearningScreen(Filtering):
 
     def action_undo(self) -> None:
         """Undo the last decision about a candidate."""
-        engine, decided = self.app.live(), self._last
-        if self._still_undoing() or engine is None:
+        decided = self._last
+        if self._still_undoing():
             return
 
         def done(one: Any) -> None:
@@ -367,13 +366,12 @@ class LearningScreen(Filtering):
             self.app.say(str(refusal), "error")
 
         self._undoing = True
-        self.app.ask(lambda: engine.adaptation.undo(decided), done, refused)
+        self.app.ask(lambda engine: engine.adaptation.undo(decided), done, refused)
 
     def action_chain(self) -> None:
         """Promote what recurs in several sessions, now."""
-        if (engine := self.app.live()) is not None:
-            self.app.say("Checking what recurs…")
-            self.app.ask(engine.learnings.chain, self._ran, group="chain")
+        self.app.say("Checking what recurs…")
+        self.app.ask(lambda engine: engine.learnings.chain(), self._ran, group="chain")
 
     def _ran(self, report: ChainReport) -> None:
         counts = {"found": sum(report.extracted.values()), "promoted": len(report.promoted),

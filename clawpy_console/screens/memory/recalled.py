@@ -80,11 +80,11 @@ class WouldRecall(PreviewDialog[Recalled | None]):
             self.set_focus(self.query_one("#block"))
 
     def _ask(self, task: str) -> None:
-        engine, one = self.app.live(), self._request
-        if engine is not None and task.strip():
+        one = self._request
+        if task.strip():
             request = PromptRequest(one.agent, one.channel, one.workspace, task)
             self.say("Searching all layers…", "$grey")
-            self.preview(lambda: engine.recalling.preview(request), self._show, wait=0)
+            self.preview(lambda engine: engine.recalling.preview(request), self._show, wait=0)
 
     def _show(self, found: Injection) -> None:
         self._found = found

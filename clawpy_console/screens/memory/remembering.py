@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clawpy_console import outside, words
 from clawpy_console.dialogs.edit_file import EditFile
@@ -12,6 +12,9 @@ from clawpy_console.screens.memory.entry import Document, Entry, forgetting
 from clawpy_console.screens.memory.recalled import WouldRecall
 from engine import dispatch
 from engine.values import AgentFile, FactDraft, GraphNode, Layer, PromptRequest
+
+if TYPE_CHECKING:
+    from engine import Engine
 
 
 class Remembering(ConsoleScreen):
@@ -46,50 +49,48 @@ class Remembering(ConsoleScreen):
 
     def action_edit(self) -> None:
         """Edit the file here."""
-        engine, file = self.app.live(), self._thing
-        if engine is not None:
-            self.app.look_up(
-                lambda: engine.files.read(file.agent, file.name),
-                lambda now: self.app.push_screen(EditFile(now), lambda saved: self.read_again() if saved else None),
-            )
+        file = self._thing
+        self.app.look_up(
+            lambda engine: engine.files.read(file.agent, file.name),
+            lambda now: self.app.push_screen(EditFile(now), lambda saved: self.read_again() if saved else None),
+        )
 
     def action_editor(self) -> None:
         """Edit the file in your own editor; what you save there is shown by itself."""
-        engine, file = self.app.live(), self._thing
+        engine, file = self.app.engine, self._thing
         if engine is not None:
             outside.open_editor(self.app, str(engine.files.folder / file.agent / file.name))
             self.read_again()
 
     def action_promote(self) -> None:
         """Keep the draft as a fact."""
-        engine, draft = self.app.live(), self._thing
-        if engine is not None:
-            said = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
-            self._do(lambda: engine.memory.drafts.promote(draft.id), lambda _: said)
+        draft = self._thing
+        said = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
+        self._do(lambda engine: engine.memory.drafts.promote(draft.id), lambda _: said)
 
     def action_reject(self) -> None:
         """Reject the draft; it is not drafted again."""
-        engine, draft = self.app.live(), self._thing
-        if engine is not None:
-            self._do(lambda: engine.memory.drafts.reject(draft.id), lambda _: "Rejected. It will not be drafted again.")
+        draft = self._thing
+        self._do(
+            lambda engine: engine.memory.drafts.reject(draft.id), lambda _: "Rejected. It will not be drafted again."
+        )
 
     def action_forget(self) -> None:
         """Show what forgetting it would touch, and ask."""
-        engine, entry = self.app.live(), self.entry
-        if engine is None or entry is None:
+        if (entry := self.entry) is None:
             return
 
         def forget() -> None:
-            self._do(lambda: dispatch(engine, "forget", {"what": entry.id, "yes": True}), _forgotten)
+            self._do(lambda engine: dispatch(engine, "forget", {"what": entry.id, "yes": True}), _forgotten)
 
         def asked(found: Document) -> None:
             title = f"Forget it in {words.count(sum(found['counts'].values()), 'place')}?"
             text = "\n".join(one.text for one in forgetting(found))
             self.app.confirm(title, text, "forget", forget, risky=True)
 
-        self.app.look_up(lambda: dispatch(engine, "forget", {"what": entry.id}), asked)
+        self.app.look_up(lambda engine: dispatch(engine, "forget", {"what": entry.id}), asked)
 
-    def _do(self, act: Callable[[], Any], said: Callable[[Any], str]) -> None:
+    def _do(self, act: Callable[[Engine], Any], said: Callable[[Any], str]) -> None:
         """Do something to the memory, say what it did, and show the layer as it is then."""
 
         def done(result: Any) -> None:

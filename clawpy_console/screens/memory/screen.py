@@ -151,14 +151,16 @@ class MemoryScreen(Remembering, Filtering):
 
     def read_again(self, wait: float = 0.0, *, whole: bool = False) -> None:
         """Read the entries of the layer, as they are filtered now; with `whole` also where one of them is shown."""
-        engine, there, needle = self.app.engine, self._layer, " ".join(self.needle)
+        there, needle = self._layer, " ".join(self.needle)
         self._led = self._led and not whole
-        if engine is None or self._led:
+        if self._led:
             return
         if self._meaning and needle:
-            self.read(lambda: layers.by_meaning(engine, there, needle), self._take_meaning, group="entries", wait=wait)
+            self.read(
+                lambda engine: layers.by_meaning(engine, there, needle), self._take_meaning, group="entries", wait=wait
+            )
         else:
-            self.read(lambda: layers.page(engine, there, needle), self._take, group="entries", wait=wait)
+            self.read(lambda engine: layers.page(engine, there, needle), self._take, group="entries", wait=wait)
 
     def _take(self, entries: list[Entry]) -> None:
         self._entries = entries
@@ -197,18 +199,18 @@ class MemoryScreen(Remembering, Filtering):
     @on(Rows.Moved, "#entries")
     def _entry_moved(self) -> None:
         self._read_detail()
-        engine, there, after, needle = self.app.engine, self._layer, self._entries, " ".join(self.needle)
-        if engine is not None and self._more and self.entry is after[-1]:
-            self.read(lambda: [*after, *layers.page(engine, there, needle, after)], self._take, group="entries")
+        there, after, needle = self._layer, self._entries, " ".join(self.needle)
+        if self._more and self.entry is after[-1]:
+            self.read(lambda engine: [*after, *layers.page(engine, there, needle, after)], self._take, group="entries")
 
     def _read_detail(self) -> None:
-        engine, one = self.app.engine, self.entry
+        one = self.entry
         self.refresh_bindings()
-        if engine is None or one is None:
+        if one is None:
             self._shown = None
             self._draw_detail()
         else:
-            self.read(lambda: layers.read(engine, one), self._take_detail, group="detail")
+            self.read(lambda engine: layers.read(engine, one), self._take_detail, group="detail")
 
     def _take_detail(self, shown: tuple[Entry, list[Entry]]) -> None:
         before, self._shown = self._shown, shown
@@ -236,7 +238,6 @@ class MemoryScreen(Remembering, Filtering):
 
     def show(self, there: Layer, id: str) -> None:
         """Show one entry by itself; Escape leads back to all of its layer."""
-        engine = self.app.live()
 
         def found(one: Entry) -> None:
             self.workers.cancel_group(self, "entries")  # of whatever was shown
@@ -247,8 +248,7 @@ class MemoryScreen(Remembering, Filtering):
             self._take([one])
             self.go_to("entries")
 
-        if engine is not None:
-            self.read(lambda: layers.find(engine, there, id), found, group="led")
+        self.read(lambda engine: layers.find(engine, there, id), found, group="led")
 
     # Filter and meaning
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from engine.values import Card, RailVerdict, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
+    from engine import Engine
 
 
 def parse_parameters(text: str) -> dict[str, Any] | None:
@@ -105,22 +105,21 @@ class Details(Dialog[None]):
         self.query_one("#details").scroll_home(animate=False)
         self.set_focus(self.query_one("#details"))
         self._draw()
-        engine = self.app.engine
-        if engine is not None:
-            self.run_worker(self._ask(engine), group="details", exclusive=True)
+        self._read_again()
 
-    async def _ask(self, engine: Any) -> None:
-        def read() -> tuple[Card, tuple[RailVerdict, ...], tuple[int, int]]:
-            cards, card_id = engine.cards, self._card.id
-            return cards.get(card_id), cards.rails(card_id), cards.similar(card_id)
+    def _read_again(self) -> None:
+        card_id = self._card.id
 
-        try:
-            card, self._rails, self._like = await asyncio.to_thread(read)
-        except Refusal as refusal:
-            self._refuse(str(refusal))
-            return
-        self._card = card
-        self._draw()
+        def read(engine: Engine) -> tuple[Card, tuple[RailVerdict, ...], tuple[int, int]]:
+            return engine.cards.get(card_id), engine.cards.rails(card_id), engine.cards.similar(card_id)
+
+        def arrived(found: tuple[Card, tuple[RailVerdict, ...], tuple[int, int]]) -> None:
+            if card_id == self._card.id:
+                self._card, self._rails, self._like = found
+                self._draw()
+
+        if self.app.engine is not None:
+            self.app.ask(read, arrived, self._refuse)
 
     def _draw(self) -> None:
         card = self._card
@@ -133,10 +132,10 @@ class Details(Dialog[None]):
         lines += evidence(card, self._rails, self._like, self.app.known, self.app.now())
         self.query_one("#why", Drawn).show(lambda width: [row for line in lines for row in words.rows(line, width)])
 
-    def _refuse(self, text: str) -> None:
+    def _refuse(self, why: object) -> None:
         line = self.query_one("#refused", Static)
         line.display = True
-        line.update(Content(f"✗ {text}"))
+        line.update(Content(f"✗ {why}"))
         self.query_one("#details").scroll_home(animate=False)
 
     def action_edit(self) -> None:
@@ -171,20 +170,17 @@ class Details(Dialog[None]):
             self._approve()
 
     def _approve(self) -> None:
-        engine = self.app.live()
-        if engine is None:
-            return
         card, text = self._card, self.query_one("#editor", TextArea).text.strip()
         edited = text != self._text.strip()
         parameters = parse_parameters(text) if edited and card.assignment.flow else None
         edit = text if edited and parameters is None else None
 
         def refused(refusal: Refusal) -> None:
-            self._refuse(str(refusal))
+            self._refuse(refusal)
             self._armed = False
-            self.run_worker(self._ask(engine), group="details", exclusive=True)
+            self._read_again()
 
-        def call() -> Card:
+        def call(engine: Engine) -> Card:
             return engine.cards.approve(
                 card.id, edit=edit, parameters=parameters, without_sandbox=self._armed and card.needs_confirmation
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from textual.widgets import Static
 from clawpy_console import words
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.mission import lines, undelivered
+from clawpy_console.screens.mission import lines
 from clawpy_console.screens.mission.evidence import evidence, parameter_lines, title
 from clawpy_console.screens.mission.stack import CardStack
 from clawpy_console.state import AppState
@@ -25,6 +25,7 @@ from clawpy_console.widgets.transcript import Transcript
 from engine.values import Card, Layer, Refusal, Waiting
 
 if TYPE_CHECKING:
+    from engine import Engine
     from engine.values import Bubble
 
 REASONS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
@@ -194,8 +195,7 @@ class MissionScreen(ConsoleScreen):
         self._mark("-empty", card is None)
         if card is None or not self.has_class("-wide"):
             return
-        engine, known = self.app.engine, self.known
-        told = evidence(card, card.verdicts, self._like.get(card.id), known, self.app.now())
+        told = evidence(card, card.verdicts, self._like.get(card.id), self.known, self.app.now())
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
             told += [title("PARAMETERS"), *(Content.styled(line, "$grey") for line in parameters.split("\n"))]
         room = self.query_one("#why").size.height
@@ -211,8 +211,8 @@ class MissionScreen(ConsoleScreen):
             self._like[card.id] = found
             self._draw_evidence(self.query_one("#stack", CardStack).front)
 
-        if engine is not None and card.id not in self._like:
-            self.read(lambda: engine.cards.similar(card.id), decided, group="like", wait=0.15)
+        if card.id not in self._like:
+            self.read(lambda engine: engine.cards.similar(card.id), decided, group="like", wait=0.15)
 
     def _workspaces(self) -> list[str]:
         """Those that are looked after, and others that cards of the stack are about."""
@@ -256,8 +256,7 @@ class MissionScreen(ConsoleScreen):
         self._draw_evidence(front)
         if front is not None and front.id not in self._shown and self.app.engine is not None:
             self._shown.add(front.id)
-            engine = self.app.engine
-            self.app.ask(lambda: engine.cards.mark_shown([front.id]))
+            self.app.ask(lambda engine: engine.cards.mark_shown([front.id]))
 
     @property
     def _undo(self) -> str:
@@ -385,17 +384,13 @@ class MissionScreen(ConsoleScreen):
 
                 send_up(self.app)
             case "notification":
-                if (engine := self.app.live()) is not None:
-                    undelivered.ask_to_retry(self.app, engine, waiting)
+                self._ask_to_retry(waiting)
             case _:
                 change = next((one for one in self.known.changes if one.id == waiting.id), None)
                 self.app.open_session(waiting.session_id or (change.session_id if change else ""))
 
     def _ask_to_approve(self, waiting: Waiting) -> None:
         """A quote goes up only with your approval (SPEC 6.8)."""
-        engine = self.app.live()
-        if engine is None:
-            return
         hostile = f"▲ hostile: {words.one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
         question = (
             f"{hostile}{words.one_line(waiting.text)}\n\nThis text comes from tools, files or agents. "
@@ -403,7 +398,7 @@ class MissionScreen(ConsoleScreen):
         )
 
         def approve() -> None:
-            self.app.ask(lambda: engine.wisdom.approve(waiting.id), approved)
+            self.app.ask(lambda engine: engine.wisdom.approve(waiting.id), approved)
 
         def approved(one: Bubble) -> None:
             self.app.say(f"Approved. It reaches {one.leader} with the next round.")
@@ -411,15 +406,26 @@ class MissionScreen(ConsoleScreen):
 
         self.app.confirm("Use it as guidance?", question, "approve", approve, risky=bool(hostile))
 
+    def _ask_to_retry(self, waiting: Waiting) -> None:
+        """Ask whether to send a notification again now; one that is out of date by then is not sent."""
+        question = f"{words.one_line(waiting.title)}\n\nIf it is fixed, `clawpy notify test` checks it."
+
+        def retry() -> None:
+            self.app.ask(lambda engine: engine.notify.retry_waiting(waiting.id), lambda _: self.app.renew(["changes"]))
+
+        self.app.confirm("Try again?", question, "try again", retry)
+
     def action_dismiss_waiting(self) -> None:
         """Dismiss what needs no decision."""
-        engine, waiting = self.app.live(), self._waiting()
-        if engine is None or waiting is None:
+        waiting = self._waiting()
+        dismiss: dict[str, Callable[[Engine, str], object]] = {
+            "notification": lambda engine, id: engine.notify.dismiss_waiting(id),
+            "interrupted": lambda engine, id: engine.acknowledge(id),
+        }
+        if waiting is None:
             return
-        if waiting.kind == "notification":
-            undelivered.let_go(self.app, engine, waiting)
-        elif waiting.kind == "interrupted":
-            self.app.ask(lambda: engine.acknowledge(waiting.id), lambda _: self.app.renew(["changes"]))
+        if (call := dismiss.get(waiting.kind)) is not None:
+            self.app.ask(lambda engine: call(engine, waiting.id), lambda _: self.app.renew(["changes"]))
         else:
             self.app.say("Only interrupted sessions can be dismissed here. ⏎ opens what needs a decision.", "warning")
 

@@ -186,8 +186,7 @@ class SafetyScreen(Filtering):
 
     def action_allow_once(self) -> None:
         """Allow once exactly what the content filter blocked, after a second key."""
-        engine, one = self.app.live(), self._current
-        if engine is None or one is None:
+        if (one := self._current) is None:
             return
         block = standing.content_block(one)
         if block is None:
@@ -201,7 +200,7 @@ class SafetyScreen(Filtering):
         )
 
         def allow() -> None:
-            self.app.ask(lambda: engine.safety.allow_once(one.prediction_id), lambda _: self._allowed())
+            self.app.ask(lambda engine: engine.safety.allow_once(one.prediction_id), lambda _: self._allowed())
 
         self.app.confirm("Allow this once?", question, "allow once", allow, risky=True)
 
@@ -251,16 +250,13 @@ class SafetyScreen(Filtering):
 
     def action_dnd(self) -> None:
         """Do not disturb for two hours, or not any more."""
-        engine = self.app.live()
-        if engine is None:
-            return
         span = None if self.known.quiet.dnd_until is not None else DND
 
         def done(until: datetime | None) -> None:
             self.app.say(f"Nothing runs by itself until {words.hour(until)}" if until else "Do not disturb is off.")
             self.app.renew(["rails", "autonomy"])
 
-        self.app.ask(lambda: engine.autonomy.dnd(span), done)
+        self.app.ask(lambda engine: engine.autonomy.dnd(span), done)
 
     def copy_text(self) -> str:
         one = self._current

@@ -33,9 +33,6 @@ class Conversing(ConsoleScreen):
 
     @on(Asked.Answered)
     def _answered(self, message: Asked.Answered) -> None:
-        engine = self.app.live()
-        if engine is None:
-            return
         request, answer = message.request, message.answer
         said = ("allowed" if answer.allows else "denied") + (" for this session" if answer.lasts else "")
 
@@ -47,7 +44,7 @@ class Conversing(ConsoleScreen):
             self.app.say(str(refusal), "warning")
             self.app.renew(["permissions"])
 
-        self.app.ask(lambda: engine.permissions.answer(request.id, answer), done, refused)
+        self.app.ask(lambda engine: engine.permissions.answer(request.id, answer), done, refused)
 
     # Replies
 
@@ -70,10 +67,6 @@ class Conversing(ConsoleScreen):
             self._tell(session, message.text)
 
     def _tell(self, session: SessionView, text: str) -> None:
-        engine = self.app.live()
-        if engine is None:
-            return
-
         def refused(refusal: Refusal) -> None:
             self.app.say(str(refusal), "warning")
             if refusal.code == "not_running":  # it ended while he wrote: the same words can continue it
@@ -81,7 +74,7 @@ class Conversing(ConsoleScreen):
                 now = next((one for one in self.known.sessions if one.id == session.id), session)
                 self.query_one(ReplyLine).open(now, text)
 
-        self.app.ask(lambda: engine.sessions.reply(session.id, text), lambda _: self.app.say("told"), refused)
+        self.app.ask(lambda engine: engine.sessions.reply(session.id, text), lambda _: self.app.say("told"), refused)
 
     def _continue(self, session: SessionView, text: str) -> None:
         def made(card: Card) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
@@ -28,6 +28,9 @@ from clawpy_console.widgets.session import about, session_row, waits
 from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.transcript import Transcript
 from engine.values import Card, ChangeSet, ChangeState, ModelCall, Refusal, SessionView
+
+if TYPE_CHECKING:
+    from engine import Engine
 
 OLDER = "=older"
 """The id of the row that lists older sessions."""
@@ -194,10 +197,10 @@ class WorkScreen(Conversing, Filtering):
 
     def _looked(self, session: SessionView) -> None:
         """What ran by itself counts as kept only when somebody looked at it."""
-        engine = self.app.engine
-        if engine is not None and session.mode == "autonomous" and session.state.over and session.id not in self._seen:
+        unseen = session.mode == "autonomous" and session.state.over and session.id not in self._seen
+        if unseen and self.app.engine is not None:
             self._seen.add(session.id)
-            self.app.ask(lambda: engine.cards.look_at(session.prediction_id))
+            self.app.ask(lambda engine: engine.cards.look_at(session.prediction_id))
 
     def _draw_about(self, now: datetime) -> None:
         session, calls = self.session, self._calls
@@ -213,14 +216,14 @@ class WorkScreen(Conversing, Filtering):
 
     def _read_calls(self) -> None:
         """The calls of the session under the cursor, for its heading: again when it spent more, or ended."""
-        session, engine = self.session, self.app.engine
+        session = self.session
         wanted = (session.id, session.tokens, session.state.over) if session else ("", 0, False)
         if wanted == self._calls_of:
             return
         if wanted[0] != self._calls_of[0]:
             self._calls = ()
         self._calls_of = wanted
-        if session is None or engine is None or session.flow is not None:
+        if session is None or self.app.engine is None or session.flow is not None:
             return
 
         def read(calls: list[ModelCall]) -> None:
@@ -228,7 +231,7 @@ class WorkScreen(Conversing, Filtering):
                 self._calls = tuple(calls)
                 self._draw_about(self.app.now())
 
-        self.app.ask(lambda: engine.calls.for_session(session.id), read)
+        self.app.ask(lambda engine: engine.calls.for_session(session.id), read)
 
     @on(Rows.Moved, "#sessions")
     def _session_moved(self) -> None:
@@ -277,48 +280,47 @@ class WorkScreen(Conversing, Filtering):
         return super().check_action(action, parameters)
 
     def action_land(self) -> None:
-        engine, change = self.app.live(), self._waiting_change()
-        if engine is not None and change is not None:
+        if (change := self._waiting_change()) is not None:
             undo, parts = shown_key("work.undo", self.app.keymap), self.query_one(Changes).parts
 
             def done(landed: ChangeSet) -> str:
                 left = "" if landed.state is ChangeState.LANDED else f" {words.count(len(landed.files), 'file')} left."
                 return f"Landed {words.count(len(parts or change.files), 'file')}.{left} Undo: {undo}"
 
-            self._carry_out("landing", change, lambda: engine.changes.land(change.id, parts), done)
+            self._carry_out("landing", change, lambda engine: engine.changes.land(change.id, parts), done)
 
     def action_branch(self) -> None:
-        engine, change = self.app.live(), self._waiting_change()
-        if engine is not None and change is not None:
+        if (change := self._waiting_change()) is not None:
             self._carry_out(
                 "branching",
                 change,
-                lambda: engine.changes.branch(change.id),
+                lambda engine: engine.changes.branch(change.id),
                 lambda made: f"Committed to {made.branch}.",
             )
 
     def action_discard(self) -> None:
-        engine, change = self.app.live(), self._waiting_change()
-        if engine is None or change is None:
+        if (change := self._waiting_change()) is None:
             return
         files = words.count(len(change.files), "changed file")
         question = f"{files} of “{words.one_line(change.title)}” will be deleted. This cannot be undone."
 
         def discard() -> None:
-            self._carry_out("discarding", change, lambda: engine.changes.discard(change.id), lambda _: "Discarded.")
+            self._carry_out(
+                "discarding", change, lambda engine: engine.changes.discard(change.id), lambda _: "Discarded."
+            )
 
         self.app.confirm("Discard the changes?", question, "discard", discard, risky=True)
 
     def action_undo(self) -> None:
-        engine, change = self.app.live(), self.change
-        if engine is None or self._still_running():
+        change = self.change
+        if self._still_running():
             return
         if change is None or not change.landed:
             self.app.say("Nothing from this session was landed.", "warning")
             return
         again = shown_key("work.land", self.app.keymap)
         done = f"Landing undone. {again} lands it again."
-        self._carry_out("undo", change, lambda: engine.changes.undo(change.id), lambda _: done)
+        self._carry_out("undo", change, lambda engine: engine.changes.undo(change.id), lambda _: done)
 
     # Comments
 
@@ -330,46 +332,48 @@ class WorkScreen(Conversing, Filtering):
         place = f"{message.path}:{message.line}{' before the change' if message.old else ''}"
 
         def written(text: str) -> None:
-            if (engine := self.app.live()) is not None:
-                call = partial(engine.changes.comment, change.id, message.path, message.line, text, old=message.old)
-                self.app.ask(call, lambda _: self._commented("Comment added."))
+            place = (message.path, message.line, text)
+            self.app.ask(
+                lambda engine: engine.changes.comment(change.id, *place, old=message.old),
+                lambda _: self._commented("Comment added."),
+            )
 
         self.query_one(ReplyLine).write(f"comment on {place}", written)
 
     @on(DiffView.Removed)
     def _remove_comment(self, message: DiffView.Removed) -> None:
-        engine, change = self.app.live(), self.change
-        if engine is not None and change is not None:
-            call = partial(engine.changes.remove_comment, change.id, message.number)
-            self.app.ask(call, lambda _: self._commented("Comment removed."))
+        if (change := self.change) is not None:
+            self.app.ask(
+                lambda engine: engine.changes.remove_comment(change.id, message.number),
+                lambda _: self._commented("Comment removed."),
+            )
 
     def _commented(self, text: str) -> None:
         self.app.say(text)
         self.app.renew(["changes"])
 
     def action_send_comments(self) -> None:
-        engine, change, session = self.app.live(), self.change, self.session
-        if engine is None or change is None or session is None:
+        change, session = self.change, self.session
+        if change is None or session is None:
             return
 
         def made(_: Card) -> None:
-            self.app.ask(lambda: engine.changes.sent_comments(change.id), lambda _: self.app.renew(["changes"]))
+            self.app.ask(lambda engine: engine.changes.sent_comments(change.id), lambda _: self.app.renew(["changes"]))
             self.app.say("The card that sends your comments is on top. Approve it.")
 
         def send(text: str) -> None:
             self.app.cards.continue_session(session, text, made)
 
-        self.app.ask(lambda: engine.changes.unsent_comments(change.id), send)
+        self.app.ask(lambda engine: engine.changes.unsent_comments(change.id), send)
 
     def action_stop(self) -> None:
-        engine, session = self.app.live(), self.session
-        if engine is None or session is None:
+        if (session := self.session) is None:
             return
         if session.state.over:
             self.app.say("This session has finished.", "warning")
             return
         self.app.ask(
-            lambda: engine.sessions.stop(session.id, "stopped by the operator"), lambda _: self._done("stopped")
+            lambda engine: engine.sessions.stop(session.id, "stopped by the operator"), lambda _: self._done("stopped")
         )
 
     def _waiting_change(self) -> ChangeSet | None:
@@ -395,7 +399,7 @@ class WorkScreen(Conversing, Filtering):
         return bool(doing)
 
     def _carry_out(
-        self, doing: str, change: ChangeSet, call: Callable[[], ChangeSet], done: Callable[[ChangeSet], str]
+        self, doing: str, change: ChangeSet, call: Callable[[Engine], ChangeSet], done: Callable[[ChangeSet], str]
     ) -> None:
         """Call what is `doing` something with `change`; `done` says what came of it."""
 
