@@ -113,6 +113,17 @@ def session_state(name: str) -> str:
     return SESSION_STATES.get(name, name)
 
 
+def learned(learnings: int, facts: int, proposed: int, by_itself: int) -> str:
+    """What was learned, "" for nothing. See `engine.views.Learnt`."""
+    told = (
+        (learnings, "learning promoted", "learnings promoted"),
+        (facts, "fact kept", "facts kept"),
+        (proposed, "candidate to review", "candidates to review"),
+        (by_itself, "candidate activated without you", "candidates activated without you"),
+    )
+    return ", ".join(count(number, one, many) for number, one, many in told if number)
+
+
 TOUCHES = {
     "keep_commits": "makes a branch", "prepare_environment": "installs packages",
     "undo_landing": "undoes a landing", "reclaim_space": "deletes what is not needed any more",

@@ -186,9 +186,9 @@ def _tell(error: Refusal, where: Where) -> None:
         )
         return
     from clawpy_console.cli.printing.render import refusal
-    from clawpy_console.cli.printing.style import Style
+    from clawpy_console.cli.printing.style import has_colours
 
-    print(refusal(error, Style.of(sys.stderr)), file=sys.stderr)
+    print(refusal(error, colour=has_colours(sys.stderr)), file=sys.stderr)
 
 
 # -- verbs
@@ -205,9 +205,9 @@ def _print(document: Mapping[str, Any], options: argparse.Namespace, where: Wher
         print(json.dumps(document, ensure_ascii=False))
         return
     from clawpy_console.cli.printing.render import render
-    from clawpy_console.cli.printing.style import Style
+    from clawpy_console.cli.printing.style import has_colours
 
-    text = render(options.verb, document, vars(options), Style.of(sys.stdout))
+    text = render(options.verb, document, vars(options), colour=has_colours(sys.stdout))
     if text:
         print(text)
 

@@ -42,19 +42,24 @@ def line(document: Any, form: str, now: datetime) -> str | None:
     try:
         if document["version"] != 1:
             return None
-        for hold in document["holds"]:
-            if _after(hold["until"], now) is not False:
-                return f"⏸ {hold['word']}"
+        hold = next((one for one in document["holds"] if _after(one["until"], now) is not False), None)
         cards = [
             one for one in document["cards"] if _after(one["expiresAt"], now) and not _after(one["snoozedUntil"], now)
         ]
-        if form == "short" or not cards:
-            return f"🔮 {len(cards)}"
-        top = cards[0]
-        minutes = max(0, int((now - datetime.fromisoformat(top["createdAt"])).total_seconds() // 60))
-        return f"🔮 {top['prompt']} · {top['targetChannel']} · {top['howSure']} · {_age(minutes)}"
+        return shown(form, hold, len(cards), cards[0] if cards else None, now)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
+
+
+def shown(form: str, hold: Any, pending: int, top: Any, now: datetime) -> str:
+    """What a status bar shows: the hold that is in force, else how many cards are pending, or the first of them."""
+    if hold is not None:
+        return f"⏸ {hold['word']}"
+    if form == "short" or top is None:
+        return f"🔮 {pending}"
+    minutes = max(0, int((now - datetime.fromisoformat(top["createdAt"])).total_seconds() // 60))
+    age = f"{minutes}m" if minutes < 60 else f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"
+    return f"🔮 {top['prompt']} · {top['targetChannel']} · {top['howSure']} · {age}"
 
 
 def _asked(argv: Sequence[str]) -> tuple[tuple[str, str], str] | None:
@@ -112,9 +117,3 @@ def _killed(data: str) -> bool:
         return os.path.exists(folder + "json")  # noqa: PTH110  # else it ended while this looked
     except OSError:
         return False
-
-
-def _age(minutes: int) -> str:
-    if minutes < 60:
-        return f"{minutes}m"
-    return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.cli.printing.cards import lap
-from clawpy_console.cli.printing.style import Style
+from clawpy_console.cli.printing.render import render
 from engine.doors import wire
 from engine.execution.running_files import TABLE, runs_by_itself
 from engine.values import ChangeSet, FileChange, Refusal
@@ -36,7 +35,7 @@ def changed(world: World, edit: Callable[[Path], object]) -> tuple[ChangeSet, di
 def printed(change_set: ChangeSet) -> str:
     """What `clawpy work` prints, which is all that many an operator looks at."""
     document = {"prediction": None, "session": None, "changeSet": wire.change_set(change_set)}
-    return lap(json.loads(json.dumps(document)), {}, Style(False))
+    return render("work", json.loads(json.dumps(document)), {})
 
 
 RUN_BY_THEMSELVES = (

@@ -1,4 +1,4 @@
-"""What verbs print of prompts with several lines, of sessions that ended red, and of one thing or several."""
+"""What verbs print of texts from outside, of sessions that ended red, and of one thing or several."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from typing import Any
 import pytest
 
 from clawpy_console import words
-from clawpy_console.cli.printing.memory import remember
-from clawpy_console.cli.printing.metrics import train
-from clawpy_console.cli.printing.settings import config
-from clawpy_console.cli.printing.style import Style, how_it_ended, indented, one_line
+from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.style import how_it_ended, plain
 from engine.values import DecisionSignal, Outcome, SessionState, Status
-
-PLAIN = Style(False)
 
 
 @pytest.mark.parametrize(
@@ -28,22 +24,21 @@ PLAIN = Style(False)
     ],
 )
 def test_how_a_session_ended_is_told(state: str, result: str, check: dict[str, Any] | None, word: str) -> None:
-    assert how_it_ended({"state": state, "result": result, "check": check}, PLAIN) == word
+    assert plain(how_it_ended({"state": state, "result": result, "check": check})) == word
 
 
 def test_a_setting_without_a_value_is_named_as_one_that_is_not_set() -> None:
     document = {"settings": {"workspaces": {"/srv/shop": {"retention": {"memoryEvents": 60, "costEntries": None}}}}}
-    assert config(document | {"file": "config.toml"}, {}, PLAIN).splitlines() == [
+    assert render("config", document | {"file": "config.toml"}, {}).splitlines() == [
         'workspaces."/srv/shop".retention.memoryEvents = 60',
         '# workspaces."/srv/shop".retention.costEntries is not set',
         "# config.toml",
     ]
 
 
-def test_a_prompt_of_several_lines_stays_one_entry() -> None:
-    prompt = "Write what was learnt:\n- [/foo] first\n\x1b[31m- second"
-    assert one_line(prompt) == "Write what was learnt: - [/foo] first - second"
-    assert indented(prompt) == ["    Write what was learnt:", "    - [/foo] first", "    - second"]
+def test_what_comes_from_outside_brings_no_escape_sequences() -> None:
+    one = {"id": "task_1", "state": "open", "title": "round\x1b[31m it", "note": "", "waitsFor": []}
+    assert render("tasks", {"tasks": [one]}, {}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
 
 
 @pytest.mark.parametrize(
@@ -55,13 +50,12 @@ def test_a_prompt_of_several_lines_stays_one_entry() -> None:
 )
 def test_one_is_told_in_the_singular(number: int, pairs: str, examples: str, bad: str, later: str) -> None:
     run = {"id": "run_1", "state": "adopted", "method": "dpo", "records": number, "cost": 0.1, "message": ""}
-    told = train(
-        {"twinModel": None, "enabled": False, "imported": number, "runs": [run], "next": "weekly"}, {}, PLAIN
-    ).splitlines()
+    document = {"twinModel": None, "enabled": False, "imported": number, "runs": [run], "next": "weekly"}
+    told = render("train", document, {}).splitlines()
     assert told[1] == pairs
     assert examples in told[2]
     document = {"remembered": 1, "known": 0, "badLines": number, "seconds": 0.1, "trouble": "", "missing": number}
-    assert f", {bad}, 0.1 s\n{later}" in remember(document, {}, PLAIN)
+    assert f", {bad}, 0.1 s\n{later}" in render("remember", document, {})
 
 
 @pytest.mark.parametrize("signal", DecisionSignal)

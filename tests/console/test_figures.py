@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing.style import Style, printed
+from clawpy_console.cli.printing.style import plain, printed
 from clawpy_console.fields import Field, spark
 from clawpy_console.screens.insights import figures
 from clawpy_console.widgets.parts import drawn
@@ -27,7 +27,7 @@ def read() -> Insights:
 
 
 def text(fields: Iterable[Field]) -> str:
-    return "\n".join(printed(fields, Style()))
+    return plain("\n".join(printed(fields)))
 
 
 def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from clawpy_console.cli.printing.style import Style, printed
+from clawpy_console.cli.printing.style import plain, printed
 from clawpy_console.fields import Field, changes
 from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.screens.learning.lists import linked
@@ -31,7 +31,7 @@ def learnings() -> Learnings:
 
 
 def text(fields: Iterable[Field]) -> str:
-    return "\n".join(printed(fields, Style()))
+    return plain("\n".join(printed(fields)))
 
 
 def recorded(one: LearningRecord, port: Adaptation) -> candidate.Document:

@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.cli.printing.style import Style, printed
+from clawpy_console.cli.printing.style import plain, printed
 from clawpy_console.fields import Field
 from clawpy_console.screens.safety import standing
 from clawpy_console.state import AppState, Autonomy
@@ -309,7 +309,7 @@ async def test_a_second_that_changes_nothing_draws_nothing(console: ConsoleApp) 
 
 
 def text(fields: Iterable[Field]) -> str:
-    return "\n".join(printed(fields, Style()))
+    return plain("\n".join(printed(fields)))
 
 
 @pytest.mark.parametrize("state", ["DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED"])

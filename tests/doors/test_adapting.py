@@ -10,16 +10,13 @@ import pytest
 
 from clawpy_console.cli.options import Where
 from clawpy_console.cli.parser import parse
-from clawpy_console.cli.printing.render import RENDER
-from clawpy_console.cli.printing.style import Style
+from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import request
 from engine import Engine, Home, open_engine
 from engine.doors.verbs import dispatch
 from engine.events import RetryRepeated
 from engine.stand_ins import StandIns
 from engine.values import Refusal
-
-PLAIN = Style(False)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +32,7 @@ def done(engine: Engine, *words: str) -> tuple[dict[str, Any], str]:
     options = parse(words)
     document = dispatch(engine, options.verb, request(options, Where(None, [], False)))
     json.dumps(document)
-    return document, RENDER[options.verb](document, {}, PLAIN)
+    return document, render(options.verb, document, {})
 
 
 def in_vain(engine: Engine, session: str) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing.render import render
-from clawpy_console.cli.printing.style import Style
 from engine import Home
 from engine.clock import FakeClock
 from engine.doors.verbs import dispatch
@@ -52,7 +51,7 @@ def captured(engine: Engine, *texts: str) -> None:
 
 
 def text(verb: str, document: dict[str, Any]) -> str:
-    return render(verb, document, {}, Style())
+    return render(verb, document, {})
 
 
 class TestDrafts:

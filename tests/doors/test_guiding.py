@@ -11,8 +11,7 @@ import pytest
 
 from clawpy_console.cli.options import Where, WrongUse
 from clawpy_console.cli.parser import parse
-from clawpy_console.cli.printing.render import RENDER
-from clawpy_console.cli.printing.style import Style
+from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import request
 from engine import Engine, Home, open_engine
 from engine.doors.verbs import dispatch
@@ -21,8 +20,6 @@ from engine.stand_ins import StandIns
 from engine.values import ChangeState, Refusal, SessionState
 from tests.conftest import Repository
 from tests.hierarchy.wisdom_world import learning
-
-PLAIN = Style(False)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +40,7 @@ def done(engine: Engine, *words: str) -> tuple[dict[str, object], str]:
     verb, arguments = typed(*words)
     document = dispatch(engine, verb, arguments)
     json.dumps(document)
-    return document, RENDER[verb](document, {}, PLAIN)
+    return document, render(verb, document, {})
 
 
 @pytest.mark.long
@@ -169,11 +166,11 @@ def test_what_was_learnt_in_a_workspace_is_written_down_as_a_reviewed_change(tmp
         opened.wisdom.flush()
         listed = dispatch(opened, "learnings", {"action": "list", "workspace": here})
         assert [one["text"] for one in listed["learnings"]] == [found.text]
-        assert "backend_builder → backend_lead" in RENDER["learnings"](listed, {}, PLAIN)
+        assert "backend_builder → backend_lead" in render("learnings", listed, {})
         document = dispatch(opened, "learnings", {"action": "write", "workspace": here})
         [card] = document["predictions"]
         assert found.text in card["prompt"]
-        assert found.text in RENDER["learnings"](document, {}, PLAIN)
+        assert found.text in render("learnings", document, {})
         opened.cards.approve(card["id"])
         session = opened.sessions.of_prediction(card["id"])
         assert session is not None

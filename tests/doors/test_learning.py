@@ -11,8 +11,7 @@ import pytest
 
 from clawpy_console.cli.options import Where
 from clawpy_console.cli.parser import parse
-from clawpy_console.cli.printing.render import RENDER
-from clawpy_console.cli.printing.style import Style
+from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import request
 from engine.clock import FakeClock
 from engine.doors.verbs import dispatch
@@ -22,7 +21,6 @@ from engine.stand_ins import StandIns
 from engine.values import Refusal
 from tests.conftest import MONDAY_MORNING, Repository
 
-PLAIN = Style(False)
 WORDS = "Decision: we keep the old parser for good"
 
 
@@ -46,7 +44,7 @@ def typed(engine: Engine, repository: Repository, *words: str) -> tuple[Any, str
     arguments = request(options, Where(None, [str(repository.path)], False))
     document = dispatch(engine, "learnings", arguments)
     json.dumps(document)
-    return document, RENDER["learnings"](document, {}, PLAIN)
+    return document, render("learnings", document, {})
 
 
 @pytest.mark.long

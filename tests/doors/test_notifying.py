@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing.render import render
-from clawpy_console.cli.printing.style import Style
 from engine.clock import FakeClock
 from engine.config_notify import Surface
 from engine.doors.arguments import Arguments
@@ -37,7 +36,7 @@ def ask(world: World, **given: Any) -> dict[str, Any]:
 
 
 def printed(document: dict[str, Any]) -> str:
-    return render("notify", document, {}, Style(False))
+    return render("notify", document, {})
 
 
 def test_every_surface_is_listed_with_what_is_missing(world: World) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing import metrics as figures
-from clawpy_console.cli.printing.style import Style
+from clawpy_console.cli.printing.render import render
 from engine.clock import FakeClock
 from engine.doors.verbs import dispatch
 from engine.engine import Engine, open_engine
@@ -177,7 +176,7 @@ def test_metrics_of_real_cards(engine: Engine) -> None:
     first, *others = engine.cards.pending()
     said = dispatch(engine, "metrics", {})
     assert (said["waiting"], said["withdrawn"]) == (len(others) + 1, 0)
-    assert f"0 dismissed, {len(others) + 1} waiting" in figures.metrics(said, {}, Style())
+    assert f"0 dismissed, {len(others) + 1} waiting" in render("metrics", said, {})
     engine.cards.dismiss(first.id)
     said = dispatch(engine, "metrics", {})
     assert (said["period"], said["totalPredictions"], said["rejected"]) == ("last_7_days", len(others) + 1, 1)

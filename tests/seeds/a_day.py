@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from clawpy_console.cli.printing.render import render
-from clawpy_console.cli.printing.style import Style
 from engine.clock import FakeClock
 from engine.doors.verbs import dispatch
 from engine.execution.runners.model.client import ModelHost
@@ -54,7 +53,7 @@ class Week:
     def say(self, verb: str, typed: str = "", **arguments: Any) -> dict[str, Any]:
         """Give a verb, and show what it prints; `typed` is what stands behind it on a command line."""
         document = dispatch(self.shop.engine, verb, arguments)
-        self.show(f"$ clawpy {verb} {typed}".rstrip(), *render(verb, document, arguments, Style()).splitlines())
+        self.show(f"$ clawpy {verb} {typed}".rstrip(), *render(verb, document, arguments).splitlines())
         return document
 
     def prompt(self) -> list[str]:

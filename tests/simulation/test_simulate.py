@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.main import main
-from clawpy_console.cli.printing.simulation import simulation
-from clawpy_console.cli.printing.style import Style
+from clawpy_console.cli.printing.render import render
 from engine.autonomy.autonomy import ACT, STATE
 from engine.simulation.days import Deck, Does, Odd
 from engine.simulation.month import Month
@@ -45,7 +44,7 @@ def test_it_counts_what_it_lists(two_days: dict[str, Any]) -> None:
 
 
 def test_the_text_says_what_is_made_up_and_names_every_rail(two_days: dict[str, Any]) -> None:
-    text = simulation(two_days, {}, Style())
+    text = render("simulate", two_days, {})
     assert "made up: the clock" in text
     for rail in ("loop", "rate", "cost", "content", "gate", "kill"):
         assert f"\n{rail} " in text

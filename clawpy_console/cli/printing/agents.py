@@ -2,88 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
-from clawpy_console.cli.printing.style import Document, Style, clean, count, printed, span
+from clawpy_console.cli.printing.style import (
+    Document,
+    Lines,
+    Options,
+    bad,
+    bold,
+    count,
+    dim,
+    paint,
+    printed,
+    span,
+    wants,
+)
 from clawpy_console.fields import Field
 from clawpy_console.screens.hierarchy import agent as told
 
 
-def agents(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def agents(document: Document, options: Options) -> Lines:
     """The organisation as a tree with the coding agents, or one agent, or who serves a channel now."""
     if "agents" in document:
-        left = ", ".join(map(clean, document.get("retired", ())))
-        gone = [style.dim(f"retired: {left}; `clawpy agents restore` restores one")] if left else []
-        wrong = printed(told.problems(document["problems"]), style) if document["problems"] else []
-        return "\n".join([*_tree(document["agents"], style), *_coding(document, style), *gone, *wrong])
-    if "channel" in document:
-        lines = [f"{clean(document['channel'])} is served by {clean(one['title'])}" for one in document["coding"]]
-        return "\n".join([*lines, *(f"  log in  {clean(one['login'])}" for one in document["coding"] if one["login"])])
-    return "\n".join(printed(told.agent(document), style))
+        yield from _tree(document["agents"])
+        yield from _coding(document)
+        if retired := document.get("retired"):
+            yield dim(f"retired: {', '.join(retired)}; `clawpy agents restore` restores one")
+        yield from printed(told.problems(document["problems"])) if document["problems"] else ()
+    elif "channel" in document:
+        yield from (f"{document['channel']} is served by {one['title']}" for one in document["coding"])
+        yield from (f"  log in  {one['login']}" for one in document["coding"] if one["login"])
+    else:
+        yield from printed(told.agent(document))
 
 
-def guidance(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def guidance(document: Document, options: Options) -> Lines:
     """The guidance of an agent, of each leader how much, what was left out; or what another leader would change."""
     title = Field("", f"{document['targetAgent']} → {told.chain(document)}", "title")
     if "moved" in document:
-        return "\n".join(printed([title, *told.moved(document)], style))
-    lines = printed([title, *told.guidance(document)], style)
-    lines += ["", clean(document["guidance"])] if document["guidance"] else []
+        yield from printed([title, *told.moved(document)])
+        return
+    yield from printed([title, *told.guidance(document)])
+    if document["guidance"]:
+        yield from ("", document["guidance"])
     teaching = document["teaching"]
     if teaching["enabled"] and teaching["diff"]:
-        lines += printed(told.teaching(teaching, datetime.now().astimezone()), style)
-    return "\n".join(lines)
+        yield from printed(told.teaching(teaching, datetime.now().astimezone()))
 
 
-def profile(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def profile(document: Document, options: Options) -> Lines:
     """The guidance of a leader as a text, or whose prompts another text changes."""
     if document.get("undone"):
-        return f"The guidance from {clean(document['leader'])} is as it was before the last save."
-    if "edits" not in document:
-        return clean(document["text"]).rstrip()
-    lines = printed(told.edited(document), style)
-    if document["saved"]:
-        lines += ["", f"Saved. Undo: clawpy profile {clean(document['leader'])} --undo"]
-    elif document["edits"]:
-        lines += ["", f"Not saved. Add `{style.bold('--yes')}` to save it."]
-    return "\n".join(lines)
+        yield f"The guidance from {document['leader']} is as it was before the last save."
+    elif "edits" not in document:
+        yield document["text"].rstrip()
+    else:
+        yield from printed(told.edited(document))
+        if document["saved"]:
+            yield f"\nSaved. Undo: clawpy profile {document['leader']} --undo"
+        elif document["edits"]:
+            yield f"\nNot saved. Add `{bold('--yes')}` to save it."
 
 
-def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def bubbles(document: Document, options: Options) -> Lines:
     """Findings and what the gates said, or what was sent up."""
     if "flushed" in document:
-        lines = [f"{clean(leader)} ← {', '.join(map(clean, ids))}" for leader, ids in document["flushed"].items()]
-        lines = lines or ["Nothing was ready to be sent up."]
+        yield from (f"{leader} ← {', '.join(ids)}" for leader, ids in document["flushed"].items())
+        if not document["flushed"]:
+            yield "Nothing was ready to be sent up."
         if document["waiting"]:
-            lines.append(f"{count(document['waiting'], 'finding')} for the next round")
+            yield f"{count(document['waiting'], 'finding')} for the next round"
         if document["cloudSyncFailure"]:
-            lines.append(f"{style.bad('not shared yet')}  {clean(document['cloudSyncFailure'])}")
-        return "\n".join(lines)
-    lines, now = [], datetime.now().astimezone()
+            yield f"{bad('not shared yet')}  {document['cloudSyncFailure']}"
+        return
+    now = datetime.now().astimezone()
     for one in document["bubbles"]:
         refused = [told.gate(one["gates"][-1])] if one["refusedBy"] else []
-        lines += printed([Field("", f"{one['id']}  {one['text']}", "title"), *told.standing(one, now), *refused], style)
-    return "\n".join(lines) or "No findings yet."
+        yield from printed([Field("", f"{one['id']}  {one['text']}", "title"), *told.standing(one, now), *refused])
 
 
-def _coding(document: Document, style: Style) -> list[str]:
-    lines = ["", style.bold("coding agents")]
+def _coding(document: Document) -> Lines:
+    yield from ("", bold("coding agents"))
     agents = document.get("coding", [])
     if not agents:
-        looked = ", ".join(document.get("codingSupported", []))
-        lines.append(style.dim(f"None is installed here. Supported: {looked}"))
+        yield dim(f"None is installed here. Supported: {', '.join(document.get('codingSupported', []))}")
     for one in agents:
-        name = clean(one["name"])
-        missing = f"its adapter is missing: {clean(one['missing'])}"
-        offer = missing if one["missing"] else f"clawpy agents serve CHANNEL {name}"
-        serves = f"← {', '.join(map(clean, one['serves']))}" if one["serves"] else style.dim(offer)
-        lines.append(f"{name:<12} {clean(one['title'])}  {serves}")
-    return lines
+        missing = f"its adapter is missing: {one['missing']}"
+        offer = missing if one["missing"] else f"clawpy agents serve CHANNEL {one['name']}"
+        serves = f"← {', '.join(one['serves'])}" if one["serves"] else dim(offer)
+        yield f"{one['name']:<12} {one['title']}  {serves}"
 
 
-def _tree(agents: Sequence[Document], style: Style) -> list[str]:
+def _tree(agents: Sequence[Document]) -> Lines:
     known = {one["id"]: one for one in agents}
 
     def depth(one: Document) -> int:
@@ -93,40 +104,31 @@ def _tree(agents: Sequence[Document], style: Style) -> list[str]:
             steps += 1
         return steps
 
-    rows = [("  " * depth(one) + clean(one["id"]), one) for one in agents]
+    rows = [("  " * depth(one) + one["id"], one) for one in agents]
     wide = max((len(name) for name, _ in rows), default=0)
-    lines = []
     for name, one in rows:
-        channels = f"  ← {', '.join(map(clean, one['channels']))}" if one["channels"] else ""
-        broken = "  " + style.bad(f"broken: {clean(one['broken'])}") if one["broken"] else ""
-        lines.append(f"{one['tier']}  {name:{wide}}  {style.dim(clean(one['title']))}{channels}{broken}")
-    return lines
+        channels = f"  ← {', '.join(one['channels'])}" if one["channels"] else ""
+        broken = "  " + bad(f"broken: {one['broken']}") if one["broken"] else ""
+        yield f"{one['tier']}  {name:{wide}}  {dim(one['title'])}{channels}{broken}"
 
 
-def tasks(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def tasks(document: Document, options: Options) -> Lines:
     """The board, or one task."""
     found = document["tasks"] if "tasks" in document else [document["task"]]
     signs = {"open": "○", "running": "◐", "done": "✓", "failed": "✗"}
-    lines = []
     for one in found:
-        note = "  " + style.dim(clean(one["note"])) if one["note"] else ""
+        note = "  " + dim(one["note"]) if one["note"] else ""
         if one["waitsFor"] and one["state"] == "open":
-            note += "  " + style.wants(f"waits for {', '.join(map(clean, one['waitsFor']))}")
-        sign = signs.get(one["state"], "?")
-        lines.append(f"{sign} {one['state']:7}  {style.dim(clean(one['id']))}  {clean(one['title'])}{note}")
-    return "\n".join(lines) or "No tasks."
+            note += "  " + wants(f"waits for {', '.join(one['waitsFor'])}")
+        yield f"{signs[one['state']]} {one['state']:7}  {dim(one['id'])}  {one['title']}{note}"
 
 
-def permissions(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def permissions(document: Document, options: Options) -> Lines:
     """What sessions ask for, with the whole of what they want to do."""
-    lines = []
     for one in document["permissions"]:
         state = one["answer"] or ("withdrawn" if one["withdrawn"] else f"waits {span(one['waitedSeconds'])}")
-        paint = style.dim if one["answer"] or one["withdrawn"] else style.wants
-        lines.append(
-            f"{style.bold(clean(one['id']))}  {paint(state)}  {clean(one['targetAgent'])}  {clean(one['title'])}"
-        )
-        lines.append("    " + style.dim(clean(one["reason"])))
+        tone = "grey" if one["answer"] or one["withdrawn"] else "wants"
+        yield f"{bold(one['id'])}  {paint(tone, state)}  {one['targetAgent']}  {one['title']}"
+        yield "    " + dim(one["reason"])
         if one["detail"] and one["detail"] not in one["title"]:
-            lines += [f"    │ {line}" for line in clean(one["detail"]).splitlines()]
-    return "\n".join(lines) or "No permission requests."
+            yield from (f"    │ {line}" for line in one["detail"].splitlines())

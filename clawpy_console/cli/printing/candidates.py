@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
-from clawpy_console.cli.printing.style import Document, Style, clean, count, printed
+from clawpy_console.cli.printing.style import Document, Lines, Options, bold, count, dim, paint, printed, wants
 from clawpy_console.screens.learning import candidate
 
 NEXT = {
@@ -16,49 +14,59 @@ NEXT = {
 }
 
 
-def candidates(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def candidates(document: Document, options: Options) -> Lines:
     """A list, one with all about it, what became of one, what a check found, or records."""
-    now = datetime.now(UTC)
     if "candidates" in document:
-        return _list(document, style)
-    if "drafted" in document:
-        lines = [_head(one, style) for one in document["drafted"]] or ["Nothing new was found."]
-        lines += [style.dim(f"not drafted: {clean(key)}: {clean(why)}") for key, why in document["notDrafted"].items()]
-        return "\n".join(lines)
-    if "candidate" not in document:
-        lines = [line for one in document["records"] for line in printed(candidate.record(one, now), style)]
-        return "\n".join(lines) or "Nothing was recorded yet."
-    one = document["candidate"]
-    lines = [_head(one, style)]
-    if "stations" in document:
-        lines += printed(candidate.candidate(document, now), style)[1:]
-        for name, title in candidate.EVIDENCE.items():
-            records = [each for each in document["records"] if each["id"] in one[name]]
-            lines += ["", style.bold(title)] if records else []
-            lines += [line for each in records for line in printed(candidate.record(each, now), style)]
-    told = NEXT.get(one["status"], "").format(id=clean(one["id"]))
-    return "\n".join([*lines, *([style.dim(told)] if told else [])])
+        yield from _list(document)
+    elif "drafted" in document:
+        yield from map(_head, document["drafted"])
+        if not document["drafted"]:
+            yield "Nothing new was found."
+        yield from (dim(f"not drafted: {key}: {why}") for key, why in document["notDrafted"].items())
+    elif "candidate" in document:
+        one = document["candidate"]
+        yield _head(one)
+        if "stations" in document:
+            yield from _whole(document)
+        if one["status"] in NEXT:
+            yield dim(NEXT[one["status"]].format(id=one["id"]))
+    else:
+        yield from _records(document["records"])
+        if not document["records"]:
+            yield "Nothing was recorded yet."
 
 
-def _list(document: Document, style: Style) -> str:
+def _records(records: list[Document]) -> Lines:
+    now = datetime.now(UTC)
+    for one in records:
+        yield from printed(candidate.record(one, now))
+
+
+def _whole(document: Document) -> Lines:
+    _, *fields = candidate.candidate(document, datetime.now(UTC))
+    yield from printed(fields)
+    for name, title in candidate.EVIDENCE.items():
+        if records := [each for each in document["records"] if each["id"] in document["candidate"][name]]:
+            yield from ("", bold(title), *_records(records))
+
+
+def _list(document: Document) -> Lines:
     """Those that need your decision first."""
-    lines = []
     for one in sorted(document["candidates"], key=lambda one: one["status"] != "review"):
-        told = f"{candidate.TYPES[one['type']][1]}, for {candidate.where(one)}; {candidate.evidence(one)}"
-        lines += [_head(one, style), "    " + style.dim(clean(told))]
-    if not lines:
+        yield _head(one)
+        yield "    " + dim(f"{candidate.TYPES[one['type']][1]}, for {candidate.where(one)}; {candidate.evidence(one)}")
+    if not document["candidates"]:
         known = document["records"]
         said = f"{count(known, 'record')}, none calls for a change" if known else "nothing was recorded yet"
-        return f"No candidates: {said}. `clawpy candidates digest` checks now, instead of within ten minutes."
+        yield f"No candidates: {said}. `clawpy candidates digest` checks now, instead of within ten minutes."
+        return
     if waiting := document["counts"]["review"]:
         told = "`clawpy candidates show ID` shows one, `approve ID` and `reject ID` decide"
-        lines.append(style.dim(f"{waiting} need{'s' if waiting == 1 else ''} your decision: {told}"))
+        yield dim(f"{waiting} need{'s' if waiting == 1 else ''} your decision: {told}")
     if document["mode"] == "autonomous":
-        lines.append(style.wants("adaptation.mode is autonomous: candidates with enough evidence become active"))
-    return "\n".join(lines)
+        yield wants("adaptation.mode is autonomous: candidates with enough evidence become active")
 
 
-def _head(one: Document, style: Style) -> str:
+def _head(one: Document) -> str:
     sign, tone, said = candidate.STATUS[one["status"]]
-    state = style.paint(tone, f"{sign} {said}")
-    return f"{style.bold(clean(one['id']))}  {state}  score {one['score']:.0f}  {clean(one['title'])}"
+    return f"{bold(one['id'])}  {paint(tone, f'{sign} {said}')}  score {one['score']:.0f}  {one['title']}"

@@ -2,73 +2,72 @@
 
 from __future__ import annotations
 
-import itertools
 import shlex
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any
 
 from clawpy_console import words
 from clawpy_console.cli.printing.style import (
     Document,
-    Style,
-    clean,
+    Lines,
+    Options,
+    bad,
+    bold,
     count,
+    dim,
     how_it_ended,
     indented,
-    one_line,
+    paint,
     place,
     time,
+    wants,
 )
 
 
-def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def cards(document: Document, options: Options) -> Lines:
     """The stack, or the latest cards of any status."""
     found = document["predictions"]
-    lines = [_card(one, style) for one in found]
-    lines += [style.dim(f"! {clean(error)}") for error in document.get("errors", ())]
     if not found:
-        places = [f"{number} in {clean(path)}" for path, number in document.get("elsewhere", {}).items()]
+        places = [f"{number} in {path}" for path, number in document.get("elsewhere", {}).items()]
         said = f"No cards here; {', '.join(places)}." if places else "No cards."
         advise = not (places or options.get("all") or "created" in document)  # `clawpy predict` has just checked
-        lines.insert(0, f"{said} `clawpy predict` checks for new ones." if advise else said)
-    return "\n".join(lines)
+        yield f"{said} `clawpy predict` checks for new ones." if advise else said
+    for one in found:
+        yield from _card(one)
+    yield from (dim(f"! {error}") for error in document.get("errors", ()))
 
 
-def _card(one: Document, style: Style) -> str:
-    badges = [
-        word
-        for word, on in (("SUGGESTED", one["stated"] and one["band"] in ("suggested", "act")), ("NEW", one["novel"]))
-        if on
-    ]
-    if one["status"] != "pending":
+def _card(one: Document) -> Lines:
+    badges = ["SUGGESTED"] if one["stated"] and one["band"] in ("suggested", "act") else []
+    badges += ["NEW"] if one["novel"] else []
+    pending = one["status"] == "pending"
+    if not pending:
         badges.append(state(one))
-    if one["snoozedUntil"] and one["status"] == "pending":
+    elif one["snoozedUntil"]:
         badges.append(f"snoozed until {time(one['snoozedUntil'])}")
     sure = how_sure(one)
-    head = f"{style.bold(clean(one['id']))}  {style.bad(sure) if one['tier'] == 1 else sure}  {place(one)}"
-    lines = [head + ("  " + style.wants(" ".join(badges)) if badges else "")]
-    if one["status"] == "pending" and one["withoutSandbox"]:
+    head = f"{bold(one['id'])}  {bad(sure) if one['tier'] == 1 else sure}  {place(one)}"
+    yield head + ("  " + wants(" ".join(badges)) if badges else "")
+    if pending and one["withoutSandbox"]:
         how = "approve it with --without-sandbox" if one["needsConfirmation"] else "the settings allow that here"
-        lines.append("    " + style.wants(f"no sandbox on this machine; {how}"))
-    lines += indented(one["prompt"])
+        yield "    " + wants(f"no sandbox on this machine; {how}")
+    yield from indented(one["prompt"])
     if one["reasoning"]:
-        lines.append("    " + style.dim(clean(one["reasoning"])))
-    if one["status"] == "pending" and not one["undoNote"]:
+        yield "    " + dim(one["reasoning"])
+    if pending and not one["undoNote"]:
         # so nothing is known of cost and undo either
-        lines.append("    " + style.wants("No model or agent can run this yet."))
-    elif one["status"] == "pending":
+        yield "    " + wants("No model or agent can run this yet.")
+    elif pending:
         cost = [f"est. ${one['estimatedCost']:.2f}"] if one["estimatedCost"] else []
         changes = words.touches(one["flow"] or "", one["checkOnly"], one["withoutSandbox"])
-        runs = f"runs: {one['flow'] or clean(one['servedBy']) or one['runner']}"
-        lines.append("    " + style.dim(" · ".join([*cost, changes, runs])))
-    if one["status"] == "pending":
+        runs = f"runs: {one['flow'] or one['servedBy'] or one['runner']}"
+        yield "    " + dim(" · ".join([*cost, changes, runs]))
+    for each in one["verdicts"] if pending else ():
         # That a person decides is what a card is for; anything else a rail says is news.
-        asks = [each for each in one["verdicts"] if each["verdict"] != "allow" and each["rail"] != "gate"]
-        lines += [f"    {style.wants(each['verdict'])} {clean(each['rail'])}: {clean(each['reason'])}" for each in asks]
+        if each["verdict"] != "allow" and each["rail"] != "gate":
+            yield f"    {wants(each['verdict'])} {each['rail']}: {each['reason']}"
     if one["note"]:
-        lines.append(f"    {clean(one['note'])}")
-    return "\n".join(lines)
+        yield f"    {one['note']}"
 
 
 def how_sure(one: Document) -> str:
@@ -84,113 +83,104 @@ def state(card: Document, *, with_outcome: bool = True) -> str:
     return words.session_state(card["outcome"]) if card["outcome"] and with_outcome else str(said)
 
 
-def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def lap(document: Document, options: Options) -> Lines:
     """Card, session and change set after a verb."""
-    lines = []
     card, session, change = document["prediction"], document["session"], document["changeSet"]
     if card is not None:
         told = session is not None and card["outcome"] != "discarded"  # the session says how it ended, red tests too
         snoozed = card["status"] == "pending" and card["snoozedUntil"]
         said = f"snoozed until {time(card['snoozedUntil'])}" if snoozed else state(card, with_outcome=not told)
-        lines += [f"{style.bold(clean(card['id']))}  {said}  {place(card)}", *indented(card["prompt"])]
+        yield f"{bold(card['id'])}  {said}  {place(card)}"
+        yield from indented(card["prompt"])
         if card["note"]:
-            lines.append(f"    {clean(card['note'])}")
+            yield f"    {card['note']}"
         if card["note"] and card["status"] == "rejected":  # a kind of card was switched off
-            lines.append(style.dim(f"    `clawpy undo {clean(card['id'])}` undoes it, `clawpy muted` lists it"))
+            yield dim(f"    `clawpy undo {card['id']}` undoes it, `clawpy muted` lists it")
     if session is not None:
-        lines += _session(session, style)
+        yield from _session(session)
     for line in document.get("transcript", ()):
-        text = clean(line["text"])
-        told = f"$ {text}" if line["kind"] == "command" else text
-        paint = style.bold if line["kind"] == "command" else str
-        lines += [f"  │ {paint(one)}" for one in told.splitlines() or [""]]
+        sign, tone = ("$ ", "title") if line["kind"] == "command" else ("", "ink")
+        yield from (f"  │ {paint(tone, one)}" for one in f"{sign}{line['text']}".splitlines() or [""])
     if change is not None:
-        lines += _change(change, style, named=options.get("verb") in CHANGING)
+        yield from _change(change, named=options.get("verb") in CHANGING)
     for file in document.get("diff", ()):
-        lines += ["", style.bold(f"{file['status']} {clean(file['path'])}")]
-        numbers = itertools.count(1)
-        for line in clean(file["hunks"]).split("\n"):
-            number = f"  hunk {next(numbers)}" if line.startswith("@@ ") else ""
-            lines.append(_diff_line(line, style) + number)
+        yield from ("", bold(f"{file['status']} {file['path']}"))
+        hunks = 0
+        for line in file["hunks"].split("\n"):
+            hunks += line.startswith("@@ ")
+            number = f"  hunk {hunks}" if line.startswith("@@ ") else ""
+            yield paint({"+": "good", "-": "wrong", "@": "grey"}.get(line[:1], "ink"), line) + number
     if "continues" in document:
-        lines.append(f"The card {style.bold(clean(document['continues']['id']))} sends them; approve it.")
-    return "\n".join(lines)
+        yield f"The card {bold(document['continues']['id'])} sends them; approve it."
 
 
-def _session(one: Document, style: Style) -> list[str]:
-    detail = one["error"] or one["summary"]
-    lines = [f"{style.bold(clean(one['id']))}  {how_it_ended(one, style)}  {place(one)}  {clean(one['sandbox'])}"]
-    return [*lines, *indented(detail)]
+def _session(one: Document) -> Lines:
+    yield f"{bold(one['id'])}  {how_it_ended(one)}  {place(one)}  {one['sandbox']}"
+    yield from indented(one["error"] or one["summary"])
 
 
 CHANGING = frozenset({"land", "branch", "discard", "undo"})
 """Verbs that may change any repository by an id alone, and so name the one they changed."""
 
 
-def _change(one: Document, style: Style, *, named: bool = False) -> list[str]:
-    paint = style.wants if one["state"] == "waiting" else style.dim
-    where = f" on {clean(one['branch'])}" if one["branch"] else ""
-    lines = [f"{style.bold(clean(one['id']))}  {paint(one['state'])}{where}  {count(len(one['files']), 'file')}"]
-    if named:
-        lines[0] += f"  in {clean(one['workspace'])}"
+def _change(one: Document, *, named: bool = False) -> Lines:
+    waiting = one["state"] == "waiting"
+    where = f" on {one['branch']}" if one["branch"] else ""
+    place = f"  in {one['workspace']}" if named else ""
+    state = paint("wants" if waiting else "grey", one["state"])
+    yield f"{bold(one['id'])}  {state}{where}  {count(len(one['files']), 'file')}{place}"
     for file in one["files"]:
         numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
-        lines.append(f"    {file['status']:8} {numbers:>9}  {clean(file['path'])}")
+        yield f"    {file['status']:8} {numbers:>9}  {file['path']}"
         if file["refused"]:
-            lines.append(style.bad(f"      ✗ cannot be landed: {clean(file['refused'])}"))
+            yield bad(f"      ✗ cannot be landed: {file['refused']}")
         if file["note"]:
-            lines.append(style.wants(f"      ▲ {clean(file['note'])}"))
+            yield wants(f"      ▲ {file['note']}")
     for comment in one["comments"]:
         before, sent = " before" if comment["old"] else "", "  (sent)" if comment["sent"] else ""
-        lines.append(f"    comment {comment['number']} on {clean(comment['path'])}:{comment['line']}{before}{sent}")
-        lines += [style.dim(f"      > {clean(comment['quote'])}"), *indented(comment["text"])]
-    if one["state"] == "waiting":
+        yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{before}{sent}"
+        yield dim(f"      > {comment['quote']}")
+        yield from indented(comment["text"])
+    if waiting:
         landed = f"{count(one['landedFiles'], 'file')} landed; for the rest: " if one["landedFiles"] else ""
-        lines.append(style.dim(f"    {landed}land, branch or discard it"))
-    return lines
+        yield dim(f"    {landed}land, branch or discard it")
 
 
-def _diff_line(line: str, style: Style) -> str:
-    paint = {"+": style.good, "-": style.bad, "@": style.dim}.get(line[:1])
-    return paint(line) if paint else line
-
-
-def work(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def work(document: Document, options: Options) -> Lines:
     """Sessions and change sets, or one lap."""
     if "sessions" not in document:
-        return lap(document, options, style)
-    lines = []
+        yield from lap(document, options)
+        return
     for one in document["sessions"]:
-        lines += [*_session(one, style), style.dim(f"    {one_line(one['prompt'])}")]
+        yield from _session(one)
+        yield dim(f"    {words.one_line(one['prompt'])}")
     if document["changeSets"]:
-        lines += ["", style.bold("changes to land")]
-        for change in document["changeSets"]:
-            lines += _change(change, style)
-    return "\n".join(lines) or _nothing(document.get("elsewhere", {}))
+        yield from ("", bold("changes to land"))
+    for change in document["changeSets"]:
+        yield from _change(change)
+    if not document["sessions"] and not document["changeSets"]:
+        yield _nothing(document.get("elsewhere", {}))
 
 
 def _nothing(elsewhere: Mapping[str, int]) -> str:
     """That nothing was run here, and where something was."""
     if not elsewhere:
         return "Nothing has run yet."
-    told = [f"{count(number, 'session')} in {clean(path)}" for path, number in list(elsewhere.items())[:3]]
+    told = [f"{count(number, 'session')} in {path}" for path, number in list(elsewhere.items())[:3]]
     more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
-    first = shlex.quote(clean(next(iter(elsewhere))))
+    first = shlex.quote(next(iter(elsewhere)))
     return f"Nothing has run here; {', '.join(told)}{more}.\n  `clawpy --workspace {first} work` shows them"
 
 
-def muted(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def muted(document: Document, options: Options) -> Lines:
     """What stays away because it was dismissed, or what was just lifted."""
-    lines = []
+    lifted = options.get("action") == "unmute"
     for one in document["muted"]:
-        where = f"in {clean(PurePath(one['workspace']).name)}" if one["workspace"] else "everywhere"
+        where = f"in {PurePath(one['workspace']).name}" if one["workspace"] else "everywhere"
         away = f"muted until {time(one['until'])}" if one["until"] else "switched off"
-        if options.get("action") == "unmute":
-            away = "unmuted"
-        title = clean(one["kindTitle"])
+        title = one["kindTitle"]
         what = f"{title} {where}" if one["subject"] else f"all cards “{title}” {where}"
-        lines.append(f"{style.bold(clean(one['id']))}  {what}: {away}  ({clean(one['why'])})")
-        lines += indented(one["prompt"])
-    if options.get("action") != "unmute" and lines:
-        lines.append(style.dim("`clawpy muted unmute ID` lets its cards appear again"))
-    return "\n".join(lines) or "Nothing is muted."
+        yield f"{bold(one['id'])}  {what}: {'unmuted' if lifted else away}  ({one['why']})"
+        yield from indented(one["prompt"])
+    if document["muted"] and not lifted:
+        yield dim("`clawpy muted unmute ID` lets its cards appear again")

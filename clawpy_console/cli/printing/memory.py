@@ -2,55 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from clawpy_console.cli.printing.style import Document, Style, clean, count, printed
+from clawpy_console.cli.printing.style import Document, Lines, Options, bold, count, dim, good, printed, wants
 from clawpy_console.screens.memory import entry as told
 
 
-def remember(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def remember(document: Document, options: Options) -> Lines:
     """How much was remembered; bad lines were told as they came."""
     said = f"{document['remembered']:,} remembered"
-    if document["known"]:
-        said += f", {document['known']:,} known before"
-    if document["badLines"]:
-        said += style.wants(f", {count(document['badLines'], 'bad line')}")
-    lines = [f"{said}, {document['seconds']:.1f} s"]
+    said += f", {document['known']:,} known before" if document["known"] else ""
+    said += wants(f", {count(document['badLines'], 'bad line')}") if document["badLines"] else ""
+    yield f"{said}, {document['seconds']:.1f} s"
     if document["trouble"]:
-        lines.append(style.wants(f"found by words alone: {clean(document['trouble'])}"))
+        yield wants(f"found by words alone: {document['trouble']}")
     elif missing := document["missing"]:
-        lines.append(style.dim(f"{count(missing, 'memory', 'memories')} can be found by meaning a little later"))
-    return "\n".join(lines)
+        yield dim(f"{count(missing, 'memory', 'memories')} can be found by meaning a little later")
 
 
-def recall(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def recall(document: Document, options: Options) -> Lines:
     """What was found, each line with its layer, its source and why."""
-    lines = [line for one in document["results"] for line in printed(told.recalled(one), style)]
-    lines += [style.wants(f"left out: {clean(words)}") for words in document["leftOut"]]
-    return "\n".join(lines) or "Nothing is known about it."
+    for one in document["results"]:
+        yield from printed(told.recalled(one))
+    yield from (wants(f"left out: {words}") for words in document["leftOut"])
 
 
-def drafts(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def drafts(document: Document, options: Options) -> Lines:
     """Drafts of facts, or what became of one."""
     if "fact" in document:
         fact = document["fact"]
-        return f"{style.good('kept')}  {style.bold(clean(fact['id']))}  {clean(fact['fact'])}"
-    lines = []
+        yield f"{good('kept')}  {bold(fact['id'])}  {fact['fact']}"
+        return
     for one in document["drafts"]:
-        state = "" if one["state"] == "waiting" else f"  {clean(one['state'])}"
-        lines.append(f"{style.bold(clean(one['id']))}{state}  {clean(one['fact'])}")
+        state = "" if one["state"] == "waiting" else f"  {one['state']}"
+        yield f"{bold(one['id'])}{state}  {one['fact']}"
         instead = f", in the place of {one['supersedes']}" if one["supersedes"] else ""
-        lines.append("    " + style.dim(clean(f"{one['bucket']}/{one['group']} | {one['reason']}{instead}")))
+        yield "    " + dim(f"{one['bucket']}/{one['group']} | {one['reason']}{instead}")
     if document["drafts"] and document["drafts"][0]["state"] == "waiting":
-        lines.append(style.dim("`clawpy drafts promote ID` keeps one as a fact, `clawpy drafts dismiss ID` does not"))
-    return "\n".join(lines) or "No drafts. They are made at night."
+        yield dim("`clawpy drafts promote ID` keeps one as a fact, `clawpy drafts dismiss ID` does not")
 
 
-def forget(document: Document, options: Mapping[str, Any], style: Style) -> str:
+def forget(document: Document, options: Options) -> Lines:
     """What forgetting touches, or touched, and what it leaves."""
-    lines = [style.good("forgotten") if document["forgotten"] else style.wants("would be forgotten")]
-    lines += printed(told.forgetting(document), style)
+    yield good("forgotten") if document["forgotten"] else wants("would be forgotten")
+    yield from printed(told.forgetting(document))
     if not document["forgotten"]:
-        lines.append(f"Nothing changed yet. Add `{style.bold('--yes')}` to forget it.")
-    return "\n".join(lines)
+        yield f"Nothing changed yet. Add `{bold('--yes')}` to forget it."

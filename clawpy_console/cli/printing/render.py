@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from clawpy_console.cli.printing.agents import agents, bubbles, guidance, permissions, profile, tasks
 from clawpy_console.cli.printing.candidates import candidates
@@ -15,25 +14,25 @@ from clawpy_console.cli.printing.notifications import notify
 from clawpy_console.cli.printing.settings import check, config, doctor, key
 from clawpy_console.cli.printing.simulation import simulation
 from clawpy_console.cli.printing.state import dnd, resume, status, stop
-from clawpy_console.cli.printing.style import Document, Style, clean
+from clawpy_console.cli.printing.style import Document, Lines, Options, bad, clean, dim, plain
 from clawpy_console.cli.printing.xray import replied, xray
 from engine.values import Refusal
 
 
-def render(verb: str, document: Document, options: Mapping[str, Any], style: Style) -> str:
+def render(verb: str, document: Document, options: Options, *, colour: bool = False) -> str:
     """The text for a verb's document."""
-    return RENDER[verb](document, options, style)
+    text = "\n".join(RENDER[verb](clean(document), options)) or EMPTY.get(verb, "")
+    return text if colour else plain(text)
 
 
-def refusal(error: Refusal, style: Style) -> str:
+def refusal(error: Refusal, *, colour: bool) -> str:
     """What was not done, why, and how to mend it."""
-    lines = [style.bad("clawpy: ") + clean(error.message)]
-    if error.fix:
-        lines.append("        " + style.dim(clean(error.fix)))
-    return "\n".join(lines)
+    text = bad("clawpy: ") + clean(error.message)
+    text += "\n        " + dim(clean(error.fix)) if error.fix else ""
+    return text if colour else plain(text)
 
 
-RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
+RENDER: Mapping[str, Callable[[Document, Options], Lines]] = {
     "predict": cards,
     "cards": cards,
     "propose": cards,
@@ -63,7 +62,7 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "config": config,
     "key": key,
     "notify": notify,
-    "token": lambda document, options, style: str(document["token"]),
+    "token": lambda document, options: iter([document["token"]]),
     "remember": remember,
     "recall": recall,
     "candidates": candidates,
@@ -76,3 +75,13 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "doctor": doctor,
     "simulate": simulation,
 }
+
+EMPTY = {
+    "muted": "Nothing is muted.",
+    "bubbles": "No findings yet.",
+    "permissions": "No permission requests.",
+    "tasks": "No tasks.",
+    "recall": "Nothing is known about it.",
+    "drafts": "No drafts. They are made at night.",
+}
+"""What is said where there is nothing to list."""

@@ -2,61 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from clawpy_console.cli.printing.style import Style, count, printed, table
+from clawpy_console.cli.printing.style import Document, Lines, Options, bold, count, dim, printed, table
 from clawpy_console.fields import Field
 from clawpy_console.screens.safety.standing import HOLDS
 
 
-def simulation(document: Mapping[str, Any], options: Mapping[str, Any], style: Style) -> str:
+def simulation(document: Document, options: Options) -> Lines:
     """The whole month. The same document gives the same text, whatever the machine."""
     cards = document["cards"]
-    lines = [
-        style.bold(f"{count(document['days'], 'day')} from {document['from'][:10]}, seed {document['seed']}"),
-        style.dim(f"real: {document['real']}"),
-        style.dim(f"made up: {'; '.join(document['madeUp'])}"),
-        "",
-        f"cards    {cards['made']} made, {cards['followUps']} of them follow-ups: "
-        + ", ".join(f"{cards[name]} {name}" for name in ("approved", "dismissed", "expired", "withdrawn", "pending")),
-        f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by itself",
-    ]
+    fates = ", ".join(f"{cards[name]} {name}" for name in ("approved", "dismissed", "expired", "withdrawn", "pending"))
+    yield bold(f"{count(document['days'], 'day')} from {document['from'][:10]}, seed {document['seed']}")
+    yield dim(f"real: {document['real']}")
+    yield dim(f"made up: {'; '.join(document['madeUp'])}\n")
+    yield f"cards    {cards['made']} made, {cards['followUps']} of them follow-ups: {fates}"
+    yield f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by itself\n"
     kinds = [
-        (
-            one["kind"],
-            one["approved"],
-            one["dismissed"],
-            "–" if one["confidence"] is None else f"{one['confidence']:.0%}",
-        )
+        (one["kind"], one["approved"], one["dismissed"],
+         "–" if one["confidence"] is None else f"{one['confidence']:.0%}")
         for one in document["kinds"]
-    ]
+    ]  # fmt: skip
+    yield from table(("kind", "approved", "dismissed", "confidence of its newest card"), kinds)
     days = [
         (one["day"], one["made"], one["approved"], one["dismissed"], one["byAutonomy"], one["blocked"],
          _money(one["cost"]), ", ".join(one["odd"]))
         for one in document["perDay"]
     ]  # fmt: skip
+    yield ""
+    yield from table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "what was odd"), days)
     rails = [(one["rail"], one["blocked"], _example(one["example"], "prompt")) for one in document["rails"]]
+    yield ""
+    yield from table(("rail", "blocked", "for example"), rails)
     gates = [
         (f"{one['gate']} {one['name']}", one["refused"], _example(one["example"], "text")) for one in document["gates"]
     ]
+    yield ""
+    yield from table(("gate of a finding", "refused", "for example"), gates)
+    yield f"{document['wentUp']} went up to a leader\n"
+    yield from printed(_totals(document))
     blocked = [
         (_when(one["at"]), one["rail"], one["by"], f"{one['prompt']}: {one['reason']}") for one in document["blocked"]
     ]
-    day = ("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "what was odd")
-    for heads, rows in (
-        (("kind", "approved", "dismissed", "confidence of its newest card"), kinds),
-        (day, days),
-        (("rail", "blocked", "for example"), rails),
-        (("gate of a finding", "refused", "for example"), gates),
-    ):
-        lines += ["", *table(heads, rows, style)]
-    lines += [f"{document['wentUp']} went up to a leader", "", *printed(_totals(document), style)]
-    stopped = table(("blocked", "rail", "by", "what, and why"), blocked, style) or ["Nothing was blocked."]
-    return "\n".join([*lines, "", *stopped])
+    yield ""
+    yield from table(("blocked", "rail", "by", "what, and why"), blocked)
+    if not blocked:
+        yield "Nothing was blocked."
 
 
-def _totals(document: Mapping[str, Any]) -> Iterator[Field]:
+def _totals(document: Document) -> Iterator[Field]:
     cost, cycles = document["cost"], document["cycles"]
     hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in document["states"].items())
     yield Field("states", f"{hours}, laptop asleep {document['asleepHours']:.1f} h")
@@ -70,7 +64,7 @@ def _totals(document: Mapping[str, Any]) -> Iterator[Field]:
         yield Field(HOLDS[one["word"]], f"{_when(one['at'])}: {one['reason']}")
 
 
-def _example(one: Mapping[str, Any] | None, key: str) -> str:
+def _example(one: Document | None, key: str) -> str:
     return f"“{one[key]}”: {one['reason']}" if one else "–"
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import PurePath
 from typing import Any, TextIO
 
@@ -16,103 +17,92 @@ from engine.values.text import count as count
 from engine.values.text import failures
 
 Document = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How to write: in colour or not."""
-
-    colour: bool = False
-
-    @classmethod
-    def of(cls, stream: TextIO) -> Style:
-        """What fits `stream`; NO_COLOR and TERM=dumb are honoured."""
-        if not stream.isatty():
-            return cls()
-        plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-        return cls(not plain)
-
-    def _paint(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.colour and text else text
-
-    def paint(self, tone: str, text: str) -> str:
-        """`text` in the tone of a field."""
-        return self._paint(PAINTS[tone], text) if tone in PAINTS else text
-
-    def bold(self, text: str) -> str:
-        return self._paint("1", text)
-
-    def dim(self, text: str) -> str:
-        return self._paint("2", text)
-
-    def good(self, text: str) -> str:
-        return self._paint("32", text)
-
-    def bad(self, text: str) -> str:
-        return self._paint("31", text)
-
-    def wants(self, text: str) -> str:
-        return self._paint("33", text)
-
+Options = Mapping[str, Any]
+Lines = Iterator[str]
 
 PAINTS = {
     "title": "1", "heading": "1", "grey": "2", "faint": "2", "good": "32", "accent": "32", "wants": "33", "wrong": "31",
 }  # fmt: skip
 """The escape codes of the tones of fields."""
 
+_ESCAPES = re.compile(r"\x1b\[\d*m")
 
-def printed(fields: Iterable[Field], style: Style) -> list[str]:
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether to print in colour on `stream`; NO_COLOR and TERM=dumb are honoured."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def plain(text: str) -> str:
+    """`text` without colours."""
+    return _ESCAPES.sub("", text)
+
+
+def clean(value: Any) -> Any:
+    """A document whose texts have lost their control characters: whatever comes from outside is printed as it is."""
+    if isinstance(value, str):
+        return sanitise(value)
+    if isinstance(value, Mapping):
+        return {clean(name): clean(each) for name, each in value.items()}
+    return [clean(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def paint(tone: str, text: object) -> str:
+    """`text` in the tone of a field."""
+    return f"\x1b[{PAINTS[tone]}m{text}\x1b[0m" if tone in PAINTS and text != "" else str(text)
+
+
+bold = partial(paint, "title")
+dim = partial(paint, "grey")
+good = partial(paint, "good")
+bad = partial(paint, "wrong")
+wants = partial(paint, "wants")
+
+
+def printed(fields: Iterable[Field]) -> Lines:
     """Fields as lines, a blank one before each part."""
-    lines: list[str] = []
     fields = list(fields)
     label = label_width(fields)
-    for one in fields:
-        lines += [""] if lines and one.tone == "heading" else []
+    for number, one in enumerate(fields):
+        if number and one.tone == "heading":
+            yield ""
         name = f"  {one.name:<{label}}" if one.name else "" if one.tone in ("title", "heading") else "  "
-        lines.append((style.dim(name) + style.paint(one.tone, clean(one.text))).rstrip())
-    return lines
+        text = one.text.rstrip()
+        yield dim(name) + paint(one.tone, text) if text else dim(name.rstrip())
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]], style: Style) -> list[str]:
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Lines:
     """Rows under their headings, numbers and money at the right of their column; nothing without rows."""
-    cells = [[clean(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    widths = [max(len(str(cell)) for cell in column) for column in zip(heads, *rows, strict=True)]
 
-    def line(row: Sequence[str], values: Sequence[object]) -> str:
+    def line(cells: Sequence[object], like: Sequence[object]) -> str:
         aligned = (
-            f"{text:>{width}}" if isinstance(value, int) or text.startswith("$") else f"{text:<{width}}"
-            for text, value, width in zip(row, values, widths, strict=True)
+            f"{cell:>{width}}" if isinstance(value, int) or str(value).startswith("$") else f"{cell:<{width}}"
+            for cell, value, width in zip(cells, like, widths, strict=True)
         )
         return "  ".join(aligned).rstrip()
 
-    return [style.bold(line(heads, rows[0])), *map(line, cells, rows)] if rows else []
+    if rows:
+        yield bold(line(heads, rows[0]))
+    yield from (line(row, row) for row in rows)
 
 
 def place(one: Document) -> str:
-    return f"{clean(PurePath(one['workspace']).name)} → {clean(one['targetChannel'])}"
+    return f"{PurePath(one['workspace']).name} → {one['targetChannel']}"
 
 
-def clean(text: Any) -> str:
-    return sanitise(str(text))
+def indented(text: str) -> Lines:
+    """The lines of a text under the entry that it belongs to."""
+    return (f"    {line}" for line in text.splitlines())
 
 
-def one_line(text: Any) -> str:
-    """`clean`, on one line: a prompt of several lines stays one entry of a list."""
-    return " ".join(clean(text).split())
-
-
-def indented(text: Any) -> list[str]:
-    """`clean`, each of its lines under the entry that it belongs to."""
-    return [f"    {line}" for line in clean(text).splitlines()]
-
-
-def how_it_ended(session: Document, style: Style) -> str:
+def how_it_ended(session: Document) -> str:
     """The state of a session, coloured. One that ran to its end and found failing tests says so, as on the screens."""
     check = session.get("check")
     if session["state"] == "succeeded" and session["result"] == "failed" and check:
-        return style.wants(failures(check["failed"], check["errors"]))
+        return wants(failures(check["failed"], check["errors"]))
     tones = {"succeeded": "good", "discarded": "grey", "running": "title", "queued": "grey", "cannot_run": "wants"}
-    return style.paint(tones.get(session["state"], "wrong"), words.session_state(session["state"]))
+    return paint(tones.get(session["state"], "wrong"), words.session_state(session["state"]))
 
 
 def time(instant: str | None) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from clawpy_console import hiring, words
-from clawpy_console.cli.printing.state import learnt
 from clawpy_console.keys import shown_key
 from engine.values import Result
 
@@ -58,7 +57,7 @@ def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:
         return Content.assemble((f"{label:<9}", "$faint"), (text, "$ink"))
 
     what = then.learnt
-    told = learnt(what.learnings, what.facts, what.proposed, what.by_itself)
+    told = words.learned(what.learnings, what.facts, what.proposed, what.by_itself)
     by = f", from {words.count(decisions, 'decision')}" if decisions else ""
     bad = len(then.ran) - well
     itself = f", {then.approved_by_itself} by itself" if then.approved_by_itself else ""
