@@ -68,7 +68,7 @@ def _hire(engine: Engine, name: str, is_model: bool) -> FoundAgent | None:
 
 def _meaning(one: FoundAgent) -> str:
     if one.missing:
-        return f"{one.title}, once its adapter is there: {one.missing}"
+        return f"{one.title}, once its adapter is installed: {one.missing}"
     reaches = f"; reaches {one.hosts[0]}" + (f" and {len(one.hosts) - 1} more" if len(one.hosts) > 1 else "")
     return one.title + (reaches if one.hosts else "")
 

@@ -49,10 +49,10 @@ def open_editor(app: ConsoleApp, path: str) -> None:
 
     def looked(there: bool) -> None:
         if not there:
-            app.say(f"{path} is not there any more", "warning")
+            app.say(f"{path} no longer exists", "warning")
         elif not command or shutil.which(command[0], path=environment.get("PATH")) is None:
             app.copy_to_clipboard(path)
-            app.say(f"{path} (copied); set EDITOR, and it opens there")
+            app.say(f"{path} (copied). Set EDITOR to open it there")
         elif environment.get("TMUX"):
             app.ask(lambda _: _tmux(environment, shlex.join([*command, path])))
         elif app.terminal is not None:

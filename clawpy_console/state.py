@@ -293,8 +293,8 @@ def _sandbox(engine: Engine) -> str:
     if sandbox.confines:
         return said
     waived = [place for place, one in engine.settings.current.workspaces.items() if one.without_sandbox]
-    how = "each approval confirms that, nothing runs by itself; installing bubblewrap brings a sandbox"
-    return f"{said}: {how}" + (f"; approved without confirming in {', '.join(waived)}" if waived else "")
+    how = "you confirm each approval, and nothing runs by itself; install bubblewrap to get a sandbox"
+    return f"{said}: {how}" + (f"; no confirmation needed in {', '.join(waived)}" if waived else "")
 
 
 def _memory(engine: Engine) -> dict[str, Any]:

@@ -41,7 +41,9 @@ def load(file: Path) -> Theme:
     Raises `Refusal` ("bad_theme") that names the file, the key and what is accepted.
     """
     if file.exists() and not file.is_file():  # a pipe would be waited for
-        raise Refusal("bad_theme", f"{file} is no plain file", "a theme is a TOML file, see themes/clawpy-dark.toml")
+        raise Refusal(
+            "bad_theme", f"{file} is not a regular file", "a theme is a TOML file, see themes/clawpy-dark.toml"
+        )
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -52,24 +54,24 @@ def load(file: Path) -> Theme:
 
     for key in document:
         if key not in ("dark", "ansi", "colors"):
-            raise refuse(key, "is not known here", "accepted: dark, ansi, [colors]")
+            raise refuse(key, "is not a known key", "accepted: dark, ansi, [colors]")
     for key in ("dark", "ansi"):
         if not isinstance(document.get(key, False), bool):
-            raise refuse(key, f"{document[key]!r} is no yes or no", "accepted: true, false")
+            raise refuse(key, f"{document[key]!r} is not true or false", "accepted: true, false")
     colors = document.get("colors")
     if not isinstance(colors, dict):
         raise refuse("colors", "is missing", f"a table [colors] with {', '.join(COLORS)}")
     for key in colors:
         if key not in COLORS:
-            raise refuse(f"colors.{key}", "is not known here", f"accepted: {', '.join(COLORS)}")
+            raise refuse(f"colors.{key}", "is not a known colour", f"accepted: {', '.join(COLORS)}")
     for key in COLORS:
         if key not in colors:
-            raise refuse(f"colors.{key}", "is missing", "every theme names all eleven colours")
+            raise refuse(f"colors.{key}", "is missing", "every theme must set all eleven colours")
         try:
             Color.parse(colors[key])
         except (ColorParseError, TypeError, AttributeError) as error:
             raise refuse(
-                f"colors.{key}", f"{colors[key]!r} is no colour", "accepted: #rrggbb, a CSS name, ansi_red"
+                f"colors.{key}", f"{colors[key]!r} is not a colour", "accepted: #rrggbb, a CSS name, ansi_red"
             ) from error
     return _theme(file.stem, colors, dark=document.get("dark", True), ansi=document.get("ansi", False))
 

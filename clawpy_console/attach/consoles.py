@@ -186,7 +186,7 @@ class Consoles:
                 continue  # a folder that is no repository: there is nothing to look after
             if root not in known:
                 fix = f"clawpy config set 'workspaces.\"{root}\".autonomy' cards"
-                app.complain(Refusal("not_a_workspace", f"this engine does not look after {root}", fix))
+                app.complain(Refusal("not_a_workspace", f"this engine does not watch {root}", fix))
         return engine
 
     async def _close(self) -> None:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 PATTERNS = (
     ("cto", "measure_first", "Measure before tuning: keep the figure and the command that prints it."),
-    ("cto", "small_changes", "One purpose a change; a refactoring never rides along."),
+    ("cto", "small_changes", "One purpose per change; keep refactoring separate."),
     ("backend_lead", "money_in_cents", "Money is whole cents from the cart to the receipt; never a float."),
     ("backend_lead", "red_first", "A bug gets a failing test before it gets a fix."),
-    ("coo", "write_it_down", "What was decided stands in the change log on the same day."),
+    ("coo", "write_it_down", "Decisions go into the change log on the same day."),
 )
 
 CONFIRMED = Score(0.9, ("tests confirmed it",))
@@ -29,7 +29,7 @@ ARRIVED = "Round a discount once, at the end: tests/test_discount.py saw a cent 
 
 FIRST = Learning(
     "demo:1", ARRIVED, "tests discount", "backend_builder", "", CONFIRMED, WEIGHTY,
-    ("red at first, green after 2 attempts",), trust=Trust.MEASURED,
+    ("failed at first, passed after 2 attempts",), trust=Trust.MEASURED,
 )  # fmt: skip
 
 FOUND = (
@@ -48,7 +48,7 @@ FOUND = (
     ),
     Learning(
         "demo:5", "Readers stop at the second paragraph of the change log", "writing", "chronicler", "", ONCE, WEIGHTY,
-        ("one look at the visits",), trust=Trust.MEASURED,
+        ("one look at the page views",), trust=Trust.MEASURED,
     ),
     Learning(
         "demo:6", "Gift wrapping needs its own price list", "pricing", "researcher", "", CONFIRMED, WEIGHTY,

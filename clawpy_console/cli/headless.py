@@ -90,14 +90,14 @@ def run(
                 show_once(engine.gateway.reveal(), engine.gateway.state().token, out)
                 left = LOOK if until is None else min(LOOK, until - time.monotonic())
                 if left <= 0:
-                    ending.end("the time of --for is over", finish=True)
+                    ending.end("the time set by --for is over", finish=True)
                     break
                 with suppress(queue.Empty):
                     ending.wake.get(timeout=left)
             running = len(engine.sessions.running())
             how = f"; {running} running; they finish first" if running and ending.finish else ""
-            api = "" if gateway is None or engine.settings.current.gateway.enabled else "; the gateway ends with it"
-            say.note(f"ending: {ending.reason}{how}{api}")
+            api = "" if gateway is None or engine.settings.current.gateway.enabled else "; the gateway stops too"
+            say.note(f"stopping: {ending.reason}{how}{api}")
             for card in engine.wind_down(finish=ending.finish, hurry=lambda: ending.hurry):
                 say.note(f"stopped, and its card is pending again: {card.assignment.prompt}", card.id)
             say.news()
@@ -121,15 +121,15 @@ def show_once(token: str, source: str, out: IO[str]) -> None:
     screen = next((one for one in (out, sys.stderr) if one.isatty()), None)
     if screen is not None:
         then = (
-            f"it is kept in the {source}: `clawpy token` shows it again"
+            f"it is stored in the {source}; `clawpy token` shows it again"
             if kept
             else f"it is valid for this run only; {lasts}"
         )
         print(f"the token, shown once: {token}\n{then}", file=screen, flush=True)
     elif kept:
-        print(f"a token was made and is kept in the {source}: `clawpy token` shows it", file=sys.stderr, flush=True)
+        print(f"created a token and stored it in the {source}; `clawpy token` shows it", file=sys.stderr, flush=True)
     else:
-        told = "a token was made, but there is no keyring to keep it and no terminal to show it on"
+        told = "created a token, but there is no keyring to store it in and no terminal to show it on"
         print(f"{told}; {lasts}, and it is valid here within 15 s", file=sys.stderr, flush=True)
 
 

@@ -63,7 +63,7 @@ class PromptLines(LinesView):
         """How far the line under the cursor may be followed, and what the content filter has against it."""
         source = self.source
         hostile = self._objection(self.cursor)
-        said = source.standing or "our own words" if source is not None else ""
+        said = source.standing or "text from Clawpy Console" if source is not None else ""
         return f"{said}, ▲ hostile: {hostile}" if hostile else said
 
     @property

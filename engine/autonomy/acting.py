@@ -53,24 +53,25 @@ class Standing:
 def why_not(standing: Standing) -> str:
     """Why a pending card stays a card, in words; "" when it may be tried."""
     if not standing.autonomous:
-        return "autonomousModeEnabled is off"
+        return "autonomous mode is off: clawpy config set autonomousModeEnabled true"
     if not standing.acts:
-        return "the workspace's autonomy is not `act`"
+        return "the autonomy of this workspace is not set to `act`"
     if standing.quiet:
-        return "quiet hours: nothing executes by itself"
+        return "quiet hours: nothing runs by itself"
     if standing.snoozed:
-        return "you put it off"
+        return "you snoozed it"
     if not standing.ordered:
         if standing.phase < PHASE:
-            return f"phase {standing.phase}: nothing executes by itself before phase {PHASE}"
+            return f"phase {standing.phase}: nothing runs by itself before phase {PHASE}"
         if standing.confidence < standing.threshold:
             return f"confidence {standing.confidence:.2f} is below {standing.threshold:.2f}"
         if standing.bound < LIKE_APPROVED_FROM:
-            return f"like cards: lower bound of past approvals {standing.bound:.2f} is below {LIKE_APPROVED_FROM:.2f}"
+            low, least = f"{standing.bound:.2f}", f"{LIKE_APPROVED_FROM:.2f}"
+            return f"the lower bound of your approval rate for similar cards, {low}, is below {least}"
     if standing.suggested:
-        return "a suggestion or a task, which others may have written: it waits for you"
+        return "somebody else may have written this suggestion or task, so it waits for you"
     if standing.asks:
-        return "the content filter asks for a person"
+        return "the content filter asks for your decision"
     return ""
 
 

@@ -50,9 +50,11 @@ class Earning:
     def words(self) -> str:
         """One line for screens and verbs."""
         if self.missing:
-            return "acts by itself: not yet — " + ", ".join(self.missing)
+            return "does not act by itself yet: " + ", ".join(self.missing)
         kinds = ", ".join(self.earned[:3])
-        return f"acts by itself, when you are silent: cards of confidence {self.threshold:.2f} or more of {kinds}"
+        return (
+            f"acts by itself when you are inactive, on cards with a confidence of {self.threshold:.2f} or more: {kinds}"
+        )
 
 
 def earning(
@@ -68,10 +70,10 @@ def earning(
     looked after allows; `records`: of the workspaces that may act, or of all when none may."""
     missing = []
     if not autonomous:
-        missing.append("autonomousModeEnabled is off")
+        missing.append("autonomous mode is off (clawpy config set autonomousModeEnabled true)")
     if "act" not in autonomies:
         allowed = sorted(set(autonomies))
-        missing.append(f"no workspace is `act` ({'all are' if len(allowed) == 1 else 'they are'} "
+        missing.append(f"no workspace is set to `act` ({'all are set to' if len(allowed) == 1 else 'they are set to'} "
                        f"{' and '.join(f'`{one}`' for one in allowed)})" if allowed else "no workspace")  # fmt: skip
     if quiet:
         missing.append("quiet hours")
@@ -87,5 +89,5 @@ def earning(
             if best is not None
             else ""
         )
-        missing.append(f"no kind of card has earned it{told}")
+        missing.append(f"no kind of card has earned it yet{told}")
     return Earning(tuple(missing), earned, threshold)

@@ -25,7 +25,7 @@ RAIL = "gate"
 SUGGESTED_FROM = 0.6
 APPROVAL_ABOVE = 1 * MICRO
 REJECTIONS = 3
-UNCONFINED = "no sandbox on this machine: nothing confines what this runs; installing bubblewrap brings one"
+UNCONFINED = "no sandbox on this machine, so nothing confines what this runs; install bubblewrap to get one"
 ONBOARDING = 10
 """Decisions until which everything is a card."""
 BOUND = 0.8
@@ -92,23 +92,27 @@ def rows(facts: GateFacts) -> list[Row]:
     )
     ask(facts.estimate > APPROVAL_ABOVE, "costly", f"${facts.estimate / MICRO:.2f} is more than $1.00")
     ask(bool(facts.targets), "production", f"touches production: {', '.join(facts.targets[:3])}")
-    ask(guess and facts.novel_pair, "novel-pair", "NEW: this pair of channels never ran before")
+    ask(
+        guess and facts.novel_pair,
+        "novel-pair",
+        "NEW: work on one of these two channels has never led to work on the other",
+    )
     ask(facts.rejections >= REJECTIONS, "rejections", f"{facts.rejections} rejections in a row")
     if facts.content is Verdict.BLOCK:
-        found.append(Row("content", Verdict.BLOCK, "the content filter hit: kept for review"))
-    ask(facts.content is Verdict.ASK, "content", "the content filter asks for a person")
+        found.append(Row("content", Verdict.BLOCK, "the content filter found something: kept for review"))
+    ask(facts.content is Verdict.ASK, "content", "the content filter asks for your decision")
     ask(near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent")
     ask(
         facts.decisions < ONBOARDING,
         "onboarding",
-        f"first days: {facts.decisions} of {ONBOARDING} decisions made, everything is a card",
+        f"first days: {facts.decisions} of {ONBOARDING} decisions made, so everything waits for you as a card",
     )
-    ask(facts.suggested, "suggested", "a suggestion or a task, which others may have written: it waits for you")
-    ask(facts.always_asked, "installs", "installs packages with network: it always waits for you")
-    ask(not facts.autonomous, "autonomy-off", "autonomousModeEnabled is off")
-    ask(not facts.workspace_acts, "workspace", "the workspace's autonomy is not `act`")
-    ask(facts.quiet, "quiet", "quiet hours: nothing executes by itself")
-    ask(guess and facts.phase < 1, "cold-start", "phase 0 never executes by itself")
+    ask(facts.suggested, "suggested", "somebody else may have written this suggestion or task, so it waits for you")
+    ask(facts.always_asked, "installs", "it installs packages over the network, so it always waits for you")
+    ask(not facts.autonomous, "autonomy-off", "autonomous mode is off: clawpy config set autonomousModeEnabled true")
+    ask(not facts.workspace_acts, "workspace", "the autonomy of this workspace is not set to `act`")
+    ask(facts.quiet, "quiet", "quiet hours: nothing runs by itself")
+    ask(guess and facts.phase < 1, "cold-start", "nothing runs by itself in phase 0")
     ask(
         guess and SUGGESTED_FROM <= facts.confidence < facts.threshold,
         "below-threshold",
@@ -117,7 +121,7 @@ def rows(facts: GateFacts) -> list[Row]:
     ask(
         guess and facts.approval_bound < BOUND,
         "track-record",
-        f"lower bound of past approvals {facts.approval_bound:.2f} is below {BOUND:.2f}",
+        f"the lower bound of your approval rate, {facts.approval_bound:.2f}, is below {BOUND:.2f}",
     )
     return found
 
@@ -130,9 +134,9 @@ def decide_gate(facts: GateFacts) -> RailVerdict:
     if facts.by_operator and not (facts.confined or facts.waived or facts.confirmed):
         return RailVerdict(RAIL, Verdict.ASK, words, rule)
     if facts.by_operator:
-        return RailVerdict(RAIL, Verdict.ALLOW, f"approved by the operator ({words})" if words else "approved", rule)
+        return RailVerdict(RAIL, Verdict.ALLOW, f"approved by you ({words})" if words else "approved", rule)
     if not found:
-        return RailVerdict(RAIL, Verdict.ALLOW, "no row applies")
+        return RailVerdict(RAIL, Verdict.ALLOW, "nothing to ask")
     blocked = any(row.verdict is Verdict.BLOCK for row in found)
     return RailVerdict(RAIL, Verdict.BLOCK if blocked else Verdict.ASK, words, rule)
 

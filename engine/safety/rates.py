@@ -24,17 +24,17 @@ def decide_rate(trigger: Trigger, last: datetime | None, now: datetime, interval
     future (the clock was set back) blocks until `interval` after it: the rail fails closed.
     """
     if by_operator(trigger):
-        return RailVerdict(RAIL, Verdict.ALLOW, "an operator's approval is not rate-limited")
+        return RailVerdict(RAIL, Verdict.ALLOW, "what you approve is not rate-limited")
     if trigger.force:
         return RailVerdict(RAIL, Verdict.ALLOW, "forced: the rate limit was skipped", "force")
     if last is None:
-        return RailVerdict(RAIL, Verdict.ALLOW, "the first trigger")
+        return RailVerdict(RAIL, Verdict.ALLOW, "nothing was triggered before")
     wait = interval - (now - last)
     if wait > timedelta(0):
         return RailVerdict(
             RAIL,
             Verdict.BLOCK,
-            f"the last trigger was at {last:%H:%M:%S} UTC; the next may come in {_words(wait)}",
+            f"the last trigger was at {last:%H:%M:%S} UTC; the next is allowed in {_words(wait)}",
             "interval",
         )
     return RailVerdict(RAIL, Verdict.ALLOW, f"more than {_words(interval)} since the last trigger")

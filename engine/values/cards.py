@@ -101,7 +101,7 @@ class Tier(IntEnum):
 
     BROKEN = 1  # something is broken or about to be lost
     BLOCKS = 2  # it blocks you or others soon
-    CHECK = 3  # a cheap check of what was just done
+    CHECK = 3  # a quick check of recent work
     UPKEEP = 4
 
     @property
@@ -115,8 +115,8 @@ class Tier(IntEnum):
         return {
             1: "something is broken or about to be lost",
             2: "it blocks you or others soon",
-            3: "a cheap check of what was just done",
-            4: "it can wait; at most one such card waits in a workspace",
+            3: "a quick check of recent work",
+            4: "it can wait; a workspace has at most one such card",
         }[self]
 
 

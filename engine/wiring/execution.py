@@ -229,7 +229,7 @@ def _unattended(core: Engine, workspace: str) -> str:
         return reason
     settings = core.settings.current
     if not settings.autonomous_mode_enabled:
-        return "autonomousModeEnabled is off"
+        return "autonomous mode is off: clawpy config set autonomousModeEnabled true"
     if settings.workspace(workspace).autonomy is not WorkspaceAutonomy.ACT:
-        return "the workspace's autonomy is not `act`"
-    return "quiet hours: nothing executes by itself" if core.autonomy.quiet() else ""
+        return "the autonomy of this workspace is not set to `act`"
+    return "quiet hours: nothing runs by itself" if core.autonomy.quiet() else ""

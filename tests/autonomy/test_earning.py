@@ -17,18 +17,19 @@ def told(*records: Record, autonomous: bool = True, phase: int = 1, act: str = "
 def test_nothing_is_missing_where_a_kind_has_earned_it() -> None:
     found = told(Record("run_tests", "koji-core", 11, 11), Record("status", "koji-core", 1, 4))
     assert (found.missing, found.earned) == ((), ("“Tests of what changed” on koji-core",))
-    assert found.words.endswith("cards of confidence 0.80 or more of “Tests of what changed” on koji-core")
+    assert found.words.endswith("on cards with a confidence of 0.80 or more: “Tests of what changed” on koji-core")
 
 
 def test_what_is_missing_is_told_in_one_line() -> None:
     found = told(Record("status", "docs", 1, 4), Record("run_tests", "koji-core", 8, 8), phase=0)
     assert found.words == (
-        "acts by itself: not yet — the Twin is still learning, no kind of card has earned it "
+        "does not act by itself yet: the Twin is still learning, no kind of card has earned it yet "
         "(best: “Tests of what changed” on koji-core 8 of 8, needs 11 of 11)"
     )
     off = told(autonomous=False, act="cards")
     assert off.missing == (
-        "autonomousModeEnabled is off", "no workspace is `act` (all are `cards`)", "no kind of card has earned it",
+        "autonomous mode is off (clawpy config set autonomousModeEnabled true)",
+        "no workspace is set to `act` (all are set to `cards`)", "no kind of card has earned it yet",
     )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def test_json_is_one_document_a_line(start: Start, clawpy: Clawpy) -> None:
     process = start("--json", "--for", "2s")
     documents = [json.loads(line) for line in process.communicate()[0].splitlines()]
     assert process.returncode == 0
-    assert any(one.get("text", "").startswith("ending: the time of --for is over") for one in documents)
+    assert any(one.get("text", "").startswith("ending: the time set by --for is over") for one in documents)
     assert all("at" in one and "event" in one for one in documents)
 
 

@@ -45,7 +45,7 @@ async def test_before_the_twin_has_learnt_a_card_shows_its_tier_and_after_that_i
         await pilot.press("enter")
         await until(pilot, lambda: "PLACE IN THE STACK" in screen_text(console))
         told = screen_text(console)
-        assert "BROKEN 1 of 4: something is broken or about to be lost" in told
+        assert "BROKEN: something is broken or about to be lost (group 1 of 4)" in told
         assert "Test that broke" in told
         assert "CONFIDENCE" not in told
 

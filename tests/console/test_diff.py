@@ -184,7 +184,9 @@ async def test_what_is_marked_lands_alone(console: ConsoleApp, engine: StandIn) 
     async with console.run_test(size=(120, 40)) as pilot:
         view = await to_the_diff(pilot, "]", "space", "}", "space")
         assert view.marked == {("shop/cart.py", 1), ("shop/price.py", 1), ("shop/price.py", 2)}
-        await until(pilot, lambda: "2 of 3 files marked, 1 hunk of them alone: only these land" in screen_text(console))
+        await until(
+            pilot, lambda: "2 of 3 files marked, some only in part (1 hunk): only these land" in screen_text(console)
+        )
         await until(pilot, lambda: "Landing changes 2 files in shop" in screen_text(console))
         await pilot.press("L")
         await until(pilot, lambda: ("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ())) in engine.noted)

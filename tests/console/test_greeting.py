@@ -27,7 +27,7 @@ async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(consol
         await live(pilot)
         await until(pilot, lambda: "H connects Claude Code" in screen_text(console))
         await pilot.press("H")
-        await until(pilot, lambda: "once its adapter is there: npm i" in screen_text(console))
+        await until(pilot, lambda: "once its adapter is installed: npm i" in screen_text(console))
         assert not named(engine, "hire")
         await pilot.press("1")
         await until(pilot, lambda: named(engine, "hire") == [("hire", "claude")])

@@ -330,7 +330,7 @@ def test_gauges_appear_once_something_was_spent() -> None:
 
 def test_a_full_gauge_says_so() -> None:
     full = dataclasses.replace(burns()[0], spent=2_000_000)
-    assert standing.pace(full, NOW) == "the cap is reached"
+    assert standing.pace(full, NOW) == "the cap has been reached"
     [*_, hour, _] = standing.cost((full,), NOW)
     assert hour.tone == "wrong"
     assert "100%" in text(standing.cost((dataclasses.replace(full, cap=0),), NOW))

@@ -67,9 +67,9 @@ def test_xray_lists_the_calls_of_a_session(engine: StandIn, session_id: str) -> 
 @pytest.mark.parametrize(
     ("flow", "state", "said"),
     [
-        ("run_tests", SessionState.SUCCEEDED, "no model was asked: a flow runs without one"),
-        (None, SessionState.QUEUED, "no model was asked yet"),
-        (None, SessionState.CANCELLED, "no model was asked\n"),
+        ("run_tests", SessionState.SUCCEEDED, "no model calls: a flow runs without a model"),
+        (None, SessionState.QUEUED, "no model calls yet"),
+        (None, SessionState.CANCELLED, "no model calls\n"),
     ],
 )
 def test_xray_of_a_session_without_calls_says_why(
@@ -118,7 +118,7 @@ def test_reply_reaches_the_session(engine: StandIn, session_id: str) -> None:
     document = ask(engine, "reply", id=session_id, text="use the other file")
 
     assert told == [(session_id, "use the other file")]
-    assert render("reply", document, {}).startswith(f"told {session_id}")
+    assert render("reply", document, {}).startswith(f"sent to {session_id}")
 
 
 def test_propose_continues_a_session_in_its_workspace(engine: StandIn, session_id: str) -> None:

@@ -47,7 +47,7 @@ def test_every_surface_is_listed_with_what_is_missing(world: World) -> None:
         "✓ phone    ntfy (settings)",
         "- watch    no address  clawpy notify set watch, or set CLAWPY_NOTIFY_WATCH_URL",
         "- glasses  no address  clawpy notify set glasses, or set CLAWPY_NOTIFY_GLASSES_URL",
-        "- discord  the address of the discord is not among the keys"
+        '- discord  notify.discord.url is "key", but no address is stored for discord'
         "  clawpy notify set discord, or set CLAWPY_NOTIFY_DISCORD_URL",
         "- web      no address  clawpy notify set web, or set CLAWPY_NOTIFY_WEB_URL",
         "- desktop  no address  clawpy notify set desktop, or set CLAWPY_NOTIFY_DESKTOP_URL",

@@ -111,7 +111,7 @@ def lap(document: Document, options: Options) -> Lines:
             number = f"  hunk {hunks}" if line.startswith("@@ ") else ""
             yield paint({"+": "good", "-": "wrong", "@": "grey"}.get(line[:1], "ink"), line) + number
     if "continues" in document:
-        yield f"The card {bold(document['continues']['id'])} sends them; approve it."
+        yield f"To send them, approve the card {bold(document['continues']['id'])}."
 
 
 def _session(one: Document) -> Lines:

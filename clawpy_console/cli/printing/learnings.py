@@ -28,7 +28,7 @@ def learnings(document: Document, options: Options) -> Lines:
     if "predictions" in document:
         yield from cards(document, options)
         if left := document["leftOut"]:
-            yield dim(f"{count(left, 'older one')} left out: a card takes no more")
+            yield dim(f"{count(left, 'older one')} left out: the card is full")
     elif "learning" in document:
         one = document["learning"]
         yield _head(one)

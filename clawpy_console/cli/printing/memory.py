@@ -34,7 +34,7 @@ def drafts(document: Document, options: Options) -> Lines:
     for one in document["drafts"]:
         state = "" if one["state"] == "waiting" else f"  {one['state']}"
         yield f"{bold(one['id'])}{state}  {one['fact']}"
-        instead = f", in the place of {one['supersedes']}" if one["supersedes"] else ""
+        instead = f", replacing {one['supersedes']}" if one["supersedes"] else ""
         yield "    " + dim(f"{one['bucket']}/{one['group']} | {one['reason']}{instead}")
     if document["drafts"] and document["drafts"][0]["state"] == "waiting":
         yield dim("`clawpy drafts promote ID` keeps one as a fact, `clawpy drafts dismiss ID` does not")

@@ -18,7 +18,7 @@ def export(document: Document, options: Options) -> Lines:
 def train(document: Document, options: Options) -> Lines:
     """The Twin model in use, the runs, and when the next one is due."""
     model = document["twinModel"]
-    used = "no Twin model is named" if model is None else f"Twin model {model}"
+    used = "no Twin model is set" if model is None else f"Twin model {model}"
     yield used if document["enabled"] or model is None else f"{used}, off: clawpy config set twinModelEnabled true"
     if "imported" in document:
         yield count(document["imported"], "new pair")

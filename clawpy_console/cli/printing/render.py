@@ -81,7 +81,7 @@ EMPTY = {
     "bubbles": "No findings yet.",
     "permissions": "No permission requests.",
     "tasks": "No tasks.",
-    "recall": "Nothing is known about it.",
+    "recall": "Nothing found.",
     "drafts": "No drafts. They are made at night.",
 }
 """What is said where there is nothing to list."""

@@ -30,7 +30,7 @@ def simulation(document: Document, options: Options) -> Lines:
         for one in document["perDay"]
     ]  # fmt: skip
     yield ""
-    yield from table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "what was odd"), days)
+    yield from table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), days)
     rails = [(one["rail"], one["blocked"], _example(one["example"], "prompt")) for one in document["rails"]]
     yield ""
     yield from table(("rail", "blocked", "for example"), rails)
@@ -38,7 +38,7 @@ def simulation(document: Document, options: Options) -> Lines:
         (f"{one['gate']} {one['name']}", one["refused"], _example(one["example"], "text")) for one in document["gates"]
     ]
     yield ""
-    yield from table(("gate of a finding", "refused", "for example"), gates)
+    yield from table(("gate", "refused", "for example"), gates)
     yield f"{document['wentUp']} went up to a leader\n"
     yield from printed(_totals(document))
     blocked = [
@@ -59,7 +59,9 @@ def _totals(document: Document) -> Iterator[Field]:
     peaks = ", ".join(f"{name} {_money(cost['peaks'][name])} of {_money(cap)}" for name, cap in cost["caps"].items())
     yield Field("cost", f"{_money(cost['total'])} in all; highest, reserved included: {peaks}")
     if cost["endedByCap"]:
-        yield Field("", f"{count(len(cost['endedByCap']), 'session')} ended before a call that would have passed a cap")
+        yield Field(
+            "", f"{count(len(cost['endedByCap']), 'session')} stopped before a call that would have exceeded a cap"
+        )
     for one in document["holds"]:
         yield Field(HOLDS[one["word"]], f"{_when(one['at'])}: {one['reason']}")
 

@@ -139,10 +139,10 @@ def stop(document: Document, options: Options) -> Lines:
     ended = document["stopped"]
     first = f"stopped; {count(len(ended), 'session')} ended" if ended else "stopped; nothing was running"
     if not document["reached"]:
-        first = "stopped; no engine answered: a running one finds the stop file, the next one starts stopped"
+        first = "stopped; no engine answered. A running engine will find the stop file; the next one starts stopped"
     yield f"{bad('■')} {first}"
     if document["killed"]:
         yield f"  {count(document['killed'], 'process', 'processes')} ended"
     if document["left"]:
-        yield f"  {bad('still running')}: {', '.join(document['left'])}; end them by `kill -9`"
+        yield f"  {bad('still running')}: {', '.join(document['left'])}; end them with `kill -9`"
     yield "  `clawpy resume stop` to resume"

@@ -12,7 +12,7 @@ TRUST = 15
 def xray(document: Document, options: Options) -> Lines:
     """The list of calls, or one call whole."""
     session, name = document["session"], document["id"]
-    yield f"{bold(name)}  {session['prompt'] if session else 'what of the day is kept'}"
+    yield f"{bold(name)}  {session['prompt'] if session else 'what to keep of the day'}"
     if "call" in document:
         yield from _whole(document)
     elif document["calls"]:
@@ -24,15 +24,15 @@ def xray(document: Document, options: Options) -> Lines:
 
 def _no_call(session: Document | None) -> str:
     if session is None:
-        return "it made no call: `model` of [memory] names none, or that day is not over"
+        return "no calls: no model is set in `[memory] model`, or that day is not over"
     if session["flow"]:
-        return "no model was asked: a flow runs without one"
-    return "no model was asked" if session["state"] not in ("queued", "running") else "no model was asked yet"
+        return "no model calls: a flow runs without a model"
+    return "no model calls" if session["state"] not in ("queued", "running") else "no model calls yet"
 
 
 def replied(document: Document, options: Options) -> Lines:
     """That it was told."""
-    yield f"told {document['session']['id']}; it reads it at its next turn"
+    yield f"sent to {document['session']['id']}; it reads the message at its next turn"
 
 
 def _call(call: Document) -> str:

@@ -35,7 +35,7 @@ from engine.values import PromptPart, SourceKind
 if TYPE_CHECKING:
     from engine import Engine
 
-PURPOSE = "Your agents: who leads whom, what each is told, finds out and costs."
+PURPOSE = "Your agents: who leads whom, and the guidance, findings and cost of each."
 
 TABS = ("who", "guidance", "findings", "teaching", "work")
 

@@ -86,7 +86,7 @@ def calibration(one: Document) -> Iterator[Field]:
         at, least = one["atThreshold"], one["autoExecuteThreshold"]
         cards = words.count(at["predictions"], "card")
         sure = f"you approved {percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
-        yield Field("acts from", f"{least:.2f}: {sure if at['predictions'] else 'you decided no such card'}")
+        yield Field("acts from", f"{least:.2f}: {sure if at['predictions'] else 'you have not decided any such card'}")
     yield Field("phase", f"{one['phase']}: {words.one_line(one['phaseReason'])}")
     if one["calibrationWords"] not in one["phaseReason"]:
         yield Field("", words.one_line(one["calibrationWords"]), "grey")

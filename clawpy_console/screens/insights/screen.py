@@ -34,7 +34,7 @@ MOVES = frozenset({"cards", "phase", "costs", "settings", "changes", "training"}
 SETTLED = 1.0
 """Seconds after a report before the figures are read again: reports come in bursts, and while agents work in a row."""
 
-PURPOSE = "How good the cards are for you, and what their confidence is worth."
+PURPOSE = "How useful the cards are to you, and how far you can trust their confidence."
 NO_TABLES = "No cards yet."
 WORDS = {"left": "approval and calibration", "right": "tables", "third": "training"}
 """For the columns, where one is shown."""
@@ -223,6 +223,6 @@ class InsightsScreen(ConsoleScreen):
 def nothing(read: Insights) -> str:
     """Why there is no figure, and how to get one."""
     if read.metrics.total:
-        return "You have not decided any of them. On mission control (1) → approves and ← dismisses."
-    when = "yet" if read.days is None else "in this time; p takes a longer time"
-    return f"No cards {when}. On mission control (1) p checks for cards now."
+        return "You have not decided any of them. On mission control (1), → approves and ← dismisses."
+    when = "yet" if read.days is None else "in this period; p selects a longer one"
+    return f"No cards {when}. On mission control (1), p checks for cards now."

@@ -13,7 +13,7 @@ METHODS = {"dpo": "preference pairs", "sft": "conversations"}
 STATES = {
     "prepared": ("◐", "being sent", "accent"), "uploaded": ("◐", "being started", "accent"),
     "started": ("◐", "in training", "accent"), "trained": ("◐", "being measured", "accent"),
-    "adopted": ("●", "in use", "accent"), "kept_old": ("○", "not swapped in", "grey"),
+    "adopted": ("●", "in use", "accent"), "kept_old": ("○", "not adopted", "grey"),
     "failed": ("✗", "failed", "wrong"), "cancelled": ("■", "stopped", "grey"),
 }  # fmt: skip
 """Sign, words and tone of each state of a run."""
@@ -26,9 +26,9 @@ def training(read: TrainingView, now: datetime, train: str, swap: str) -> Iterat
     if read.active is None:
         itself = "; it starts by itself when it is due" if read.automatic else ""
         yield Field("next", f"{read.words or 'the next training is due'}{itself}")
-        yield Field(train, "train; says first what is sent where", "accent")
+        yield Field(train, "train; first shows what is sent and where", "accent")
     off = "" if read.enabled or not read.model else ", off: twinModelEnabled (6)"
-    yield Field("Twin model", f"{read.model or 'none: the embedded Twin alone'}{off}")
+    yield Field("Twin model", f"{read.model or 'none: only the built-in Twin'}{off}")
     for run in read.runs:
         sign, said, tone = STATES.get(run.state, ("◐", run.state, "accent"))
         cost = f" · {words.money(run.cost)}" if run.cost else ""
@@ -38,26 +38,26 @@ def training(read: TrainingView, now: datetime, train: str, swap: str) -> Iterat
             yield Field("", words.one_line(run.note), "faint")
     if (newest := read.swap) is not None:
         back = newest.former_model or "none"
-        said = f"swap in {newest.model}" if newest.state == "kept_old" else f"go back to the model before: {back}"
+        said = f"switch to {newest.model}" if newest.state == "kept_old" else f"go back to the previous model: {back}"
         yield Field(swap, said, "accent")
 
 
 def question(offer: TrainingOffer, read: TrainingView, key: str) -> str:
     """What is sent where, what it may cost, what comes of it, before a training is started; `key` stops it again."""
     where = f"{offer.provider} ({offer.base_url})" if offer.base_url else offer.provider
-    use = "" if read.enabled else " It is asked for cards only while twinModelEnabled is on (6); now it is off."
-    against = f"{offer.current_model} does" if offer.current_model else "a coin would"
+    use = "" if read.enabled else " It predicts cards only while twinModelEnabled is on (6), which is off now."
+    against = f"{offer.current_model} does" if offer.current_model else "a coin toss would"
     size = f"{offer.size / 1000:,.0f} kB" if offer.size < 1_000_000 else f"{offer.size / 1_000_000:.1f} MB"
     return (
         f"{offer.records:,} {METHODS.get(offer.method, offer.method)}, {size}, go to {where}, which trains "
         f"{offer.base_model} on them.\n\n"
-        "Sent: what stood in the context when a card was made (names of files and branches, titles of tasks, the last "
-        "test result), prompts you approved and dismissed with their channels; of imported conversations what was "
-        "said. AppState secrets are removed.\n\n"
-        f"Stays here: {offer.held_back:,} decisions, to measure the new model. It is used only if it agrees with them "
-        f"at least as often as {against}.{use}\n\n"
-        f"Cost: what the provider asks. {words.money(offer.cost_cap)} are set aside within your caps "
-        f"(training.costCap); the price is settled at the end. {key} stops it on the way."
+        "What is sent: the context of each card (names of files and branches, titles of tasks, the last "
+        "test result), prompts you approved and dismissed with their channels; the text of imported conversations. "
+        "Known secrets are removed.\n\n"
+        f"What stays here: {offer.held_back:,} decisions, to measure the new model. It is used only if it agrees with "
+        f"them at least as often as {against}.{use}\n\n"
+        f"Cost: what the provider charges. {words.money(offer.cost_cap)} is reserved within your caps "
+        f"(training.costCap); the final price is known at the end. {key} stops the training."
     )
 
 
@@ -74,6 +74,6 @@ def swapping(run: TrainingRunView, read: TrainingView) -> tuple[str, str]:
     """Title and question of a swap."""
     measured = f"\n\nMeasured: {words.one_line(run.note)}" if run.note else ""
     if run.state == "kept_old":
-        return "Swap this model in?", f"{run.model} replaces {read.model or 'none'} at once.{measured}"
-    back = run.former_model or "no model: the embedded Twin alone"
-    return "Go back to the model before?", f"{run.model} is taken out, and used again is {back}.{measured}"
+        return "Use this model?", f"{run.model} replaces {read.model or 'none'} immediately.{measured}"
+    back = run.former_model or "no model: only the built-in Twin"
+    return "Go back to the previous model?", f"{run.model} is no longer used. In use again: {back}.{measured}"

@@ -49,7 +49,7 @@ STATES: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 """Sign and tone of each state of a layer."""
 
-KEPT = {Retention.SESSION: "a day beyond its session", Retention.MONTH: "30 days", Retention.FOREVER: "forever"}
+KEPT = {Retention.SESSION: "until a day after its session", Retention.MONTH: "30 days", Retention.FOREVER: "forever"}
 
 TASK = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None: ("○", "grey", "pending")}
 

@@ -107,7 +107,9 @@ def find(engine: Engine, layer: Layer, id: str) -> Entry:
         case Layer.LEDGER if id.isdigit():
             thing = next(iter(engine.ledger.latest(1, before=int(id) + 1)), None)
     if thing is None:
-        raise Refusal("unknown_memory", f"layer {layer.value} has no {sanitise(id)}", "it was forgotten or has expired")
+        raise Refusal(
+            "unknown_memory", f"layer {layer.value} has no {sanitise(id)}", "it has been forgotten or has expired"
+        )
     return entry(thing)
 
 
@@ -153,7 +155,7 @@ def _around(engine: Engine, task_id: str) -> list[Entry]:
         word = RELATIONS[edge.relation.value][not outward]
         near = f" {edge.weight:.2f}" if edge.weight < 1 else ""
         if node := nodes.get(edge.target if outward else edge.source):
-            word = f"once {word}" if edge.invalidated else word + near
+            word = f"formerly {word}" if edge.invalidated else word + near
             links.append(replace(entry(node), word=word, group="AROUND THIS TASK", old=False))
     return links
 

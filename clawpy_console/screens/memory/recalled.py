@@ -61,7 +61,7 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         with Vertical(classes="dialog -whole") as frame:
             frame.border_title = Content("What would be recalled for …")
             frame.border_subtitle = Content(" · ".join(part for part in (words.name(one.workspace), one.agent) if part))
-            yield Input(words.one_line(one.task), id="task", placeholder="a task, in words; ⏎ asks")
+            yield Input(words.one_line(one.task), id="task", placeholder="describe a task, then ⏎")
             yield Static(id="said", markup=False)
             with Horizontal(id="body"):
                 yield PromptLines(id="block")

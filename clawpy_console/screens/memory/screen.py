@@ -70,7 +70,7 @@ class MemoryScreen(Remembering, Filtering):
                 yield Drawn(id="layer")
             with Vertical(id="middle", classes="pane"):
                 yield Static(id="entries-title", classes="heading", markup=False)
-                yield Filter("words of the entry; for a search by meaning a topic, then ⏎")
+                yield Filter("words of the entry; or a topic to search by meaning, then ⏎")
                 yield Rows(id="entries", empty="Loading…")
             with Vertical(id="right", classes="pane"):
                 yield Static("ENTRY", id="entry-title", classes="heading", markup=False)

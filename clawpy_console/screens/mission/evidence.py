@@ -26,7 +26,7 @@ Like = tuple[int, int]
 def evidence(
     card: Card, rails: Sequence[RailVerdict], like: Like | None, known: AppState, now: datetime
 ) -> list[Content]:
-    """All that speaks for and against `card`, with what each of the `rails` says."""
+    """The evidence for and against `card`, with the verdict of each of the `rails`."""
     lines: list[Content] = []
     if card.reasoning:
         lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
@@ -37,12 +37,12 @@ def evidence(
         Content(""),
     ]
     if card.signals:  # none speak for a prompt of your own
-        lines += [title("SIGNALS"), *signal_lines(card), Content("")]
+        lines += [title("SIGNALS (weight · relevance)"), *signal_lines(card), Content("")]
     if rails:
         lines += [title("RAILS NOW"), *rail_lines(rails), Content("")]
     lines += [title("WORK"), *_fact_lines(_facts(card, known, now)), Content("")]
     if summed := sum_lines(card):
-        lines += [title("CONFIDENCE"), *summed, Content("")]
+        lines += [title("CONFIDENCE (weight · value)"), *summed, Content("")]
     return lines
 
 
@@ -59,7 +59,9 @@ def tier_lines(card: Card) -> list[Content]:
     if card.source is Source.OPERATOR:
         return [Content.styled("your own prompts come first", "$grey")]
     style = "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink"
-    said = Content.assemble((f"{tier_label(card)} ", style), (f"{int(card.tier)} of 4: {card.tier.meaning}", "$grey"))
+    said = Content.assemble(
+        (tier_label(card), style), (f": {card.tier.meaning} (group {int(card.tier)} of 4)", "$grey")
+    )
     moved = card.parts.words[len(TERMS) :] if card.parts is not None else ()
     return [said, *(Content.styled(words.one_line(one), "$grey") for one in moved)]
 
@@ -82,7 +84,7 @@ def sum_lines(card: Card) -> list[Content]:
 
 
 def signal_lines(card: Card) -> list[Content]:
-    """All signals with weight, relevance and evidence; those that found nothing too."""
+    """All signals with weight, relevance and evidence, including those that found nothing."""
     return [
         Content.assemble(signal_line(one), (f"  {one.weight:.2f} · {one.relevance:.2f}", "$faint"))
         for one in card.signals
@@ -106,7 +108,7 @@ def title(text: str) -> Content:
 
 
 def _fact_lines(facts: Sequence[tuple[str, str]]) -> list[Content]:
-    """Names and what is to be said of them, where there is anything."""
+    """Name and text of each fact that has a text."""
     return [Content.assemble((f"{name:<10}", "$faint"), (text, "$grey")) for name, text in facts if text]
 
 
@@ -115,8 +117,10 @@ def _history(card: Card, like: Like | None, known: AppState, now: datetime) -> l
     flow, workspace = card.assignment.flow, card.assignment.workspace
     same = (one for one in known.sessions if flow and (one.flow, one.workspace) == (flow, workspace))
     last = next((one for one in same if one.state.over), None)
-    said = "" if like is None else "approved {} of {}".format(*like) if like[1] else "no decisions here yet"
-    return [("like this", said), ("last time", result_words(last, now) if last else "")]
+    said = "no card like this decided here yet"
+    if like is not None and like[1]:
+        said = "approved {} of {} cards like this here".format(*like)
+    return [("decisions", said if like is not None else ""), ("last run", result_words(last, now) if last else "")]
 
 
 def _facts(card: Card, known: AppState, now: datetime) -> list[tuple[str, str]]:

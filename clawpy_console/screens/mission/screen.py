@@ -408,7 +408,7 @@ class MissionScreen(ConsoleScreen):
 
     def _ask_to_retry(self, waiting: Waiting) -> None:
         """Ask whether to send a notification again now; one that is out of date by then is not sent."""
-        question = f"{words.one_line(waiting.title)}\n\nIf it is fixed, `clawpy notify test` checks it."
+        question = f"{words.one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
 
         def retry() -> None:
             self.app.ask(lambda engine: engine.notify.retry_waiting(waiting.id), lambda _: self.app.renew(["changes"]))

@@ -39,7 +39,7 @@ DND = timedelta(hours=2)
 SWITCH_WORDS = {
     "crossPollEnabled": "New cards appear again and approved work runs.",
     "autonomousModeEnabled": "When you are inactive, the engine may start work without asking: only what the "
-    "rails allow, only kinds you have often approved and items of a heartbeat.md that you wrote to `run`, only in "
+    "rails allow, only kinds you have often approved and items of a heartbeat.md that you marked `run`, only in "
     "workspaces set to `act`, never in quiet hours. It never lands a change and never pushes.",
     "twinModelEnabled": "A model predicts which cards you want. It costs money, within the caps.",
     "dpoExportEnabled": "Your decisions are written to dpo-pairs.jsonl every day.",

@@ -106,11 +106,13 @@ def cost(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
 def pace(burn: Burn, now: datetime) -> str:
     """How fast it is spent, and when the cap comes at that pace."""
     if burn.spent + burn.reserved >= burn.cap:
-        return "the cap is reached"
+        return "the cap has been reached"
     if burn.pace <= 0:
         return "nothing recently"
     speed = f"${burn.pace / MICRO:.2f}/h"
-    return f"{speed}: cap at {words.moment(burn.reached_at, now)}" if burn.reached_at else f"{speed}: stays below"
+    return (
+        f"{speed}: cap at {words.moment(burn.reached_at, now)}" if burn.reached_at else f"{speed}: stays below the cap"
+    )
 
 
 def hold(word: str, reason: str, since: str, how: str, left: str = "") -> Field:

@@ -149,7 +149,7 @@ class Changes(Vertical):
         lines = []
         if parts := self.parts:
             hunks = sum(len(one.hunks) for one in parts)
-            some = f", {words.count(hunks, 'hunk')} of them alone" if hunks else ""
+            some = f", some only in part ({words.count(hunks, 'hunk')})" if hunks else ""
             told = f"● {len(parts)} of {words.count(len(change.files), 'file')} marked{some}: only these land"
             lines.append((told, "$accent"))
         found, place = self._preview, words.name(change.workspace)

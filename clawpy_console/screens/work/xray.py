@@ -201,4 +201,4 @@ def _about(one: ModelCall, session: SessionView, width: int) -> list[Content]:
     return lines
 
 
-AGENTS_OWN = "what was sent to the agent; what it tells its own model is not seen here"
+AGENTS_OWN = "what was sent to the agent; what it sends to its own model is not visible here"

@@ -80,14 +80,14 @@ class Addresses:
         if url == KEPT:
             key = self._keys.get(key_name(surface))
             if key is None:
-                told = f"the address of the {surface.value} is not among the keys"
+                told = f'notify.{surface.value}.url is "key", but no address is stored for {surface.value}'
                 raise Refusal("no_address", told, f"clawpy notify set {surface.value}, or set {variable(surface)}")
             url, source = key.value, key.source
             self._kept[surface] = url
         if not url:
             return None
         if malformed(url):  # which is not repeated: it may be a secret
-            raise Refusal("bad_address", f"what is kept for the {surface.value} is no address", EXAMPLE)
+            raise Refusal("bad_address", f"what is stored for {surface.value} is not an address", EXAMPLE)
         return Address(surface, url, source)
 
     def secrets(self) -> tuple[str, ...]:

@@ -271,7 +271,7 @@ def test_an_address_that_is_said_to_be_a_key_and_is_none(world: World) -> None:
     world.happen(PAUSED)
     world.deliver()
     [dead] = world.router.outbox.dead()
-    assert dead.note == "the address of the phone is not among the keys"
+    assert dead.note == 'notify.phone.url is "key", but no address is stored for phone'
 
 
 def test_a_surface_that_was_switched_off_meanwhile_is_left_in_peace(world: World) -> None:
