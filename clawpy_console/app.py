@@ -61,7 +61,7 @@ class ConsoleApp(KnowingApp):
     """
 
     TITLE = "clawpy"
-    CSS_PATH = "app.tcss"
+    CSS_PATH = ["app.tcss", "screens/mission/mission.tcss"]  # with the first screen's, or all is parsed twice
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
     MODES = modes.MODES

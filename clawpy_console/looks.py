@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from textual.app import App
 from textual.theme import BUILTIN_THEMES
 
 from clawpy_console import themes
@@ -51,7 +52,15 @@ class Looks:
             except Refusal as refusal:
                 self._app.complain(refusal)
                 return False
-        self._app.theme = name
+        theme = self._app.get_theme(name)
+        if theme is None or theme.ansi or self._app.is_running:
+            self._app.theme = name
+            return True
+        # At the start the style sheet was not parsed yet: it gets these colours at once instead of a second parse.
+        self._app.set_reactive(App.theme, name)
+        self._app.stylesheet.set_variables(self._app.get_css_variables())
+        self._app.set_class(theme.dark, "-dark-mode", update=False)
+        self._app.set_class(not theme.dark, "-light-mode", update=False)
         return True
 
     async def load_themes(self) -> None:

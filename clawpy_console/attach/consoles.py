@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from clawpy_console.attach.client import here
 from clawpy_console.pauses import Pauses
 from engine import Home, Refusal
-from engine.git import repository_root
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
@@ -177,6 +176,8 @@ class Consoles:
 
     def _open(self, app: ConsoleApp, folders: Sequence[str]) -> Engine:
         """The engine; `app` hears which of the operator's `folders` it does not look after."""
+        from engine.git import repository_root
+
         engine = self._open_engine()
         known = engine.workspaces
         for folder in folders:

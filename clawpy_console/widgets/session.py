@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
 from clawpy_console import words
 from clawpy_console.widgets.rows import Row
-from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, ModelCall, Result, SessionState, SessionView
+from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, Result, SessionState, SessionView
 from engine.values.text import failures
+
+if TYPE_CHECKING:
+    from engine.values import ModelCall
 
 STATES: dict[SessionState, tuple[str, str]] = {
     SessionState.QUEUED: ("○", "faint"),

@@ -9,23 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from engine.values.agents import (
-    Contribution,
-    FlowForm,
-    FoundAgent,
-    LocalModels,
-    ModelCall,
-    PermissionAnswer,
-    PermissionRequest,
-    Prompt,
-    PromptLine,
-    PromptPart,
-    PromptRequest,
-    PromptSource,
-    SourceKind,
-    ToolResult,
-    ToolSpec,
-)
 from engine.values.base import MICRO, PartOfDay, Randomness, Refusal, dollars, microusd, part_of_day
 from engine.values.cards import (
     COLD_START,
@@ -44,22 +27,7 @@ from engine.values.cards import (
     Tier,
     is_due,
 )
-from engine.values.memory import (
-    RETENTION_BY_KIND,
-    AgentFile,
-    Injection,
-    Layer,
-    LayerState,
-    Memory,
-    NewMemory,
-    Recall,
-    Recalled,
-    RecallQuery,
-    Remembered,
-    Retention,
-    ScorePart,
-    Thread,
-)
+from engine.values.layers import Layer, LayerState
 from engine.values.rails import (
     ALWAYS_ASKED,
     NO_SANDBOX,
@@ -90,6 +58,8 @@ from engine.values.work import (
     FileDiff,
     FilePart,
     LandPreview,
+    PermissionAnswer,
+    PermissionRequest,
     Result,
     SessionState,
     SessionView,
@@ -99,6 +69,21 @@ from engine.values.work import (
 )
 
 if TYPE_CHECKING:
+    from engine.values.agents import (
+        Contribution,
+        FlowForm,
+        FoundAgent,
+        LocalModels,
+        ModelCall,
+        Prompt,
+        PromptLine,
+        PromptPart,
+        PromptRequest,
+        PromptSource,
+        SourceKind,
+        ToolResult,
+        ToolSpec,
+    )
     from engine.values.asking import TWIN_INSTRUCTION, TWIN_TASK, Answer, Asks, NoAnswer, NobodyAsks, Question
     from engine.values.decisions import CalibrationCheck, DecidedCard, DecisionSignal, PastDecision, Phase
     from engine.values.figures import (
@@ -139,6 +124,20 @@ if TYPE_CHECKING:
         LearningView,
         RetractReport,
         ScopeState,
+    )
+    from engine.values.memory import (
+        RETENTION_BY_KIND,
+        AgentFile,
+        Injection,
+        Memory,
+        NewMemory,
+        Recall,
+        Recalled,
+        RecallQuery,
+        Remembered,
+        Retention,
+        ScorePart,
+        Thread,
     )
     from engine.values.wisdom import (
         Basis,
@@ -323,8 +322,8 @@ __all__ = [
     "sanitise",
 ]
 
-_LATER = ("wisdom", "learnings", "figures", "knowledge", "decisions", "asking")
-"""Modules that no first frame needs: a sixth of the time until it is drawn. Imported when one of their names is."""
+_LATER = ("agents", "memory", "wisdom", "learnings", "figures", "knowledge", "decisions", "asking")
+"""Modules that no first frame needs. Imported when one of their names is."""
 
 
 def __getattr__(name: str) -> Any:

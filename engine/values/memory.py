@@ -8,19 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from engine.values.agents import PromptPart
+from engine.values.layers import Layer
 from engine.values.trust import Trust
-
-
-class Layer(StrEnum):
-    """The seven layers (SPEC 4.1-4.7)."""
-
-    MARKDOWN = "A"
-    LEDGER = "B"
-    VECTORS = "C"
-    CAPTURE = "D"
-    CONTEXT = "E"
-    GRAPH = "F"
-    PARA = "G"
 
 
 class Retention(StrEnum):
@@ -161,18 +150,6 @@ class Recall:
     left_out: tuple[str, ...] = ()
     dropped: tuple[Recalled, ...] = ()
     seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class LayerState:
-    """How a layer stands. `state` is ready, building, degraded or off; `progress` in [0, 1]; `fresh_at` its newest."""
-
-    layer: Layer
-    count: int
-    fresh_at: datetime | None
-    state: str
-    words: str = ""
-    progress: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,3 +303,42 @@ class Waiting:
 
     hostile: str = ""
     """What the content filter has against `text`, "" for nothing."""
+
+
+class PermissionAnswer(StrEnum):
+    """What a person says to a request (SPEC 9.3)."""
+
+    ALLOW_ONCE = "allow-once"
+    ALLOW_SESSION = "allow-session"
+    DENY_ONCE = "deny-once"
+    DENY_SESSION = "deny-session"
+
+    @property
+    def allows(self) -> bool:
+        """True when it may be done."""
+        return self in (PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_SESSION)
+
+    @property
+    def lasts(self) -> bool:
+        """True when it holds for the rest of the session."""
+        return self in (PermissionAnswer.ALLOW_SESSION, PermissionAnswer.DENY_SESSION)
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRequest:
+    """Something a session wants to do and a person must look at. `detail` is what exactly (a command, a diff, a URL);
+    `reason` why it is asked. `answer` is None while it waits; `withdrawn` when its session ended before."""
+
+    id: str
+    session_id: str
+    agent: str
+    workspace: str
+    tool: str
+    title: str
+    detail: str
+    reason: str
+    asked_at: datetime
+    answered_at: datetime | None = None
+    answer: PermissionAnswer | None = None
+    withdrawn: bool = False
+    by: str = ""

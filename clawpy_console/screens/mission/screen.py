@@ -77,6 +77,9 @@ class MissionScreen(ConsoleScreen):
         self._like: dict[str, tuple[int, int]] = {}  # of cards like this one: approved, decided
 
     def body(self) -> ComposeResult:
+        # Before the panes are there, or the style sheet is applied to them twice.
+        self.set_class(not self.known.sessions, "-unused", update=False)
+        self.set_class(not self._filtered(self.app.cards.pending(self.known.cards)), "-empty", update=False)
         yield Static(id="folded", markup=False)
         yield Static(id="greeting", markup=False)
         with Vertical(id="panes"):
