@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from clawpy_console.cli.options import WrongUse, split_options
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,29 +20,31 @@ def main() -> int:
 
         complete()
     argv = sys.argv[1:]
-    if "status" in argv:
+    try:
+        where, rest = split_options(argv)
+    except WrongUse:
+        return _verb(argv)  # which says so
+    if rest[:1] == ["status"] and not (where.as_json or where.demo):
         from clawpy_console.cli.status_bar import answer
 
-        said = answer(argv)
+        said = answer(where.home_name, rest)
         if said is not None:
             if hasattr(sys.stdout, "reconfigure"):
                 sys.stdout.reconfigure(errors="replace")
             print(said)
             return 0
-    console = _console(argv)
-    if console is not None and sys.stdin.isatty() and sys.stdout.isatty():
-        from functools import partial
+    if rest or where.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return _verb(argv)
+    from functools import partial
 
-        from clawpy_console.attach import client
-        from engine.home import Home
+    from clawpy_console.attach import client
 
-        home, workspaces, demo = console
-        try:
-            return client.main(None if demo else Home.locate(home), workspaces, partial(_serve, argv))
-        except KeyboardInterrupt:  # before the console had the terminal, or after
-            print(file=sys.stderr)
-            return 130
-    return _verb(argv)
+    where.locate()
+    try:
+        return client.main(None if where.demo else where.home, where.workspace_names, partial(_serve, argv))
+    except KeyboardInterrupt:  # before the console had the terminal, or after
+        print(file=sys.stderr)
+        return 130
 
 
 def _verb(argv: Sequence[str], terminal: socket | None = None) -> int:
@@ -61,21 +65,3 @@ def _serve(argv: Sequence[str], terminal: socket) -> int:
         with suppress(OSError):  # it was told already, if it had a console
             terminal.sendall(wire.message(wire.EXIT, json.dumps({"code": code, "text": ""}).encode()))
     return code
-
-
-def _console(argv: Sequence[str]) -> tuple[str | None, list[str], bool] | None:
-    """Home, workspaces and whether it is the demo, when a console is asked for and nothing else."""
-    home, workspaces, demo = None, [], False
-    items = iter(argv)
-    for item in items:
-        name, equals, value = item.partition("=")
-        if item == "--demo":
-            demo = True
-        elif name in ("--home", "--workspace") and (given := value if equals else next(items, "")):
-            if name == "--home":
-                home = given
-            else:
-                workspaces.append(given)
-        else:
-            return None
-    return home, workspaces, demo

@@ -73,21 +73,17 @@ def _drop(stream: TextIO) -> None:
 
 
 def _main(argv: list[str], terminal: socket.socket | None) -> int:
+    where, options = Where(), None
     try:
         where, rest = split_options(argv)
         if rest and rest[0] == "check" and len(rest) > 1 and not rest[1].startswith("-"):
             rest.insert(1, "--")  # the command's own options are part of the command
-        options = _parsed(rest)
-    except WrongUse as error:
-        print(f"clawpy: {error}", file=sys.stderr)
-        return WRONG_USE
-    except SystemExit as error:  # argparse printed help, or what was wrong
-        return error.code if isinstance(error.code, int) else WRONG_USE
-    try:
+        if rest:  # the console does not wait for the parser
+            from clawpy_console.cli.parser import parse
+
+            options = parse(rest)
         with _home_of(where):
-            if options is None:
-                return _console(where, terminal)
-            return SPECIAL.get(options.verb, _ask)(options, where)
+            return _console(where, terminal) if options is None else _verb(options, where)
     except WrongUse as error:
         print(f"clawpy{f' {options.verb}' if options else ''}: {error}", file=sys.stderr)
         return WRONG_USE
@@ -104,15 +100,6 @@ def _main(argv: list[str], terminal: socket.socket | None) -> int:
         said = f"{type(error).__name__}: {error}"
         _tell(engine.Refusal("internal", said, "this is a bug; standard error has the details"), where)
         return REFUSED
-
-
-def _parsed(rest: list[str]) -> argparse.Namespace | None:
-    """The verb and its options; None for the console, which does not wait for the parser."""
-    if not rest:
-        return None
-    from clawpy_console.cli.parser import parse
-
-    return parse(rest)
 
 
 @contextmanager
@@ -152,9 +139,7 @@ def _end(number: int, _frame: object) -> None:
 def _console(where: Where, terminal: socket.socket | None) -> int:
     if where.as_json:
         raise WrongUse("--json needs a verb; `clawpy cards --json` for example")
-    workspaces = where.all()
-    if not workspaces:
-        where.scope(needed=True)
+    workspaces = where.all(needed=True)
     if terminal is None:
         raise engine.Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
     from clawpy_console.attach.consoles import serve
@@ -191,58 +176,68 @@ def _tell(error: Refusal, where: Where) -> None:
     print(refusal(error, colour=has_colours(sys.stderr)), file=sys.stderr)
 
 
-# -- verbs
+# -- verbs: what each comes to is its document, or an exit code where it has said everything itself
 
 
-def _call(verb: str, arguments: Mapping[str, Any], where: Where, workspaces: Sequence[str] | None = None) -> Any:
+def _verb(options: argparse.Namespace, where: Where) -> int:
+    """Do a verb and print its document."""
+    document = SPECIAL.get(options.verb, _ask)(options, where)
+    if isinstance(document, int):
+        return document
+    if where.as_json:
+        print(json.dumps(document, ensure_ascii=False))
+    else:
+        from clawpy_console.cli.printing.render import render
+        from clawpy_console.cli.printing.style import has_colours
+
+        if text := render(options.verb, document, vars(options), colour=has_colours(sys.stdout)):
+            print(text)
+    if options.verb == "approve":
+        return engine.exit_status(document)
+    return REFUSED if _failed(options.verb, document) else DONE
+
+
+def _failed(verb: str, document: Mapping[str, Any]) -> bool:
+    """Whether the document says that what was asked for was not done."""
+    match verb:
+        case "doctor":
+            return not document["ok"]
+        case "forget":
+            return not document["forgotten"]
+        case "key":
+            return document.get("reached") is False
+        case "notify":
+            return any(not one["delivered"] for one in document.get("tested", ()))
+        case "remember":
+            return document["badLines"] and not document["remembered"] + document["known"]
+    return False
+
+
+def _call(verb: str, arguments: Mapping[str, Any], where: Where, workspaces: Sequence[str]) -> Any:
     """The document of an engine's verb. Raises `Refusal`."""
-    workspaces = where.all() if workspaces is None else workspaces
     return engine.call(where.home, verb, arguments, workspaces=workspaces, opener=open_engine)
 
 
-def _print(document: Mapping[str, Any], options: argparse.Namespace, where: Where) -> None:
-    if where.as_json:
-        print(json.dumps(document, ensure_ascii=False))
-        return
-    from clawpy_console.cli.printing.render import render
-    from clawpy_console.cli.printing.style import has_colours
-
-    text = render(options.verb, document, vars(options), colour=has_colours(sys.stdout))
-    if text:
-        print(text)
-
-
-def _ask(options: argparse.Namespace, where: Where) -> int:
-    """Ask the engine, print its document."""
+def _ask(options: argparse.Namespace, where: Where) -> Any:
     from clawpy_console.cli.verbs import request
 
-    document = _call(options.verb, request(options, where), where)
-    _print(document, options, where)
-    if options.verb == "approve":
-        return engine.exit_status(document)
-    undelivered = any(not one["delivered"] for one in document.get("tested", ()))  # `clawpy notify test`
-    undone = document.get("forgotten") is False or document.get("reached") is False  # `forget`, `key test`
-    return REFUSED if undelivered or undone else DONE
+    return _call(options.verb, request(options, where), where, where.all())
 
 
-def _run(options: argparse.Namespace, where: Where) -> int:
+def _run(options: argparse.Namespace, where: Where, gateway: Mapping[str, Any] | None = None) -> int:
     """The engine without a screen."""
     from clawpy_console.cli.headless import run
 
-    run(where.home, where.all() or where.scope(needed=True), seconds=options.seconds, as_json=where.as_json)
+    run(where.home, where.all(needed=True), seconds=options.seconds, as_json=where.as_json, gateway=gateway)
     return DONE
 
 
 def _serve(options: argparse.Namespace, where: Where) -> int:
     """The engine without a screen, with the gateway."""
-    from clawpy_console.cli.headless import run
-
-    named = ("host", "port", "certificate", "certificate_key")
+    named = ("host", "port", "certificate", "certificate_key", "tunnel")
     wish = {name: value for name in named if (value := getattr(options, name)) is not None}
-    wish |= {"tunnel": options.tunnel, "in_file": options.store == "file"}
-    workspaces = where.all() or where.scope(needed=True)
     try:
-        run(where.home, workspaces, seconds=options.seconds, as_json=where.as_json, gateway=wish)
+        return _run(options, where, wish | {"in_file": options.store == "file"})
     except engine.Refusal as error:
         if error.code != "home_held":
             raise
@@ -251,22 +246,19 @@ def _serve(options: argparse.Namespace, where: Where) -> int:
         if holder is not None and holder.gateway:
             fix = f"it already listens at {holder.gateway}; to change that, stop it first: kill {holder.pid}"
         raise engine.Refusal(error.code, error.message, fix) from error
-    return DONE
 
 
-def _token(options: argparse.Namespace, where: Where) -> int:
+def _token(options: argparse.Namespace, where: Where) -> Any:
     """The gateway's token, in this very process."""
     new = options.action == "new"
-    _print(engine.gateway_token(where.home, new=new, in_file=new and options.store == "file"), options, where)
-    return DONE
+    return engine.gateway_token(where.home, new=new, in_file=new and options.store == "file")
 
 
-def _stop(options: argparse.Namespace, where: Where) -> int:
-    _print(engine.stop(where.home, " ".join(options.reason)), options, where)
-    return DONE
+def _stop(options: argparse.Namespace, where: Where) -> Any:
+    return engine.stop(where.home, " ".join(options.reason))
 
 
-def _doctor(options: argparse.Namespace, where: Where) -> int:
+def _doctor(options: argparse.Namespace, where: Where) -> Any:
     try:
         workspaces = where.all()
     except engine.Refusal:
@@ -280,28 +272,16 @@ def _doctor(options: argparse.Namespace, where: Where) -> int:
             {"name": "config", "state": "warn", "message": one.message, "fix": one.fix}
             for one in problems(document["settings"], where.home.config / "themes")
         ]
-    _print(document, options, where)
-    return DONE if document["ok"] else REFUSED
+    return document
 
 
-def _key(options: argparse.Namespace, where: Where) -> int:
-    """What is typed here goes from this very process to the keyring and nowhere else."""
+def _keep(options: argparse.Namespace, where: Where) -> Any:
+    """A key, or an address that may hold a secret, goes from this very process to where it is kept, nowhere else."""
     if options.action != "set":
         return _ask(options, where)
-    from clawpy_console.cli.keys_entry import key
+    from clawpy_console.cli.keys_entry import address, key
 
-    _print(key(options, where), options, where)
-    return DONE
-
-
-def _notify(options: argparse.Namespace, where: Where) -> int:
-    """An address may hold a secret, and goes the same way as a key."""
-    if options.action != "set":
-        return _ask(options, where)
-    from clawpy_console.cli.keys_entry import address
-
-    _print(address(options, where, opener=open_engine), options, where)
-    return DONE
+    return key(options, where) if options.verb == "key" else address(options, where, opener=open_engine)
 
 
 def _mcp(options: argparse.Namespace, where: Where) -> int:
@@ -311,7 +291,7 @@ def _mcp(options: argparse.Namespace, where: Where) -> int:
     return DONE
 
 
-def _config(options: argparse.Namespace, where: Where) -> int:
+def _config(options: argparse.Namespace, where: Where) -> Any:
     if options.action == "set":
         from clawpy_console.cli.screen_settings import check_value
 
@@ -319,7 +299,7 @@ def _config(options: argparse.Namespace, where: Where) -> int:
     return _ask(options, where)
 
 
-def _check(options: argparse.Namespace, where: Where) -> int:
+def _check(options: argparse.Namespace, where: Where) -> Any:
     if [bool(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
     folder = {"cwd": str(Path.cwd())}
@@ -333,26 +313,22 @@ def _check(options: argparse.Namespace, where: Where) -> int:
     words = options.command
     command = words[0] if len(words) == 1 else shlex.join(words)
     asked = {"prompt": options.prompt} if options.prompt is not None else {"command": command} | folder
-    _print(_call("check", asked, where, ()), options, where)
-    return DONE
+    return _call("check", asked, where, ())
 
 
-def _simulate(options: argparse.Namespace, where: Where) -> int:
+def _simulate(options: argparse.Namespace, where: Where) -> Any:
     """In a home of its own that is removed at the end: the one that is named is not touched."""
     gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
-    _print(engine.simulate(options.days, options.seed), options, where)
-    return DONE
+    return engine.simulate(options.days, options.seed)
 
 
-def _remember(options: argparse.Namespace, where: Where) -> int:
+def _remember(options: argparse.Namespace, where: Where) -> Any:
     from clawpy_console.cli.remember_file import remember
 
-    document = remember(options.file, where, opener=open_engine, wait=not options.no_wait)
-    _print(document, options, where)
-    return REFUSED if document["badLines"] and not document["remembered"] + document["known"] else DONE
+    return remember(options.file, where, opener=open_engine, wait=not options.no_wait)
 
 
-def _recall(options: argparse.Namespace, where: Where) -> int:
+def _recall(options: argparse.Namespace, where: Where) -> Any:
     if bool(options.query) == (options.batch is not None):
         raise WrongUse("give a question, or --batch FILE.jsonl")
     scope: dict[str, Any] = {"agent": options.agent} if options.agent else {}
@@ -364,8 +340,7 @@ def _recall(options: argparse.Namespace, where: Where) -> int:
         with engine.talk(where.home, workspaces=where.all(), opener=open_engine) as ask:
             good = answer(options.batch, lambda lines: ask("recall", {"lines": lines, **scope}), most=50)
         return DONE if good else REFUSED
-    _print(_call("recall", {"query": " ".join(options.query), "k": options.k, **scope}, where), options, where)
-    return DONE
+    return _call("recall", {"query": " ".join(options.query), "k": options.k, **scope}, where, where.all())
 
 
 def _help(options: argparse.Namespace, where: Where) -> int:
@@ -389,8 +364,8 @@ SPECIAL = {
     "doctor": _doctor,
     "check": _check,
     "config": _config,
-    "key": _key,
-    "notify": _notify,
+    "key": _keep,
+    "notify": _keep,
     "mcp": _mcp,
     "simulate": _simulate,
     "token": _token,

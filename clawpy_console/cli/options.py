@@ -1,31 +1,38 @@
-"""The options that stand before or after any verb, and what follows from them: home, workspaces, form of the answer."""
+"""The options that stand before or after any verb, and what follows from them: home, workspaces, form of the answer.
+
+Light: a status bar asks for nothing more (`status_bar.py`), and a console wants its first frame.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-import engine
-from engine import Home
+    from engine import Home
 
 
 class WrongUse(Exception):
     """The command line makes no sense; exit code 2."""
 
 
-@dataclass
 class Where:
     """The options that stand before or after any verb, and what follows from them."""
 
-    home_name: str | None = None
-    workspace_names: list[str] = field(default_factory=list)
-    as_json: bool = False
-    demo: bool = False
-    home: Home = field(init=False)
+    home: Home
+
+    def __init__(
+        self, home_name: str | None = None, workspace_names: Sequence[str] = (), as_json: bool = False
+    ) -> None:
+        self.home_name = home_name
+        self.workspace_names = list(workspace_names)
+        self.as_json = as_json
+        self.demo = False
 
     def locate(self) -> None:
         """Find the home; creates nothing."""
+        from engine.home import Home
+
         self.home = Home.locate(self.home_name)
 
     def scope(self, *, needed: bool = False) -> list[str]:
@@ -33,7 +40,10 @@ class Where:
 
         Raises `Refusal` when a named one is no repository, or, when it is `needed`, the current folder is none.
         """
+        from pathlib import Path
+
         from engine.git import repository_root
+        from engine.values import Refusal
 
         if self.workspace_names:
             return list(dict.fromkeys(str(repository_root(Path(name).expanduser())) for name in self.workspace_names))
@@ -41,17 +51,18 @@ class Where:
             return [str(repository_root(Path.cwd()))]
         except FileNotFoundError as error:
             if needed:
-                raise engine.Refusal(
+                raise Refusal(
                     "no_folder", "the current folder does not exist any more", "cd to a folder that exists"
                 ) from error
-        except engine.Refusal:
+        except Refusal:
             if needed:
                 raise
         return []
 
-    def all(self) -> list[str]:
-        """The scope and the workspaces that the settings name."""
-        return list(dict.fromkeys([*self.scope(), *self.home.configured_workspaces()]))
+    def all(self, *, needed: bool = False) -> list[str]:
+        """The scope and the workspaces that the settings name; raises as `scope` does when one is `needed`."""
+        found = list(dict.fromkeys([*self.scope(), *self.home.configured_workspaces()]))
+        return self.scope(needed=True) if needed and not found else found
 
 
 def split_options(argv: Sequence[str]) -> tuple[Where, list[str]]:

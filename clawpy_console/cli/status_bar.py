@@ -22,18 +22,19 @@ LARGEST = 1024 * 1024
 """Bytes; what is larger is not ours."""
 
 
-def answer(argv: Sequence[str]) -> str | None:
-    """The line for a status bar; None when something else is asked, or when no engine has kept the file yet."""
-    asked = _asked(argv)
-    if asked is None:
+def answer(home: str | None, words: Sequence[str]) -> str | None:
+    """The line for a status bar in the home that is named; None when `words` ask for something else, or when no engine
+    has kept the file yet."""
+    _, *asked = " ".join(words).replace("=", " ").split()
+    if len(asked) != 2 or asked[0] != "--format" or asked[1] not in FORMS:
         return None
-    (cache, data), form = asked[0], asked[1]
+    cache, data = folders(home)
     document = _read(os.path.join(cache, "complication.json"))  # noqa: PTH118 (pathlib costs more than the answer)
     if document is None:
         return None
     if os.path.exists(os.path.join(data, "STOP")):  # noqa: PTH110, PTH118  # asked for from outside, and nobody has found it yet
         return "⏸ stop"
-    said = line(document, form, datetime.now(UTC))
+    said = line(document, asked[1], datetime.now(UTC))
     return KILLED if said is not None and said[0] != "⏸" and _killed(data) else said
 
 
@@ -62,33 +63,15 @@ def shown(form: str, hold: Any, pending: int, top: Any, now: datetime) -> str:
     return f"🔮 {top['prompt']} · {top['targetChannel']} · {top['howSure']} · {age}"
 
 
-def _asked(argv: Sequence[str]) -> tuple[tuple[str, str], str] | None:
-    """The folders of the home and the form that are asked for, None when it is anything but that."""
-    named, rest = "", []
-    items = iter(argv)
-    for item in items:
-        name, equals, value = item.partition("=")
-        if name in ("--home", "--workspace"):
-            given = value if equals else next(items, "")
-            named = given if name == "--home" else named
-        elif name == "--format" and equals:
-            rest += [name, value]
-        else:
-            rest.append(item)
-    if len(rest) != 3 or rest[:2] != ["status", "--format"] or rest[2] not in FORMS:
-        return None
-    return _folders(named or os.environ.get("CLAWPY_HOME", "")), rest[2]
-
-
-def _folders(named: str) -> tuple[str, str]:
+def folders(home: str | None) -> tuple[str, str]:
     """Cache and data, as `Home.locate` has them."""
-    if named:
+    if named := home or os.environ.get("CLAWPY_HOME"):
         root = os.path.abspath(os.path.expanduser(named))  # noqa: PTH100, PTH111
         return os.path.join(root, "cache"), os.path.join(root, "data")  # noqa: PTH118
     from engine.home import Home
 
-    home = Home.locate()
-    return str(home.cache), str(home.data)
+    found = Home.locate()
+    return str(found.cache), str(found.data)
 
 
 def _read(file: str) -> Any:

@@ -69,8 +69,7 @@ def workspaces(request: Request, options: Namespace, where: Where) -> Request:
 
 
 def _predict(request: Request, options: Namespace, where: Where) -> Request:
-    if not where.all():
-        where.scope(needed=True)
+    where.all(needed=True)
     return workspaces(request, options, where) | {"shown": True}
 
 

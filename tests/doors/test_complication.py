@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.cli.status_bar import _asked, answer, line
+from clawpy_console.cli import status_bar
+from clawpy_console.cli.options import split_options
+from clawpy_console.cli.status_bar import folders, line
 from engine.clock import FakeClock
 from engine.doors.complication import EVERY, Complication
 from engine.events import EventBus, PredictionCreated, SessionEnded
@@ -21,6 +23,12 @@ from engine.lock import HomeLock
 from engine.values import Card, Hold
 from tests.doors.stand_in import card
 from tests.support.forked import Nursery
+
+
+def answer(argv: list[str]) -> str | None:
+    """What `clawpy` with these arguments says without an engine."""
+    where, rest = split_options(argv)
+    return None if where.as_json or rest[0] != "status" else status_bar.answer(where.home_name, rest)
 
 
 class World:
@@ -159,8 +167,7 @@ def test_it_looks_where_the_home_is(world: World, monkeypatch: pytest.MonkeyPatc
     for named in (str(world.home.root), None):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
         home = Home.locate(named)
-        asked = _asked([*(["--home", named] if named else []), "status", "--format", "short"])
-        assert asked == ((str(home.cache), str(home.data)), "short")
+        assert folders(named) == (str(home.cache), str(home.data))
         assert home.complication == home.cache / "complication.json"
 
 
