@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -14,8 +14,9 @@ from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
-from clawpy_console.keys import bindings
+from clawpy_console.keys import bindings, shown_key
 from clawpy_console.state import AppState
+from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.status import Frame
 from clawpy_console.widgets.tab_line import Columns
@@ -23,6 +24,7 @@ from clawpy_console.widgets.whole import WholeScreen
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
+    from clawpy_console.fields import Field
     from engine import Engine
 
 T = TypeVar("T")
@@ -32,12 +34,14 @@ class ConsoleScreen(WholeScreen[None]):
     """A full screen: status line, banner, body, key line.
 
     `PANES` maps each pane, in the order of Tab, to the id of the widget that takes its focus. On a narrow terminal
-    only the column of the pane in focus is shown: its class is `-at-COLUMN` on the screen.
+    only the column of the pane in focus is shown: its class is `-at-COLUMN` on the screen. `PURPOSE` is the sentence
+    at its top.
     """
 
     BINDINGS = bindings("panes", "zoom")
 
     MODE: ClassVar[str] = ""
+    PURPOSE: ClassVar[str] = ""
     PANES: ClassVar[Mapping[str, str]] = {}
     COLUMNS: ClassVar[Mapping[str, str]] = {}
 
@@ -52,6 +56,9 @@ class ConsoleScreen(WholeScreen[None]):
 
     def compose(self) -> ComposeResult:
         yield Frame(self.MODE)
+        if self.PURPOSE:
+            yield Static(self.PURPOSE, id="purpose", markup=False)
+            yield Columns(id="tabs")
         yield from self.body()
         self._key_line = KeyLine()
         yield self._key_line
@@ -94,6 +101,7 @@ class ConsoleScreen(WholeScreen[None]):
         if "holds" in changed:
             self._key_line.look()
         self.draw(changed)
+        self.draw_columns()
 
     def draw(self, changed: frozenset[str]) -> None:
         """Bring the body up to date."""
@@ -108,6 +116,13 @@ class ConsoleScreen(WholeScreen[None]):
         shown = static.content
         if not (isinstance(shown, Content) and shown.is_same(content)):
             static.update(content, layout=static.styles.auto_dimensions)
+
+    def show_fields(self, selector: str, fields: Iterable[Field]) -> None:
+        """Show `fields` in the `Drawn` at `selector`."""
+        from clawpy_console.widgets.parts import drawn  # not before the first frame
+
+        listed = list(fields)
+        self.query_one(selector, Drawn).show(lambda width: drawn(listed, width))
 
     def read(self, call: Callable[[Engine], T], then: Callable[[T], object], *, group: str, wait: float = 0.0) -> None:
         """Call the engine in a thread, after `wait` seconds; a newer call of the same `group` takes its place."""
@@ -129,12 +144,18 @@ class ConsoleScreen(WholeScreen[None]):
     def on_descendant_focus(self) -> None:
         self._show_column(self.pane)
         self._key_line.look()
+        if self.ready:
+            self.draw_columns()
 
-    def show_columns(self, words: Mapping[str, str], hint: str = "← →") -> None:
-        """On a narrow terminal, where one column is shown: which, and what is beside it, by the `words` for each
-        column; `hint` is the key that leads there."""
-        here = next((column for column in words if self.has_class(f"-at-{column}")), "")
-        self.query_one(Columns).show(list(words.items()), here, hint)
+    def columns(self) -> Mapping[str, str]:
+        """A word for each column, for a narrow terminal, where one column is shown."""
+        return {}
+
+    def draw_columns(self) -> None:
+        """On a narrow terminal: which column is shown, what is beside it, and the key that leads there."""
+        for line in self.query_children(Columns):
+            here = next((column for column in self.COLUMNS.values() if self.has_class(f"-at-{column}")), "")
+            line.show(list(self.columns().items()), here, shown_key("panes.next", self.app.keymap))
 
     @on(Columns.Chosen)
     def _column_chosen(self, message: Columns.Chosen) -> None:

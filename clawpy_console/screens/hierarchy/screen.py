@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -23,19 +23,16 @@ from clawpy_console.screens.hierarchy.organising import Organising
 from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
-from clawpy_console.widgets.parts import drawn
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.scrolled import Scrolled
 from clawpy_console.widgets.session import session_row
-from clawpy_console.widgets.tab_line import Columns, TabLine
+from clawpy_console.widgets.tab_line import TabLine
 from engine import dispatch
 from engine.values import PromptPart, SourceKind
 
 if TYPE_CHECKING:
     from engine import Engine
-
-PURPOSE = "Your agents: who leads whom, and the guidance, findings and cost of each."
 
 TABS = ("who", "guidance", "findings", "teaching", "work")
 
@@ -66,7 +63,8 @@ class HierarchyScreen(Organising, Filtering):
     """The tree left, the agent under its cursor right. Nothing of it is read on the event loop."""
 
     MODE = "hierarchy"
-    CSS_PATH = "hierarchy.tcss"
+    PURPOSE = "Your agents: who leads whom, and the guidance, findings and cost of each."
+    CSS_PATH = ["../columns.tcss", "hierarchy.tcss"]
     AUTO_FOCUS = "#tree"
     BINDINGS = bindings("hierarchy", "filter")
     PANES = {"tree": "tree", "items": "items", "story": "story", "block": "block"}
@@ -81,8 +79,6 @@ class HierarchyScreen(Organising, Filtering):
         self._wanted = ""  # an agent to put the cursor on as soon as it is there
 
     def body(self) -> ComposeResult:
-        yield Static(PURPOSE, id="purpose", markup=False)
-        yield Columns(id="tabs")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static(id="tree-title", classes="heading", markup=False)
@@ -162,7 +158,7 @@ class HierarchyScreen(Organising, Filtering):
         self.set_class(tab == "work", "-tab-work")
         if self.focused is not None and not self.focused.display:
             self._enter()
-        self._draw_tabs()
+        self.draw_columns()
         self.refresh_bindings()
 
     def _draw_items(self, now: datetime) -> None:
@@ -181,7 +177,7 @@ class HierarchyScreen(Organising, Filtering):
         items.display = bool(rows)
 
     def _draw_story(self) -> None:
-        self.query_one("#detail", Drawn).show(lambda width: drawn(self._fields(), width))
+        self.show_fields("#detail", self._fields())
         self.query_one("#story").display = self.tab != "work" or not self._shown["work"]
 
     def _fields(self) -> Iterable[Field]:
@@ -205,14 +201,8 @@ class HierarchyScreen(Organising, Filtering):
             case _:
                 return list(part)
 
-    def _draw_tabs(self) -> None:
-        name = words.crop(self.agent.id if self.agent else OWNER, 40)
-        self.show_columns({"left": "organisation", "right": name}, shown_key("panes.next", self.app.keymap))
-
-    def on_descendant_focus(self) -> None:
-        super().on_descendant_focus()
-        if self.ready:
-            self._draw_tabs()
+    def columns(self) -> Mapping[str, str]:
+        return {"left": "organisation", "right": words.crop(self.agent.id if self.agent else OWNER, 40)}
 
     # Reading
 
@@ -246,7 +236,7 @@ class HierarchyScreen(Organising, Filtering):
 
     @on(Rows.Moved, "#tree")
     def _row_moved(self) -> None:
-        self._draw_tabs()
+        self.draw_columns()
         self.refresh_bindings()
         self._read_detail(SETTLED)
 

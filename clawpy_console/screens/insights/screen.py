@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.timer import Timer
-from textual.widgets import Static
 
 from clawpy_console import words
 from clawpy_console.fields import Field
@@ -17,9 +17,7 @@ from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.insights import figures, training
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.parts import drawn
 from clawpy_console.widgets.scrolled import Scrolled
-from clawpy_console.widgets.tab_line import Columns
 from engine import document
 from engine.values import Insights, Refusal, TrainingOffer
 
@@ -34,10 +32,7 @@ MOVES = frozenset({"cards", "phase", "costs", "settings", "changes", "training"}
 SETTLED = 1.0
 """Seconds after a report before the figures are read again: reports come in bursts, and while agents work in a row."""
 
-PURPOSE = "How useful the cards are to you, and how far you can trust their confidence."
 NO_TABLES = "No cards yet."
-WORDS = {"left": "approval and calibration", "right": "tables", "third": "training"}
-"""For the columns, where one is shown."""
 
 
 class InsightsScreen(ConsoleScreen):
@@ -48,7 +43,8 @@ class InsightsScreen(ConsoleScreen):
     """
 
     MODE = "insights"
-    CSS_PATH = "insights.tcss"
+    PURPOSE = "How useful the cards are to you, and how far you can trust their confidence."
+    CSS_PATH = ["../columns.tcss", "insights.tcss"]
     AUTO_FOCUS = "#left"
     BINDINGS = bindings("insights", "columns")
     PANES = {"left": "left", "right": "right", "third": "third"}
@@ -63,8 +59,6 @@ class InsightsScreen(ConsoleScreen):
         self._begun = False  # figures were asked for once
 
     def body(self) -> ComposeResult:
-        yield Static(PURPOSE, id="purpose", markup=False)
-        yield Columns(id="tabs")
         with Horizontal(id="columns"):
             for pane in self.PANES:
                 with Scrolled(id=pane, classes="pane"):
@@ -110,16 +104,15 @@ class InsightsScreen(ConsoleScreen):
     def draw(self, changed: frozenset[str]) -> None:
         if not self._begun and self.app.engine is not None and self.is_current:
             self.read_again()
-        self.show_columns(WORDS)
         read, now = self._read, self.app.now()
         loading = "Loading…" if self.app.engine is not None else "Starting the engine…"
         parts = self._parts(read, now) if read else [[Field("", loading, "faint")], [], []]
         for pane, fields in zip(self.PANES, parts, strict=True):
-            self._show(pane, fields)
+            self.show_fields(f"#{pane}-told", fields)
         self.refresh_bindings()
 
-    def _show(self, pane: str, fields: list[Field]) -> None:
-        self.query_one(f"#{pane}-told", Drawn).show(lambda width: drawn(fields, width))
+    def columns(self) -> Mapping[str, str]:
+        return {"left": "approval and calibration", "right": "tables", "third": "training"}
 
     def _parts(self, read: Insights, now: datetime) -> list[list[Field]]:
         """What stands in each column; nothing in the tables while there is no card."""
@@ -141,11 +134,6 @@ class InsightsScreen(ConsoleScreen):
         third += training.training(read.training, now, *keys)
         more = f"   {next_key} training" if aside else ""
         return [left, [Field("", f"tables{more}", "heading"), *(tables or [Field("", NO_TABLES, "faint")])], third]
-
-    def on_descendant_focus(self) -> None:
-        super().on_descendant_focus()
-        if self.ready:
-            self.show_columns(WORDS)
 
     # What is looked at
 

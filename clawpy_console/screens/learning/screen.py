@@ -3,7 +3,7 @@ decide what is used (SPEC 5, 6)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -27,15 +27,12 @@ from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.parts import drawn
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.scrolled import Scrolled
-from clawpy_console.widgets.tab_line import Columns
 from engine import document
 from engine.values.adaptation import CANDIDATE_MOVES
 from engine.values.learnings import ChainReport, RetractReport
 
 if TYPE_CHECKING:
     from engine import Engine
-
-PURPOSE = "Proposed changes and lessons from sessions. You decide what agents use."
 
 NOTHING = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
 """What stands in place of details while there are none."""
@@ -48,8 +45,6 @@ TYPING = 0.15
 
 UNWRAPPED = 10_000
 """Cells of a line that the dialog wraps."""
-
-SIDES = {"left": "list", "right": "detail"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,8 @@ class LearningScreen(Filtering):
     event loop."""
 
     MODE = "learning"
-    CSS_PATH = "learning.tcss"
+    PURPOSE = "Proposed changes and lessons from sessions. You decide what agents use."
+    CSS_PATH = ["../columns.tcss", "learning.tcss"]
     AUTO_FOCUS = "#list"
     BINDINGS = bindings("learning", "candidates", "learnings", "columns", "filter")
     PANES = {"list": "list", "detail": "detail", "links": "links"}
@@ -96,8 +92,6 @@ class LearningScreen(Filtering):
         self._reasons: dict[tuple[str, str], str] = {}  # those given, for when what was undone is decided again
 
     def body(self) -> ComposeResult:
-        yield Static(PURPOSE, id="purpose", markup=False)
-        yield Columns(id="tabs")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static(id="list-title", classes="heading", markup=False)
@@ -121,12 +115,13 @@ class LearningScreen(Filtering):
     def draw(self, changed: frozenset[str]) -> None:
         if self._listing is None:
             self.read_again()
-        self.show_columns(SIDES)
+
+    def columns(self) -> Mapping[str, str]:
+        return {"left": "list", "right": "detail"}
 
     def on_descendant_focus(self) -> None:
         super().on_descendant_focus()
         if self.ready:
-            self.show_columns(SIDES)
             self._draw_record()
 
     def read_again(self, wait: float = 0.0) -> None:
@@ -218,7 +213,7 @@ class LearningScreen(Filtering):
             fields = [Field("", "A learning cannot be read", "title"), Field("", current.removeprefix(FAULT), "wants")]
         elif self._listing is not None and not current:
             fields = [Field("", NOTHING, "faint")]
-        self.query_one("#told", Drawn).show(lambda width: drawn(fields, width))
+        self.show_fields("#told", fields)
         links = self.query_one("#links", Rows)
         tasks = {one.id: words.one_line(one.prompt) for one in self.known.sessions}
         links.show(list(linked(view, tasks, now)) if view else [])
@@ -235,10 +230,9 @@ class LearningScreen(Filtering):
 
     @on(Rows.Moved, "#links")
     def _draw_record(self) -> None:
-        one, now = self._record, self.app.now()
-        shown = self.query_one("#record", Drawn)
-        shown.show(lambda width: drawn(candidate.record(one, now), width) if one else [])
-        shown.display = one is not None and (self.pane == "links" or not self.has_class("-low"))
+        one = self._record
+        self.show_fields("#record", candidate.record(one, self.app.now()) if one else ())
+        self.query_one("#record").display = one is not None and (self.pane == "links" or not self.has_class("-low"))
 
     # Moving about
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from textual import events, on
@@ -21,13 +21,9 @@ from clawpy_console.screens.memory.layers import PAGE
 from clawpy_console.screens.memory.remembering import Remembering
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
-from clawpy_console.widgets.parts import drawn
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.scrolled import Scrolled
-from clawpy_console.widgets.tab_line import Columns
 from engine.values import Layer, LayerState, Recalled
-
-PURPOSE = "What agents remember, where it came from, and what a task would recall."
 
 TYPING = 0.15
 """Seconds without a key after which the words typed are searched."""
@@ -44,7 +40,8 @@ class MemoryScreen(Remembering, Filtering):
     """
 
     MODE = "memory"
-    CSS_PATH = "memory.tcss"
+    PURPOSE = "What agents remember, where it came from, and what a task would recall."
+    CSS_PATH = ["../columns.tcss", "memory.tcss"]
     AUTO_FOCUS = "#layers"
     BINDINGS = bindings("memory", "columns", "filter")
     PANES = {"layers": "layers", "entries": "entries", "entry": "entry", "links": "links"}
@@ -61,8 +58,6 @@ class MemoryScreen(Remembering, Filtering):
         self._shown: tuple[Entry, list[Entry]] | None = None  # the entry and its links
 
     def body(self) -> ComposeResult:
-        yield Static(PURPOSE, id="purpose", markup=False)
-        yield Columns(id="tabs")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static("LAYERS", classes="heading", markup=False)
@@ -115,7 +110,7 @@ class MemoryScreen(Remembering, Filtering):
         states |= {one.layer: one for one in self.known.layers}
         self.query_one("#layers", Rows).show([_layer_row(one, now) for one in states.values()])
         state = states[self._layer]
-        self.query_one("#layer", Drawn).show(lambda width: drawn(layer(state, now), width))
+        self.show_fields("#layer", layer(state, now))
         count = f"  {len(self._entries)}{'+' if self._more else ''}" if self._entries else ""
         how = f"  {'meaning' if self._meaning else 'with'} “{' '.join(self.needle)}”" if self.needle else ""
         aside = "  from another screen" if self._led else how
@@ -124,11 +119,14 @@ class MemoryScreen(Remembering, Filtering):
         by_meaning = f"No match. {shown_key('memory.meaning', self.app.keymap)} searches by meaning."
         empty = "Nothing similar." if self._meaning else by_meaning if self.needle else "None yet."
         self.query_one("#entries", Rows).show(_rows(self._entries, now), empty=empty)
-        self.show_columns({"left": "layers", "middle": NAMES[self._layer][0], "right": "entry"})
+        self.draw_columns()
+
+    def columns(self) -> Mapping[str, str]:
+        return {"left": "layers", "middle": NAMES[self._layer][0], "right": "entry"}
 
     def _draw_detail(self) -> None:
         """Draw the entry under the cursor, and its links."""
-        self.query_one("#detail", Drawn).show(lambda width: drawn(self._fields(), width))
+        self.show_fields("#detail", self._fields())
         links = self.query_one("#links", Rows)
         links.show(_rows(self._shown[1] if self._shown else (), self.app.now()))
         links.display = bool(self._shown and self._shown[1])
@@ -141,11 +139,6 @@ class MemoryScreen(Remembering, Filtering):
             yield Field("", "Select an entry.", "faint")
         else:
             yield from detail(self._shown[0], str(engine.files.folder), self.app.now())
-
-    def on_descendant_focus(self) -> None:
-        super().on_descendant_focus()
-        if self.ready:
-            self._draw_lists(self.app.now())
 
     # Reading
 

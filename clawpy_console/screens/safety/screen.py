@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from textual import on
@@ -20,12 +20,9 @@ from clawpy_console.screens.safety import standing
 from clawpy_console.state import AppState, Logged
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
-from clawpy_console.widgets.parts import drawn
 from clawpy_console.widgets.rows import Row, Rows
-from clawpy_console.widgets.tab_line import Columns
 from engine.values import Verdict
 
-PURPOSE = "Every piece of work passes these rails, in this order, before it runs."
 NOTHING = "Nothing was blocked."
 
 MOVE_THE_RAILS = frozenset({"log", "blocked", "costs", "holds", "autonomy", "switches", "autonomies", "sessions"})
@@ -59,7 +56,8 @@ class SafetyScreen(Filtering):
     """
 
     MODE = "safety"
-    CSS_PATH = "safety.tcss"
+    PURPOSE = "Every piece of work passes these rails, in this order, before it runs."
+    CSS_PATH = ["../columns.tcss", "safety.tcss"]
     AUTO_FOCUS = "#rails"
     BINDINGS = bindings("safety", "columns", "filter")
     PANES = {"rails": "rails", "blocked": "blocked", "switches": "switches"}
@@ -70,8 +68,6 @@ class SafetyScreen(Filtering):
     _read_at: datetime | None = None
 
     def body(self) -> ComposeResult:
-        yield Static(PURPOSE, id="purpose", markup=False)
-        yield Columns(id="tabs")
         with Horizontal(id="columns"):
             with VerticalScroll(id="left", classes="pane", can_focus=False):
                 yield Static("RAILS", classes="heading", markup=False)
@@ -126,8 +122,7 @@ class SafetyScreen(Filtering):
         self._draw_standing(now)
         self._draw_blocked(now)
         self.query_one("#switches", Rows).show(list(switch_rows(known)))
-        machine = list(standing.machine(known, now))
-        self.query_one("#machine", Drawn).show(lambda width: drawn(machine, width))
+        self.show_fields("#machine", standing.machine(known, now))
         self.refresh_bindings()
 
     def _draw_standing(self, now: datetime) -> None:
@@ -138,16 +133,10 @@ class SafetyScreen(Filtering):
         keys = [shown_key(action, self.app.keymap) for action in ("app.resume", "safety.dnd")]
         fields = [*standing.rails(known, rail, now), *standing.state(known, self.app.holds, now, *keys),
                   *standing.cost(known.burn, now)]  # fmt: skip
-        self.query_one("#standing", Drawn).show(lambda width: drawn(fields, width))
+        self.show_fields("#standing", fields)
 
-    def _draw_tabs(self) -> None:
-        columns = {"left": "rails", "right": f"blocked {len(self.known.blocked)}", "third": "switches"}
-        self.show_columns(columns, shown_key("panes.next", self.app.keymap))
-
-    def on_descendant_focus(self) -> None:
-        super().on_descendant_focus()
-        if self.ready:
-            self._draw_tabs()
+    def columns(self) -> Mapping[str, str]:
+        return {"left": "rails", "right": f"blocked {len(self.known.blocked)}", "third": "switches"}
 
     def _draw_blocked(self, now: datetime) -> None:
         needle, total = self.needle, len(self.known.blocked)
@@ -158,13 +147,11 @@ class SafetyScreen(Filtering):
         rows = [blocked_row(one, now) for one in shown]
         self.query_one("#blocked", Rows).show(rows, empty="No match." if needle else NOTHING)
         self._draw_why()
-        self._draw_tabs()
 
     @on(Rows.Moved, "#blocked")
     def _draw_why(self) -> None:
         one, key = self._current, shown_key("safety.allow_once", self.app.keymap)
-        fields = list(standing.blocked(one, self.app.now(), key)) if one else []
-        self.query_one("#why", Drawn).show(lambda width: drawn(fields, width))
+        self.show_fields("#why", standing.blocked(one, self.app.now(), key) if one else ())
         self.refresh_bindings()
 
     @on(Rows.Moved, "#rails")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -102,14 +102,9 @@ class WorkScreen(Conversing, Filtering):
         if self._complete:
             self._draw_sessions(self.app.now())
 
-    def on_descendant_focus(self) -> None:
-        super().on_descendant_focus()
-        self._draw_tabs()
-
-    def _draw_tabs(self) -> None:
+    def columns(self) -> Mapping[str, str]:
         files = len(self.change.files) if self.change else 0
-        changes = f"changes {files}" if files else "changes"
-        self.show_columns({"left": "sessions", "middle": "transcript", "right": changes})
+        return {"left": "sessions", "middle": "transcript", "right": f"changes {files}" if files else "changes"}
 
     def draw(self, changed: frozenset[str]) -> None:
         if not changed or changed & {"sessions", "changes", "permissions"}:
@@ -192,7 +187,7 @@ class WorkScreen(Conversing, Filtering):
             self._looked(session)
         shows = self.query_one(Changes).show(session, self.change)
         self.set_class(not shows, "-nothing")
-        self._draw_tabs()
+        self.draw_columns()
         self.refresh_bindings()
 
     def _looked(self, session: SessionView) -> None:
