@@ -43,7 +43,7 @@ class WorkScreen(Conversing, Filtering):
     """Sessions left, transcript in the middle, the diff right; above them what the session asks to be allowed."""
 
     MODE = "work"
-    CSS_PATH = "work.tcss"
+    CSS_PATH = ["../columns.tcss", "work.tcss"]
     AUTO_FOCUS = "#sessions"
     BINDINGS = bindings("asked", "work", "columns", "filter")
     PANES = {
