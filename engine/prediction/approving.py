@@ -269,7 +269,7 @@ class Approving:
         """The trigger of a card; without a session (a card just made) nothing is known of like ones."""
         phase, bound = 0, 0.0
         if session is not None:
-            phase = phase_of(self._history.total(session), self._calibrator.check()).number
+            phase = phase_of(self._history.total(session), self._calibrator.check).number
             like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
             bound = wilson_lower_bound(*like)
         return trigger_of(

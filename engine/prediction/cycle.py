@@ -198,7 +198,7 @@ class Predictions:
     def phase(self) -> Phase:
         """How far the operator's decisions carry (SPEC 2.6)."""
         with self._database.read() as session:
-            return phase_of(self._history.total(session), self._calibrator.check())
+            return phase_of(self._history.total(session), self._calibrator.check)
 
     def calibration(self) -> CalibrationCheck:
         """Whether stated confidences come true (SPEC 8.6)."""
@@ -318,7 +318,7 @@ class Predictions:
                 now=now,
                 local=self._clock.local(),
                 settings=self._settings.current,
-                phase=phase_of(self._history.total(session), self._calibrator.check()),
+                phase=phase_of(self._history.total(session), self._calibrator.check),
                 triggered=last_triggered(session),
                 routed={},
                 decided=decided,

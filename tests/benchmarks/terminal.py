@@ -104,6 +104,10 @@ class Terminal:
         time.sleep(seconds)
         return 100 * (used() - before) / (time.perf_counter() - began)
 
+    def memory(self) -> float:
+        """MiB of the program and its children; what processes share is counted once."""
+        return sum(process.memory_full_info().pss for process in self.processes()) / 2**20
+
     def end_program(self) -> None:
         self._tmux("kill-window", "-t", self._window)
         self.wait_for_end()
