@@ -99,8 +99,8 @@ def _add_verbs(to: Parser, verbs: Collection[Verb], name: str, words: Sequence[s
             verb.name,
             help=verb.summary,
             description=f"{verb.summary[0].upper()}{verb.summary[1:]}.{default}",
-            epilog=f"example:\n  {verb.example}",
         )
+        made.epilog = f"example:\n  {verb.example or made.prog}"
         for one in verb.arguments:
             add(made, one)
         if verb.actions:
@@ -109,7 +109,7 @@ def _add_verbs(to: Parser, verbs: Collection[Verb], name: str, words: Sequence[s
 
 def add(to: argparse._ActionsContainer, one: Argument, **settings: Any) -> None:
     """Add an argument, with the values that a shell offers for it."""
-    made = to.add_argument(*one.flags, **settings, **one.settings)
+    made = to.add_argument(one.name, **settings, **one.settings)
     if not made.option_strings and not made.choices:
         made.metavar = made.metavar or made.dest.upper()
     made.values = one.values  # type: ignore[attr-defined]

@@ -9,43 +9,45 @@ from __future__ import annotations
 import re
 import sys
 from argparse import SUPPRESS, ArgumentTypeError, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawpy_console.cli.options import Where, WrongUse
 
 Request = dict[str, Any]
-Adjust = Callable[[Request, Namespace, Where], Request]
 
 
 class Argument(NamedTuple):
     """One argument or option: what `argparse.add_argument` takes, and which values a shell completes it with
     (a name in `completion.VALUES`, or "file")."""
 
-    flags: Sequence[str]
+    name: str
     settings: Mapping[str, Any]
     values: str = ""
 
 
 class Verb(NamedTuple):
-    """A verb, or one of its actions. `adjust` changes the request that its arguments make. The first action is
-    meant when none is given."""
+    """A verb, or one of its actions. Its own words are its example where none is given. The first action is meant when
+    none is named."""
 
     name: str
     summary: str
-    example: str
+    example: str = ""
     arguments: Sequence[Argument] = ()
     actions: Sequence[Verb] = ()
-    adjust: Adjust | None = None
 
 
-def argument(*flags: str, values: str = "", **settings: Any) -> Argument:
-    return Argument(flags, settings, values)
+def argument(name: str, help: str | None = None, values: str = "", **settings: Any) -> Argument:
+    return Argument(name, {"help": help, **settings}, values)
 
 
-def switch(flag: str, help: str, **settings: Any) -> Argument:
-    return argument(flag, action="store_true", help=help, **settings)
+def switch(name: str, help: str, **settings: Any) -> Argument:
+    return argument(name, help, action="store_true", **settings)
+
+
+def an_id(values: str, of: str, **settings: Any) -> Argument:
+    return argument("id", f"id of {of}; its beginning is enough", values, **settings)
 
 
 UNITS = (86400, 3600, 60, 1)
@@ -60,138 +62,53 @@ def span(text: str) -> int:
     return seconds
 
 
-# -- requests: what an engine's verb is sent beside the options that were given
+def seconds(help: str) -> Argument:
+    return argument("--for", help, dest="seconds", metavar="SPAN", type=span)
 
 
-def workspaces(request: Request, options: Namespace, where: Where) -> Request:
-    """The workspaces that are named, else that of the current folder."""
-    return request | {"workspaces": where.scope()}
+def leader(help: str, **settings: Any) -> Argument:
+    return argument("--to", help, "agents", dest="reportsTo", metavar="LEADER", **settings)
 
 
-def _predict(request: Request, options: Namespace, where: Where) -> Request:
-    where.all(needed=True)
-    return workspaces(request, options, where) | {"shown": True}
+def batch(fields: str) -> Argument:
+    return argument("--batch", f"lines with {fields}; - reads standard input", "file", metavar="FILE.jsonl")
 
 
-def _cards(request: Request, options: Namespace, where: Where) -> Request:
-    return workspaces(request, options, where) | {"shown": not options.all}
-
-
-def _work(request: Request, options: Namespace, where: Where) -> Request:
-    return request | {"shown": not where.as_json} if options.id else {"workspaces": where.scope()}
-
-
-def _land(request: Request, options: Namespace, where: Where) -> Request:
-    if options.hunk and len(options.only or ()) != 1:
-        raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
-    return {"id": options.id, "only": [{"path": path, "hunks": options.hunk or []} for path in options.only or ()]}
-
-
-def _comment(request: Request, options: Namespace, where: Where) -> Request:
-    place = request.pop("place", None)
-    if place is None:
-        return request
-    file, _, line = place.rpartition(":")
-    if not file or not line.isdecimal() or not options.text:
-        raise WrongUse(f"{place!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
-    return request | {"file": file, "line": int(line)}
-
-
-def _propose(request: Request, options: Namespace, where: Where) -> Request:
-    return request if options.continues else _one_workspace(request, where, needed=True)
-
-
-def _learnings(request: Request, options: Namespace, where: Where) -> Request:
-    if request.get("scope") == "global" or "session" in request:
-        return request
-    return _one_workspace(request, where, needed=True)
-
-
-def _learnings_write(request: Request, options: Namespace, where: Where) -> Request:
-    return _one_workspace(request, where, needed=True)
-
-
-def _tasks(request: Request, options: Namespace, where: Where) -> Request:
-    return request | ({"workspace": scope[0]} if (scope := where.scope()) else {})
-
-
-def _metrics(request: Request, options: Namespace, where: Where) -> Request:
-    return request | ({"workspace": where.scope()[0]} if where.workspace_names else {})
-
-
-def _one_workspace(request: Request, where: Where, *, needed: bool) -> Request:
-    scope = where.scope(needed=needed)
-    if len(scope) > 1:
-        raise WrongUse("this verb takes one workspace; name one --workspace")
-    return request | {"workspace": scope[0]}
-
-
-def _profile(request: Request, options: Namespace, where: Where) -> Request:
-    if options.undo and options.file is not None:
-        raise WrongUse("--undo takes no file")
-    if options.file is None:
-        return request
-    try:
-        text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise WrongUse(f"{options.file} cannot be read: {error}") from error
-    return {"id": options.id, "text": text, "yes": options.yes}
-
-
-def _import(request: Request, options: Namespace, where: Where) -> Request:
-    return request | {"file": str(Path(options.file).resolve())}
-
-
-def _dnd(request: Request, options: Namespace, where: Where) -> Request:
-    if options.off and options.seconds:
-        raise WrongUse("give --for SPAN or --off, not both")
-    return request
-
-
-def _status(request: Request, options: Namespace, where: Where) -> Request:
-    return {}  # the format is for the printing
-
-
-def _unmute(request: Request, options: Namespace, where: Where) -> Request:
-    return request | {"action": "lift"}
+def absolute(path: str) -> str:
+    return str(Path(path).resolve())
 
 
 # -- arguments that several verbs take
 
-CARD = argument("id", values="cards", help="id of a card, session or changes; its beginning is enough")
-SESSION = argument("id", values="sessions", help="id of a session or its card; its beginning is enough")
-CHANGES = argument("id", values="changes", help="id of the changes, their session or card")
+CARD = an_id("cards", "a card, session or changes")
+SESSION = an_id("sessions", "a session or its card")
+CHANGES = argument("id", "id of the changes, their session or card", values="changes")
 AGENT = argument("id", metavar="AGENT", values="agents")
-LEADER = argument(
-    "--to", dest="reportsTo", required=True, metavar="LEADER", values="agents", help="its leader, or owner"
-)
-FOR = argument("--for", dest="seconds", metavar="SPAN", type=span, help="30m, 2h or 1d (default: 2h)")
-END_AFTER = argument(
-    "--for", dest="seconds", metavar="SPAN", type=span, help="stop after 30m, 8h or 2d, when running work is finished"
-)
+LEADER = leader("its leader, or owner", required=True)
+FOR = seconds("30m, 2h or 1d (default: 2h)")
+END_AFTER = seconds("stop after 30m, 8h or 2d, when running work is finished")
 STORE = argument(
     "--store",
+    "where to keep it: the system's keyring (default), or a plain file that only you can read",
     choices=("keyring", "file"),
     default="keyring",
-    help="where to keep it: the system's keyring (default), or a plain file that only you can read",
 )
-NEVER = argument("never", nargs="*", help=SUPPRESS)
+NEVER = argument("never", SUPPRESS, nargs="*")
 """What is given here by mistake may be a secret: it is refused, and never printed."""
-SURFACE = argument("surface", nargs="?", choices=("phone", "watch", "glasses", "discord", "web", "desktop"))
-REASON = argument("reason", nargs="*", metavar="REASON", help="why, in your words")
-YES = switch("--yes", "do it; without --yes you only see what would change")
-BATCH = argument("--batch", metavar="FILE.jsonl", values="file")
+SURFACES = ("phone", "watch", "glasses", "discord", "web", "desktop")
+SURFACE = argument("surface", nargs="?", choices=SURFACES)
+REASON = argument("reason", "why, in your words", nargs="*", metavar="REASON")
 
 COMMON = (
     argument(
         "--workspace",
+        "a git repository to work on; may be given again (default: that of the current folder)",
         metavar="DIR",
         action="append",
         values="workspaces",
-        help="a git repository to work on; may be given again (default: that of the current folder)",
     ),
     argument(
-        "--home", metavar="DIR", values="file", help="keep config, data, cache and logs under DIR (or set CLAWPY_HOME)"
+        "--home", "keep config, data, cache and logs under DIR (or set CLAWPY_HOME)", metavar="DIR", values="file"
     ),
     switch("--json", "print one JSON document"),
 )
@@ -223,47 +140,45 @@ def _candidate(name: str, summary: str, *more: Argument) -> Verb:
     return Verb(name, summary, f"clawpy candidates {name} 7k2m", (CANDIDATE, *more))
 
 
-CANDIDATE = argument("id", values="candidates", help="id of a candidate; its beginning is enough")
-WHY = argument("--reason", metavar="TEXT", help="why, in your words")
+CANDIDATE = an_id("candidates", "a candidate")
+WHY = argument("--reason", "why, in your words", metavar="TEXT")
 LEARNING = argument("id")
-DECIDED = argument("id", values="decided cards", help="id of a card, session or changes; its beginning is enough")
-RUNNING = argument("id", values="running sessions", help="id of a session or its card; its beginning is enough")
-PERMISSION = argument("id", values="permissions", help="id of the request; its beginning is enough")
+DECIDED = an_id("decided cards", "a card, session or changes")
+RUNNING = an_id("running sessions", "a session or its card")
+PERMISSION = an_id("permissions", "the request")
 WHOLE_SESSION = switch("--session", "give the same answer as long as the session runs")
-DRAFT = argument("id", values="drafts", help="id of the draft; its beginning is enough")
-KEY_NAME = argument("name", values="providers", help="openai, anthropic, together, twin, or one of your [providers]")
+DRAFT = an_id("drafts", "the draft")
+KEY_NAME = argument("name", "openai, anthropic, together, twin, or one of your [providers]", values="providers")
 SETTING = argument("key", values="settings")
 
 GROUPS: Mapping[str, Sequence[Verb]] = {
     "cards": (
-        Verb("predict", "check for new cards now, and show all that are pending", "clawpy predict", adjust=_predict),
+        Verb("predict", "check for new cards now, and show all that are pending"),
         Verb(
             "cards",
             "show the cards that are pending",
             "clawpy cards --channel koji-core",
             (
-                argument("--channel", values="channels", help="only cards of this channel"),
+                argument("--channel", "only cards of this channel", values="channels"),
                 switch("--snoozed", "include snoozed cards"),
                 switch("--all", "the latest cards, decided ones too"),
             ),
-            adjust=_cards,
         ),
         Verb(
             "propose",
             "make a card of your own, from a prompt or from a flow with its parameters as key=value",
             'clawpy propose "run the tests"\n  clawpy propose bisect test=tests/test_cart.py::test_total good=HEAD~9',
             (
-                argument("text", nargs="+", values="flows", help="a prompt, or FLOW key=value ..."),
-                argument("--channel", values="channels", help="the channel to run it on"),
+                argument("text", "a prompt, or FLOW key=value ...", nargs="+", values="flows"),
+                argument("--channel", "the channel to run it on", values="channels"),
                 argument(
                     "--continue",
+                    "go on with this finished session and its changes",
                     dest="continues",
                     metavar="ID",
                     values="sessions",
-                    help="go on with this finished session and its changes",
                 ),
             ),
-            adjust=_propose,
         ),
         Verb(
             "approve",
@@ -271,7 +186,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "clawpy approve 7k2m --wait",
             (
                 CARD,
-                argument("--edit", metavar="TEXT", help="another prompt, or other parameters of a flow as key=value"),
+                argument("--edit", "another prompt, or other parameters of a flow as key=value", metavar="TEXT"),
                 switch("--wait", "wait for the end of the session; exit code 1 if it failed, 3 if it could not run"),
                 switch("--without-sandbox", "confirm that it may run without a sandbox", dest="withoutSandbox"),
             ),
@@ -284,8 +199,8 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                 CARD,
                 argument(
                     "--reason",
+                    "why; never-here and never-anywhere switch this kind of card off",
                     choices=DISMISS_REASONS,
-                    help="why; never-here and never-anywhere switch this kind of card off",
                 ),
             ),
         ),
@@ -299,15 +214,13 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
         Verb(
             "muted",
             "show what is muted, and unmute it",
-            "clawpy muted",
             actions=(
-                Verb("list", "show what is muted, where, until when and why", "clawpy muted list"),
+                Verb("list", "show what is muted, where, until when and why"),
                 Verb(
                     "unmute",
                     "let cards of this subject appear again",
                     "clawpy muted unmute mute_7k2m",
                     (argument("id"),),
-                    adjust=_unmute,
                 ),
             ),
         ),
@@ -318,11 +231,10 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "show sessions and changes, or one of them",
             "clawpy work 7k2m --diff",
             (
-                SESSION._replace(settings={**SESSION.settings, "nargs": "?"}),
-                argument("--lines", type=int, default=40, metavar="N", help="lines of output to show (default: 40)"),
+                an_id("sessions", "a session or its card", nargs="?"),
+                argument("--lines", "lines of output to show (default: 40)", type=int, default=40, metavar="N"),
                 switch("--diff", "show the diff of the changes too"),
             ),
-            adjust=_work,
         ),
         Verb(
             "land",
@@ -332,19 +244,18 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                 CHANGES,
                 argument(
                     "--only",
+                    "only this file; the rest stays waiting; may be given again",
                     metavar="PATH",
                     action="append",
-                    help="only this file; the rest stays waiting; may be given again",
                 ),
                 argument(
                     "--hunk",
+                    "only this hunk of one file, as `clawpy work ID --diff` counts them",
                     metavar="N",
                     type=int,
                     action="append",
-                    help="only this hunk of one file, as `clawpy work ID --diff` counts them",
                 ),
             ),
-            adjust=_land,
         ),
         Verb(
             "comment",
@@ -355,10 +266,9 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                 argument("place", metavar="FILE:LINE", nargs="?"),
                 argument("text", nargs="*"),
                 switch("--old", "LINE counts lines before the change"),
-                argument("--remove", metavar="N", type=int, help="remove comment N"),
+                argument("--remove", "remove comment N", metavar="N", type=int),
                 switch("--send", "make a card that sends the comments to the agent"),
             ),
-            adjust=_comment,
         ),
         Verb("branch", "commit the changes of a session to a new branch", "clawpy branch 7k2m", (CHANGES,)),
         Verb("discard", "delete the changes of a session", "clawpy discard 7k2m", (CHANGES,)),
@@ -371,7 +281,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
         Verb(
             "permissions",
             "show what sessions ask permission for, and answer",
-            "clawpy permissions",
             actions=(
                 Verb(
                     "list",
@@ -387,20 +296,17 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "xray",
             "show the model calls of a session and the exact prompts",
             "clawpy xray 7k2m --call 1",
-            (SESSION, argument("--call", metavar="N", help="show the prompt of call N, each line with its source")),
+            (SESSION, argument("--call", "show the prompt of call N, each line with its source", metavar="N")),
         ),
         Verb(
             "tasks",
             "show and change the task board",
-            "clawpy tasks",
-            adjust=_tasks,
             actions=(
                 Verb(
                     "list",
                     "show tasks",
                     "clawpy tasks list --state open",
                     (argument("--state", choices=("open", "running", "done", "failed")),),
-                    adjust=_tasks,
                 ),
                 Verb(
                     "add",
@@ -408,23 +314,17 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     'clawpy tasks add "cart rounding"',
                     (
                         argument("title", nargs="+", metavar="TITLE"),
-                        argument("--channel", values="channels", help="the channel it belongs to"),
+                        argument("--channel", "the channel it belongs to", values="channels"),
                         argument(
                             "--needs",
+                            "a task to be done first; may be given again",
                             metavar="ID",
                             action="append",
                             values="tasks",
-                            help="a task to be done first; may be given again",
                         ),
                     ),
-                    adjust=_tasks,
                 ),
-                Verb(
-                    "done",
-                    "mark a task done",
-                    "clawpy tasks done 7k2m",
-                    (argument("id", values="tasks"),),
-                ),
+                Verb("done", "mark a task done", "clawpy tasks done 7k2m", (argument("id", values="tasks"),)),
             ),
         ),
     ),
@@ -436,26 +336,24 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             (
                 argument(
                     "--format",
+                    "short or long: one line for a status bar",
                     choices=("full", "short", "long"),
                     default="full",
-                    help="short or long: one line for a status bar",
                 ),
             ),
-            adjust=_status,
         ),
         Verb("stop", "stop everything at once, until you resume", 'clawpy stop "looking into something"', (REASON,)),
         Verb(
             "resume",
             "end a stop, a month stop or a pause",
             "clawpy resume stop",
-            (argument("word", nargs="?", choices=("stop", "pause", "month"), help="which one, if several are active"),),
+            (argument("word", "which one, if several are active", nargs="?", choices=("stop", "pause", "month")),),
         ),
         Verb(
             "dnd",
             "do not disturb: cards appear, nothing runs by itself",
             "clawpy dnd --for 2h",
             (FOR, switch("--off", "end it")),
-            adjust=_dnd,
         ),
         Verb("run", "run the engine without a screen until you stop it", "clawpy run --for 8h", (END_AFTER,)),
         Verb(
@@ -466,26 +364,24 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                 END_AFTER,
                 argument(
                     "--port",
+                    "port to listen on; 0 takes a free one (default: 8477, or what the settings say)",
                     type=int,
                     metavar="N",
-                    help="port to listen on; 0 takes a free one (default: 8477, or what the settings say)",
                 ),
                 argument(
-                    "--host",
-                    metavar="ADDRESS",
-                    help="address to listen on (default: 127.0.0.1, or what the settings say)",
+                    "--host", "address to listen on (default: 127.0.0.1, or what the settings say)", metavar="ADDRESS"
                 ),
                 argument(
                     "--certificate",
+                    "TLS certificate (PEM), needed when other machines connect",
                     metavar="FILE",
                     values="file",
-                    help="TLS certificate (PEM), needed when other machines connect",
                 ),
                 argument(
                     "--certificate-key",
+                    "its private key (PEM), if it is in another file",
                     metavar="FILE",
                     values="file",
-                    help="its private key (PEM), if it is in another file",
                 ),
                 switch("--tunnel", "allow plain HTTP because a tunnel of yours encrypts it"),
                 STORE,
@@ -494,7 +390,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
         Verb(
             "token",
             "show the token of the HTTP API, or make a new one",
-            "clawpy token",
             actions=(
                 Verb(
                     "show",
@@ -508,18 +403,16 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "mcp",
             "let a coding agent recall, remember and propose over the Model Context Protocol",
             "claude mcp add clawpy -- clawpy mcp",
-            (argument("--agent", metavar="NAME", help="name to record for it (default: the name it gives itself)"),),
+            (argument("--agent", "name to record for it (default: the name it gives itself)", metavar="NAME"),),
         ),
         Verb(
             "check",
             "ask the content filter about a command or a prompt, without running anything",
             'clawpy check "rm -fr build"',
             (
-                argument("command", nargs="*", help="the command; the exit code is 0 whatever the verdict"),
-                argument("--prompt", metavar="TEXT", help="a prompt instead of a command"),
-                BATCH._replace(
-                    settings={**BATCH.settings, "help": 'lines with "command" or "prompt"; - reads standard input'}
-                ),
+                argument("command", "the command; the exit code is 0 whatever the verdict", nargs="*"),
+                argument("--prompt", "a prompt instead of a command", metavar="TEXT"),
+                batch('"command" or "prompt"'),
             ),
         ),
         Verb(
@@ -533,20 +426,19 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
         Verb(
             "agents",
             "show and change agents, and who serves which channel",
-            "clawpy agents",
             actions=(
-                Verb("list", "show all agents, and the coding agents on this machine", "clawpy agents list"),
+                Verb("list", "show all agents, and the coding agents on this machine"),
                 Verb("show", "show one agent", "clawpy agents show cto", (AGENT,)),
                 Verb(
                     "add",
                     "add an agent",
                     "clawpy agents add tester --to backend_lead --domain tests",
                     (
-                        argument("id", metavar="AGENT", help="its name"),
+                        argument("id", "its name", metavar="AGENT"),
                         LEADER,
-                        argument("--title", help="its title"),
-                        argument("--archetype", help="sets its tier, for example builder"),
-                        argument("--domain", help="what it knows about, in a few words"),
+                        argument("--title", "its title"),
+                        argument("--archetype", "sets its tier, for example builder"),
+                        argument("--domain", "what it knows about, in a few words"),
                     ),
                 ),
                 Verb(
@@ -567,10 +459,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     (
                         argument("channel", values="channels"),
                         argument(
-                            "id",
-                            metavar="CODING-AGENT",
-                            values="coding agents",
-                            help="one that `clawpy agents list` names",
+                            "id", "one that `clawpy agents list` names", metavar="CODING-AGENT", values="coding agents"
                         ),
                     ),
                 ),
@@ -580,12 +469,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "guidance",
             "show the guidance in an agent's next prompt, and what was left out",
             "clawpy guidance backend_builder",
-            (
-                AGENT,
-                LEADER._replace(
-                    settings={**LEADER.settings, "required": False, "help": "also show its guidance under this leader"}
-                ),
-            ),
+            (AGENT, leader("also show its guidance under this leader")),
         ),
         Verb(
             "profile",
@@ -593,13 +477,10 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "clawpy profile cto guidance-of-cto.md --yes",
             (
                 argument("id", metavar="LEADER", values="agents"),
-                argument(
-                    "file", nargs="?", metavar="FILE", values="file", help="the edited text; - reads standard input"
-                ),
+                argument("file", "the edited text; - reads standard input", nargs="?", metavar="FILE", values="file"),
                 switch("--yes", "save it; without --yes you only see which prompts change"),
                 switch("--undo", "undo the last save"),
             ),
-            adjust=_profile,
         ),
         Verb(
             "bubbles",
@@ -613,15 +494,13 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     (
                         argument(
                             "--state",
+                            "only findings in this state; flushed means sent up",
                             choices=("queued", "refused", "flushed"),
-                            help="only findings in this state; flushed means sent up",
                         ),
-                        argument(
-                            "--agent", metavar="AGENT", values="agents", help="only findings that it sent or received"
-                        ),
+                        argument("--agent", "only findings that it sent or received", metavar="AGENT", values="agents"),
                     ),
                 ),
-                Verb("flush", "send queued findings to their leaders now", "clawpy bubbles flush"),
+                Verb("flush", "send queued findings to their leaders now"),
                 Verb(
                     "approve",
                     "approve a finding that quotes tools, files or other agents",
@@ -638,11 +517,9 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             'clawpy recall "what did we decide about rounding"',
             (
                 argument("query", nargs="*"),
-                argument("--k", type=int, default=10, metavar="N", help="lines to show, 1 to 1000 (default: 10)"),
-                argument("--agent", metavar="AGENT", values="agents", help="search as this agent"),
-                BATCH._replace(
-                    settings={**BATCH.settings, "help": 'lines with "id", "query", "k"; - reads standard input'}
-                ),
+                argument("--k", "lines to show, 1 to 1000 (default: 10)", type=int, default=10, metavar="N"),
+                argument("--agent", "search as this agent", metavar="AGENT", values="agents"),
+                batch('"id", "query", "k"'),
             ),
         ),
         Verb(
@@ -652,9 +529,9 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             (
                 argument(
                     "file",
+                    'lines with "text", and "id", "speaker", "timestamp", "session", "agent"; - for stdin',
                     metavar="FILE.jsonl",
                     values="file",
-                    help='lines with "text", and "id", "speaker", "timestamp", "session", "agent"; - for stdin',
                 ),
                 switch("--no-wait", "do not wait until all of it can be found by meaning"),
             ),
@@ -664,21 +541,20 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "delete a memory entry, or everything that contains some words, from every store",
             "clawpy forget 'my phone number is 555 0101' --yes",
             (
-                argument("what", metavar="ID|WORDS", nargs="+", help="the whole id of an entry, or its exact words"),
+                argument("what", "the whole id of an entry, or its exact words", metavar="ID|WORDS", nargs="+"),
                 switch("--yes", "delete it for good; without --yes you see what would go, and the exit code is 1"),
             ),
         ),
         Verb(
             "drafts",
             "show drafts of facts; keep or dismiss them",
-            "clawpy drafts",
             actions=(
-                Verb("list", "show drafts, oldest first", "clawpy drafts list"),
+                Verb("list", "show drafts, oldest first"),
                 Verb(
                     "promote",
                     "keep a draft as a fact",
                     'clawpy drafts promote 7k2m --edit "the service listens on 8001"',
-                    (DRAFT, argument("--edit", metavar="TEXT", help="keep it in these words instead")),
+                    (DRAFT, argument("--edit", "keep it in these words instead", metavar="TEXT")),
                 ),
                 Verb(
                     "dismiss",
@@ -692,7 +568,6 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "learnings",
             "show learnings and their sources, decide about them, write them into AGENTS.md",
             "clawpy learnings list",
-            adjust=_learnings,
             actions=(
                 Verb(
                     "list",
@@ -701,25 +576,20 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     (
                         argument(
                             "--scope",
+                            "only of this scope, in any status",
                             choices=("team", "session", "project", "global"),
-                            help="only of this scope, in any status",
                         ),
                         argument(
                             "--kind",
+                            "about your organisation, the work, or you",
                             choices=("institutional", "task", "proxy"),
-                            help="about your organisation, the work, or you",
                         ),
-                        argument("--session", metavar="ID", values="sessions", help="only what this session taught"),
-                        argument("--words", metavar="WORDS", help="only those that contain all of these words"),
-                        argument("--limit", type=int, metavar="N", help="show at most N (default: 50)"),
+                        argument("--session", "only what this session taught", metavar="ID", values="sessions"),
+                        argument("--words", "only those that contain all of these words", metavar="WORDS"),
+                        argument("--limit", "show at most N (default: 50)", type=int, metavar="N"),
                     ),
-                    adjust=_learnings,
                 ),
-                Verb(
-                    "scopes",
-                    "show all scopes that have learnings, and files that cannot be read",
-                    "clawpy learnings scopes",
-                ),
+                Verb("scopes", "show all scopes that have learnings, and files that cannot be read"),
                 Verb(
                     "show",
                     "show a learning, where it came from and what came of it",
@@ -750,26 +620,20 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     "clawpy learnings chain --judge",
                     (switch("--judge", "also from projects to all projects; the model in `[memory] model` decides"),),
                 ),
-                Verb(
-                    "write",
-                    "make a card that writes learnings into a marked section of AGENTS.md",
-                    "clawpy learnings write",
-                    adjust=_learnings_write,
-                ),
+                Verb("write", "make a card that writes learnings into a marked section of AGENTS.md"),
             ),
         ),
         Verb(
             "candidates",
             "show proposed changes in how agents act, and decide",
-            "clawpy candidates",
             actions=(
                 Verb(
                     "list",
                     "show candidates, newest first",
                     "clawpy candidates list --status review",
                     (
-                        argument("--status", choices=CANDIDATE_STATES, help="only in this state"),
-                        argument("--type", choices=CANDIDATE_TYPES, help="only of this type"),
+                        argument("--status", "only in this state", choices=CANDIDATE_STATES),
+                        argument("--type", "only of this type", choices=CANDIDATE_TYPES),
                     ),
                 ),
                 _candidate("show", "show a candidate: its evidence, what it would change, what came of it"),
@@ -777,16 +641,12 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                 _candidate("reject", "reject a candidate; it returns only if new evidence outweighs this", WHY),
                 _candidate("rollback", "roll a candidate back: its changes are removed", WHY),
                 _candidate("undo", "undo your last decision on a candidate"),
-                Verb("digest", "look for new candidates now", "clawpy candidates digest"),
+                Verb("digest", "look for new candidates now"),
                 Verb(
                     "records",
                     "show the records that candidates are made from",
                     "clawpy candidates records --kind failed_tdd",
-                    (
-                        argument(
-                            "--kind", choices=RECORD_KINDS, metavar="KIND", help="one of " + ", ".join(RECORD_KINDS)
-                        ),
-                    ),
+                    (argument("--kind", "one of " + ", ".join(RECORD_KINDS), choices=RECORD_KINDS, metavar="KIND"),),
                 ),
             ),
         ),
@@ -794,20 +654,16 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "metrics",
             "show how good the cards are: approved, dismissed, by source and hour",
             "clawpy metrics --days 30",
-            (argument("--days", type=int, default=7, metavar="N", help="of the last N days (default: 7)"),),
-            adjust=_metrics,
+            (argument("--days", "of the last N days (default: 7)", type=int, default=7, metavar="N"),),
         ),
         Verb(
             "export",
             "export your decisions as training files",
             "clawpy export dpo --format together",
             (
-                argument("what", choices=("dpo", "sft"), help="preference pairs, or conversations"),
+                argument("what", "preference pairs, or conversations", choices=("dpo", "sft")),
                 argument(
-                    "--format",
-                    choices=("plain", "together", "openai", "trl"),
-                    default="plain",
-                    help="format of the pairs",
+                    "--format", "format of the pairs", choices=("plain", "together", "openai", "trl"), default="plain"
                 ),
             ),
         ),
@@ -816,17 +672,16 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "train a Twin model on your decisions at a model provider",
             "clawpy train start",
             actions=(
-                Verb("status", "show training runs, and move the current one on", "clawpy train status"),
-                Verb("start", "start the next run", "clawpy train start"),
-                Verb("cancel", "cancel the running training", "clawpy train cancel"),
-                Verb("adopt", "use the last model although it was not adopted", "clawpy train adopt"),
-                Verb("back", "go back to the previous model", "clawpy train back"),
+                Verb("status", "show training runs, and move the current one on"),
+                Verb("start", "start the next run"),
+                Verb("cancel", "cancel the running training"),
+                Verb("adopt", "use the last model although it was not adopted"),
+                Verb("back", "go back to the previous model"),
                 Verb(
                     "import",
                     "import pairs, in any export format",
                     "clawpy train import my.jsonl",
-                    (argument("file", metavar="FILE.jsonl", values="file"),),
-                    adjust=_import,
+                    (argument("file", values="file", metavar="FILE.jsonl", type=absolute),),
                 ),
             ),
         ),
@@ -835,9 +690,9 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "simulate a month with the real engine, in a temporary home",
             "clawpy simulate --days 30 --seed 7",
             (
-                argument("--days", type=int, default=30, metavar="N", help="1 to 366 (default: 30)"),
+                argument("--days", "1 to 366 (default: 30)", type=int, default=30, metavar="N"),
                 argument(
-                    "--seed", type=int, default=1, metavar="N", help="the same seed gives the same output (default: 1)"
+                    "--seed", "the same seed gives the same output (default: 1)", type=int, default=1, metavar="N"
                 ),
             ),
         ),
@@ -846,13 +701,12 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
         Verb(
             "config",
             "show and change settings",
-            "clawpy config",
             actions=(
                 Verb(
                     "get",
                     "show one setting, or all",
                     "clawpy config get console.theme",
-                    (SETTING._replace(settings={**SETTING.settings, "nargs": "?"}),),
+                    (argument("key", values="settings", nargs="?"),),
                 ),
                 Verb(
                     "set",
@@ -873,7 +727,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "set, test and delete the keys of model providers",
             "clawpy key set openai",
             actions=(
-                Verb("list", "show which keys are set, and where they come from", "clawpy key list"),
+                Verb("list", "show which keys are set, and where they come from"),
                 Verb(
                     "set",
                     "set a key: type it when asked, or pipe it in",
@@ -889,12 +743,12 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "set, test and retry notifications",
             "clawpy notify test phone",
             actions=(
-                Verb("list", "show where notifications go, and what was not delivered", "clawpy notify list"),
+                Verb("list", "show where notifications go, and what was not delivered"),
                 Verb(
                     "set",
                     "set an address: type it when asked, or pipe it in",
                     "clawpy notify set phone\n  clawpy config unset notify.phone.url",
-                    (SURFACE._replace(settings={"choices": SURFACE.settings["choices"]}), NEVER, STORE),
+                    (argument("surface", choices=SURFACES), NEVER, STORE),
                 ),
                 Verb("test", "send a test notification", "clawpy notify test phone", (SURFACE,)),
                 Verb("retry", "send again what was not delivered", "clawpy notify retry phone", (SURFACE,)),
@@ -923,18 +777,70 @@ VERBS: Mapping[str, Verb] = {verb.name: verb for group in GROUPS.values() for ve
 
 
 def request(options: Namespace, where: Where) -> Request:
-    """What the engine's verb is sent: the options that were given, and what the verb or its action adds. Raises
-    `WrongUse`, and `Refusal` where a workspace is missing."""
+    """What the engine's verb is sent: the options that were given, and what else it must know. Raises `WrongUse`, and
+    `Refusal` where a workspace is missing."""
     verb = VERBS[options.verb]
     made: Request = {}
     if verb.actions:
         made["action"] = options.action or verb.actions[0].name
         verb = next(one for one in verb.actions if one.name == made["action"])
     for one in verb.arguments:
-        name = one.settings.get("dest") or one.flags[0].removeprefix("--")
+        name = one.settings.get("dest") or one.name.removeprefix("--")
         value = getattr(options, name, None)
         if isinstance(value, list) and one.settings.get("action") != "append":
             value = " ".join(value)
         if value not in (None, False, ""):
             made[name] = value
-    return verb.adjust(made, options, where) if verb.adjust else made
+    match options.verb, made.get("action"):
+        case "predict", _:
+            where.all(needed=True)
+            made |= {"workspaces": where.scope(), "shown": True}
+        case "cards", _:
+            made |= {"workspaces": where.scope(), "shown": not options.all}
+        case "work", _:
+            made = made | {"shown": not where.as_json} if options.id else {"workspaces": where.scope()}
+        case "metrics", _ if where.workspace_names:
+            made["workspace"] = where.scope()[0]
+        case "tasks", "list" | "add" if scope := where.scope():
+            made["workspace"] = scope[0]
+        case "propose", _ if not options.continues:
+            made["workspace"] = _one_workspace(where)
+        case "learnings", "write":
+            made["workspace"] = _one_workspace(where)
+        case "learnings", "list" if made.get("scope") != "global" and "session" not in made:
+            made["workspace"] = _one_workspace(where)
+        case "land", _:
+            only = made.get("only", [])
+            if options.hunk and len(only) != 1:
+                raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
+            made = {"id": options.id, "only": [{"path": path, "hunks": options.hunk or []} for path in only]}
+        case "comment", _ if place := made.pop("place", ""):
+            file, _, line = place.rpartition(":")
+            if not file or not line.isdecimal() or not options.text:
+                raise WrongUse(f"{place!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
+            made |= {"file": file, "line": int(line)}
+        case "profile", _ if options.file is not None:
+            if options.undo:
+                raise WrongUse("--undo takes no file")
+            made = {"id": options.id, "text": _text(options.file), "yes": options.yes}
+        case "dnd", _ if options.off and options.seconds:
+            raise WrongUse("give --for SPAN or --off, not both")
+        case "status", _:
+            made = {}  # the format is for the printing
+        case "muted", "unmute":
+            made["action"] = "lift"
+    return made
+
+
+def _one_workspace(where: Where) -> str:
+    scope = where.scope(needed=True)
+    if len(scope) > 1:
+        raise WrongUse("this verb takes one workspace; name one --workspace")
+    return scope[0]
+
+
+def _text(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{file} cannot be read: {error}") from error
