@@ -36,7 +36,7 @@ from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.state import TOPICS
 from clawpy_console.widgets.status import Frame, gravest
 from engine.home import Home
-from engine.values import Card, Hold, Layer, Refusal
+from engine.values import Hold, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.attach.consoles import Consoles
@@ -97,7 +97,7 @@ class ConsoleApp(KnowingApp):
         self._pauses = consoles.pauses if consoles else Pauses()
         self._visited: set[str] = set()  # screens that were gone to
         self._title = ""
-        self.looks = Looks(self, self._last)
+        self.looks = Looks(self, self.last)
         self._presence = Presence(self)
 
     def get_driver_class(self) -> type[Driver]:
@@ -405,35 +405,14 @@ class ConsoleApp(KnowingApp):
             self._visited.add(mode)
             await self.switch_mode(mode)
 
-    def open_session(self, session_id: str) -> None:
-        """Go to the work screen, to this session."""
-        if session_id:
-            self.in_background(partial(self._show_on, "work", "select", session_id), "go", exclusive=False)
+    def open(self, mode: str, *what: object) -> None:
+        """Go to a screen, and have it show something by its method `show`."""
+        self.in_background(partial(self._open, mode, *what), "go", exclusive=False)
 
-    def open_card(self, card: Card) -> None:
-        """Go to mission control, with this card in front."""
-        self.in_background(partial(self._show_on, "mission", "put_on_top", card), "go", exclusive=False)
-
-    def open_memory(self, layer: Layer, id: str) -> None:
-        """Go to the memory screen, to this entry."""
-        self.in_background(partial(self._show_on, "memory", "show", layer, id), "go", exclusive=False)
-
-    def open_agent(self, agent_id: str) -> None:
-        """Go to the hierarchy screen, to this agent."""
-        self.in_background(partial(self._show_on, "hierarchy", "select_agent", agent_id), "go", exclusive=False)
-
-    def open_candidate(self, candidate_id: str) -> None:
-        """Go to the learning screen, to this candidate or learning."""
-        self.in_background(partial(self._show_on, "learning", "show", candidate_id), "go", exclusive=False)
-
-    open_learning = open_candidate
-
-    async def _show_on(self, mode: str, show: str, *what: object) -> None:
-        """Show a screen, and have it show something by its method `show`."""
+    async def _open(self, mode: str, *what: object) -> None:
         await self.action_go(mode)
-        act = getattr(self.screen, show, None)
-        if callable(act):
-            self.call_after_refresh(act, *what)
+        if len(self.screen_stack) == 1:
+            self.call_after_refresh(self.screen.show, *what)  # type: ignore[attr-defined]
 
     def action_help(self) -> None:
         from clawpy_console.dialogs.help import Help

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
@@ -170,15 +171,15 @@ class CardController:
             if card.assignment.flow and not asks:
                 (start or self._start)(card)
             else:
-                (show or self._app.open_card)(card)
+                (show or partial(self._app.open, "mission"))(card)
 
         if not isinstance(self._app.screen, OwnPrompt):  # its key was pressed twice before it was there
-            self._app.push_screen(OwnPrompt(self._app.known.workspaces, workspace, self._app.draft), made)
+            self._app.push_screen(OwnPrompt(self._app.known.workspaces, workspace, self._app.last.draft), made)
 
     def _start(self, card: Card) -> None:
         def refused(card: Card, refusal: Refusal) -> None:
             self._app.say(str(refusal), "warning")
-            self._app.open_card(card)
+            self._app.open("mission", card)
 
         self._app.say(f"Started: {words.one_line(card.assignment.prompt)}")
         self.decide(card, "approve", refused, self._app.say)

@@ -20,7 +20,7 @@ from textual.notifications import Notification, Notify, SeverityLevel
 from textual.worker import Worker
 
 from clawpy_console import last_screen, words
-from clawpy_console.state import FAR, NEWEST, TOPICS, Autonomy, in_use, read
+from clawpy_console.state import NEWEST, TOPICS, Autonomy, in_use, read
 from engine.home import Home
 from engine.values import Hold, Refusal, TranscriptLine
 
@@ -53,8 +53,8 @@ class KnowingApp(App[None]):
         self.now = now
         self.engine: Engine | None = None
         self.opening = "opening"
-        self._last = last_screen.load(home.last_screen)
-        self.known = self._last.known
+        self.last = last_screen.load(home.last_screen)
+        self.known = self.last.known
         if not self.known.workspaces or workspaces:
             self.known = dataclasses.replace(self.known, workspaces=tuple(workspaces) or self.known.workspaces)
         self._stale: set[str] = set()
@@ -76,39 +76,14 @@ class KnowingApp(App[None]):
 
     # What is known
 
-    @property
-    def last_saved(self) -> datetime | None:
-        """When a console of this home was last there, None before the first."""
-        return self._last.saved_at
-
-    @property
-    def welcomed(self) -> bool:
-        """Whether the operator has put the first-run lines away for good."""
-        return self._last.welcomed
-
-    def welcome(self) -> None:
-        """He has."""
-        self._last = dataclasses.replace(self._last, welcomed=True)
-
-    # What was written
-
-    @property
-    def draft(self) -> str:
-        """What stands in the prompt box, or stood there when it was closed."""
-        return self._last.draft
-
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """What was sent from the prompt box, the newest first."""
-        return self._last.prompts
-
     def keep_prompt(self, draft: str, *, sent: str = "") -> None:
         """Keep what stands in the prompt box and what was sent from it, in the home too, but for what may be a key."""
         from engine.values.secrets import redact
 
-        kept = (sent, *(one for one in self.prompts if one != sent)) if sent else self.prompts
+        before = self.last.prompts
+        kept = (sent, *(one for one in before if one != sent)) if sent else before
         if redact(draft) == draft and redact(sent) == sent:
-            self._last = dataclasses.replace(self._last, draft=draft, prompts=kept[:PROMPTS])
+            self.last = dataclasses.replace(self.last, draft=draft, prompts=kept[:PROMPTS])
             self._save_soon()
 
     def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
@@ -125,7 +100,7 @@ class KnowingApp(App[None]):
     def read_older(self) -> None:
         """Know of as many sessions again as were known at first, older ones."""
         self._newest += NEWEST
-        self.renew(FAR)
+        self.renew(["sessions", "changes"])
 
     async def _renew(self) -> None:
         complained: set[str] = set()
@@ -276,7 +251,7 @@ class KnowingApp(App[None]):
     async def _save(self) -> None:
         self._saving = False
         screen = dataclasses.replace(
-            self._last,
+            self.last,
             known=self.known,
             saved_at=self.now(),
             theme=self.theme,

@@ -28,7 +28,11 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class LastScreen:
-    """What is kept: what was known, and how this operator's console looks. `saved_at` is None in a new home."""
+    """What is kept: what was known, and how this operator's console looks. `saved_at` is None in a new home.
+
+    `welcomed`: the operator has put the first-run lines away for good. `draft` stands in the prompt box, or stood there
+    when it was closed; `prompts` were sent from it, the newest first.
+    """
 
     known: AppState = field(default_factory=AppState)
     theme: str = "clawpy-dark"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -30,12 +31,14 @@ class Presence:
 
     def came(self) -> None:
         """Once after the first reading: what happened since the last time, or the first-run line."""
-        app, saved = self._app, self._app.last_saved
-        if not app.welcomed:
+        app, saved = self._app, self._app.last.saved_at
+        if not app.last.welcomed:
             from clawpy_console.screens.mission.greeting import first_run
 
-            keymap = app.keymap
-            app.ask(lambda engine: first_run(engine, keymap), lambda lines: self._greet([] if app.welcomed else lines))
+            app.ask(
+                lambda engine: first_run(engine, app.keymap),
+                lambda lines: self._greet([] if app.last.welcomed else lines),
+            )
         if saved is not None and app.now() - saved > ABSENCE:
             self._tell_since(saved)
 
@@ -43,10 +46,10 @@ class Presence:
         """A key or a click ("" for the latter): the operator is there. Told to the engine at most twice a minute."""
         app = self._app
         now = app.now()
-        if self._greeting and (app.welcomed or key == "escape"):
+        if self._greeting and (app.last.welcomed or key == "escape"):
             self._greet([])
-        if app.greeted and key == "escape" and not app.welcomed:
-            app.welcome()
+        if app.greeted and key == "escape" and not app.last.welcomed:
+            app.last = replace(app.last, welcomed=True)
         if app.engine is None or (self._heard_at is not None and now - self._heard_at < HEARD_EVERY):
             return
         self._heard_at = now

@@ -19,15 +19,13 @@ def lead_to(app: ConsoleApp, source: PromptSource, session_id: str) -> None:
         case SourceKind.TASK if source.ref.startswith("pred_"):
             _open_card(app, source.ref)
         case SourceKind.MEMORY if source.ref and source.label[:1] in set(Layer):
-            app.open_memory(Layer(source.label[0]), source.ref)
+            app.open("memory", Layer(source.label[0]), source.ref)
         case SourceKind.LEADER if source.ref:
-            app.open_agent(source.ref.partition("#")[0])
-        case SourceKind.OVERLAY if source.ref:
-            app.open_candidate(source.ref)
-        case SourceKind.LEARNING if source.ref:
-            app.open_learning(source.ref)
+            app.open("hierarchy", source.ref.partition("#")[0])
+        case SourceKind.OVERLAY | SourceKind.LEARNING if source.ref:
+            app.open("learning", source.ref)
         case SourceKind.OPERATOR | SourceKind.CONVERSATION:
-            app.open_session(session_id)
+            app.open("work", session_id)
             app.say("See the transcript of this session.")
         case SourceKind.RUNNER:
             app.say("This line comes from Clawpy Console itself.")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
@@ -23,41 +22,18 @@ from engine.values import (
     Hold,
     Layer,
     LayerState,
+    LogEntry,
     PermissionRequest,
     RailState,
-    RailVerdict,
     SessionState,
     SessionView,
     StopLevel,
     Task,
-    Verdict,
     Waiting,
 )
 
 if TYPE_CHECKING:
     from engine import Engine
-
-
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """One decision of the rails: what was asked, each rail's word, and the first that blocked ("" for none).
-
-    `lifted`: the operator allowed exactly this once, and it did not run since.
-    """
-
-    id: str
-    at: datetime
-    what: str
-    verdicts: tuple[RailVerdict, ...]
-    blocked_by: str = ""
-    reason: str = ""
-    rule: str = ""
-    prediction_id: str = ""
-    trigger: str = ""
-    workspace: str = ""
-    channel: str = ""
-    from_channel: str = ""
-    lifted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +93,8 @@ class AppState:
     autonomy: Autonomy = Autonomy()
     costs: CostState | None = None
     holds: tuple[Hold, ...] = ()
-    log: tuple[Logged, ...] = ()
-    blocked: tuple[Logged, ...] = ()
+    log: tuple[LogEntry, ...] = ()
+    blocked: tuple[LogEntry, ...] = ()
     rails: tuple[RailState, ...] = ()
     burn: tuple[Burn, ...] = ()
     chain: tuple[ChainStep, ...] = ()
@@ -177,32 +153,12 @@ def in_use(known: AppState) -> frozenset[str]:
     return known.used | {name for name, used in shown.items() if used}
 
 
-def _cards(engine: Engine) -> dict[str, Any]:
-    return {"cards": tuple(engine.cards.pending()), "recent": tuple(engine.cards.recent(limit=30))}
-
-
 def _sessions(engine: Engine, newest: int) -> dict[str, Any]:
     found = engine.sessions.list(limit=newest + 1)
-    return {"sessions": tuple(found[:newest]), "older": len(found) > newest}
+    return {"sessions": found[:newest], "older": len(found) > newest}
 
 
-def _changes(engine: Engine, newest: int) -> dict[str, Any]:
-    return {"changes": tuple(engine.changes.list(limit=newest)), "waiting": tuple(engine.queue())}
-
-
-def _permissions(engine: Engine) -> dict[str, Any]:
-    return {"permissions": tuple(engine.permissions.waiting()), "waiting": tuple(engine.queue())}
-
-
-def _tasks(engine: Engine) -> dict[str, Any]:
-    return {"tasks": tuple(engine.tasks.list(limit=60))}
-
-
-def _agents(engine: Engine) -> dict[str, Any]:
-    return {"agents": tuple(engine.hierarchy.list()), "retired": tuple(engine.hierarchy.retired())}
-
-
-def _autonomy(engine: Engine) -> dict[str, Any]:
+def _autonomy(engine: Engine, _: int) -> dict[str, Any]:
     view = engine.autonomy.state()
     return {
         "autonomy": Autonomy(
@@ -219,49 +175,14 @@ def _autonomy(engine: Engine) -> dict[str, Any]:
     }
 
 
-def _costs(engine: Engine) -> dict[str, Any]:
-    return {"costs": engine.safety.costs.state(), "holds": tuple(engine.safety.holds())}
-
-
-def _log(engine: Engine) -> dict[str, Any]:
-    def logged(entry: Any) -> Logged:
-        no = [one for one in entry.verdicts if one.verdict is not Verdict.ALLOW] if entry.blocked else []
-        no.sort(key=lambda one: one.verdict is not Verdict.BLOCK)
-        return Logged(
-            id=str(entry.id),
-            at=entry.at,
-            what=entry.prompt,
-            verdicts=tuple(entry.verdicts),
-            blocked_by=no[0].rail if no else "",
-            reason=no[0].reason if no else entry.reason,
-            rule=no[0].rule if no else "",
-            prediction_id=entry.prediction_id,
-            trigger=str(entry.trigger_type),
-            workspace=entry.workspace,
-            channel=entry.channel,
-            from_channel=entry.from_channel,
-            lifted=entry.lifted,
-        )
-
-    return {
-        "log": tuple(logged(one) for one in engine.safety.log(limit=20)),
-        "blocked": tuple(logged(one) for one in engine.safety.log(limit=200, blocked_only=True)),
-    }
-
-
-def _rails(engine: Engine) -> dict[str, Any]:
-    current = engine.settings.current
+def _rails(engine: Engine, _: int) -> dict[str, Any]:
+    current, autonomy = engine.settings.current, engine.autonomy
     return {
         "rails": engine.safety.rails(),
         "burn": engine.safety.costs.history(),
-        "chain": tuple(engine.safety.chain(limit=30)),
+        "chain": engine.safety.chain(limit=30),
         "levels": engine.safety.levels(),
-        "quiet": Quiet(
-            now=engine.autonomy.quiet(),
-            start=current.quiet_hours_start,
-            end=current.quiet_hours_end,
-            dnd_until=engine.autonomy.dnd_until(),
-        ),
+        "quiet": Quiet(autonomy.quiet(), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()),
     }
 
 
@@ -274,7 +195,7 @@ SWITCHES = {
 """Settings that the safety screen shows as switches, by the name in the file."""
 
 
-def _settings(engine: Engine) -> dict[str, Any]:
+def _settings(engine: Engine, _: int) -> dict[str, Any]:
     current = engine.settings.current
     places = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
     return {
@@ -297,20 +218,8 @@ def _sandbox(engine: Engine) -> str:
     return f"{said}: {how}" + (f"; no confirmation needed in {', '.join(waived)}" if waived else "")
 
 
-def _memory(engine: Engine) -> dict[str, Any]:
-    return {"layers": tuple(engine.layers())}
-
-
-def _adaptation(engine: Engine) -> dict[str, Any]:
-    return {"proposed": bool(engine.adaptation.candidates())}
-
-
-def _learnings(engine: Engine) -> dict[str, Any]:
-    return {"taught": bool(engine.learnings.entries(limit=1))}
-
-
-def _place(engine: Engine) -> dict[str, Any]:
-    workspaces = tuple(str(one) for one in engine.workspaces)
+def _place(engine: Engine, _: int) -> dict[str, Any]:
+    workspaces = [str(one) for one in engine.workspaces]
     return {
         "workspaces": workspaces,
         "place": engine.place(workspaces[0]) if workspaces else "",
@@ -318,7 +227,7 @@ def _place(engine: Engine) -> dict[str, Any]:
     }
 
 
-def _phase(engine: Engine) -> dict[str, Any]:
+def _phase(engine: Engine, _: int) -> dict[str, Any]:
     phase = engine.predictions.phase()
     earned = engine.autonomy.earning(engine.workspaces)
     return {
@@ -332,35 +241,35 @@ def _phase(engine: Engine) -> dict[str, Any]:
 NEWEST = 60
 """Sessions, and what they changed, that are read at first; as many more whenever the operator asks for older ones."""
 
-FAR: Mapping[str, Callable[[Engine, int], dict[str, Any]]] = {"sessions": _sessions, "changes": _changes}
-"""What grows without end: the newest so many of it are read."""
-
-TOPICS: Mapping[str, Callable[[Engine], dict[str, Any]]] = {
-    "cards": _cards,
-    "permissions": _permissions,
+TOPICS: Mapping[str, Callable[[Engine, int], dict[str, Any]]] = {
+    "cards": lambda engine, _: {"cards": engine.cards.pending(), "recent": engine.cards.recent(limit=30)},
+    "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.queue()},
     "autonomy": _autonomy,
-    "costs": _costs,
-    "sessions": partial(_sessions, newest=NEWEST),
-    "changes": partial(_changes, newest=NEWEST),
-    "tasks": _tasks,
-    "agents": _agents,
+    "costs": lambda engine, _: {"costs": engine.safety.costs.state(), "holds": engine.safety.holds()},
+    "sessions": _sessions,
+    "changes": lambda engine, newest: {"changes": engine.changes.list(limit=newest), "waiting": engine.queue()},
+    "tasks": lambda engine, _: {"tasks": engine.tasks.list(limit=60)},
+    "agents": lambda engine, _: {"agents": engine.hierarchy.list(), "retired": engine.hierarchy.retired()},
     "place": _place,
-    "log": _log,
+    "log": lambda engine, _: {
+        "log": engine.safety.log(limit=1),
+        "blocked": engine.safety.log(limit=200, blocked_only=True),
+    },
     "settings": _settings,
     "rails": _rails,
     "phase": _phase,
-    "memory": _memory,
-    "adaptation": _adaptation,
-    "learnings": _learnings,
+    "memory": lambda engine, _: {"layers": engine.layers()},
+    "adaptation": lambda engine, _: {"proposed": bool(engine.adaptation.candidates())},
+    "learnings": lambda engine, _: {"taught": bool(engine.learnings.entries(limit=1))},
 }
-"""What can be read again by itself, in the order in which it matters on the first screen."""
+"""What can be read again by itself, in the order in which it matters on the first screen. The number says how many
+sessions, and changes of theirs, are read: the newest."""
 
 
 def read(
     engine: Engine, topics: Iterable[str], newest: int = NEWEST
 ) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
-    """The fields of `AppState` for `topics`, and what failed; of what is `FAR` the `newest`. Blocking: call it in a
-    thread.
+    """The fields of `AppState` for `topics`, and what failed. Blocking: call it in a thread.
 
     One failing port takes away its own part only.
     """
@@ -368,7 +277,7 @@ def read(
     failed: list[tuple[str, Exception]] = []
     for topic in topics:
         try:
-            values |= FAR[topic](engine, newest) if topic in FAR else TOPICS[topic](engine)
+            values |= TOPICS[topic](engine, newest)
         except Exception as error:
             failed.append((topic, error))
-    return values, failed
+    return {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}, failed

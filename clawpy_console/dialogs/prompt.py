@@ -132,7 +132,7 @@ class OwnPrompt(Dialog[Card | None]):
 
     def on_mount(self) -> None:
         self._area.move_cursor(self._area.document.end)
-        self._past += [one for one in self.app.prompts if one != self._past[0]]
+        self._past += [one for one in self.app.last.prompts if one != self._past[0]]
         self._draw_place()
         self._look_up()
 

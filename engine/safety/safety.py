@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from engine.storage.database import Database, Transaction
 from engine.values import (
     ChainStep,
     Hold,
+    LogEntry,
     RailState,
     RailVerdict,
     Randomness,
@@ -32,29 +32,6 @@ from engine.values import (
     Verdict,
     microusd,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One decision as the safety screen shows it; `estimate` in micro-dollars.
-
-    `lifted` says that the operator allowed exactly this once, and that it did not run since.
-    """
-
-    id: int
-    at: datetime
-    prediction_id: str
-    trigger_type: TriggerType
-    channel: str
-    from_channel: str
-    workspace: str
-    prompt: str
-    estimate: int
-    blocked: bool
-    reason: str
-    decided_by: str
-    verdicts: tuple[RailVerdict, ...]
-    lifted: bool = False
 
 
 class Safety:

@@ -11,12 +11,12 @@ from typing import Any
 from engine.engine import Engine
 from engine.hierarchy.bubble import GATES
 from engine.safety.pipeline import ORDER
-from engine.safety.safety import LogEntry
 from engine.simulation.month import Seen
 from engine.values import (
     BubbleState,
     Card,
     DecidedBy,
+    LogEntry,
     Outcome,
     SessionState,
     SessionView,

@@ -43,7 +43,7 @@ from engine.values.rails import (
     TriggerType,
     Verdict,
 )
-from engine.values.standing import Burn, ChainStep, RailState, StopLevel
+from engine.values.standing import Burn, ChainStep, LogEntry, RailState, StopLevel
 from engine.values.text import prompt_words, sanitise
 from engine.values.trust import Trust
 from engine.values.work import (
@@ -242,6 +242,7 @@ __all__ = [
     "LearningView",
     "Learnt",
     "LocalModels",
+    "LogEntry",
     "Memory",
     "Metrics",
     "ModelCall",

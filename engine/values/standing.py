@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.values.rails import RailVerdict, Verdict
+from engine.values.rails import RailVerdict, TriggerType, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +77,26 @@ class StopLevel:
     thrown: bool
     words: str
     lift: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One decision of the rails; `estimate` in micro-dollars.
+
+    `lifted` says that the operator allowed exactly this once, and that it did not run since.
+    """
+
+    id: int
+    at: datetime
+    prediction_id: str
+    trigger_type: TriggerType
+    channel: str
+    from_channel: str
+    workspace: str
+    prompt: str
+    estimate: int
+    blocked: bool
+    reason: str
+    decided_by: str
+    verdicts: tuple[RailVerdict, ...]
+    lifted: bool = False

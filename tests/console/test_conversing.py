@@ -37,7 +37,7 @@ def agent(engine: StandIn) -> StandIn:
 async def to_work(pilot: Pilot) -> Asked:
     """On the work screen, on the agent's session, with the moment over in which no key answers."""
     await live(pilot)
-    pilot.app.open_session(AGENT)
+    pilot.app.open("work", AGENT)
     await until(pilot, lambda: pilot.app.screen.query("#asked"))
     await until(pilot, lambda: pilot.app.screen.session and pilot.app.screen.session.id == AGENT)
     asked = pilot.app.screen.query_one(Asked)

@@ -59,7 +59,7 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
         await until(pilot, lambda: "still starting" in screen_text(app))
         assert app.screen.query_one("#stack").front.id == known.cards[0].id
         await pilot.press("n", *"run", "ctrl+s")  # nor is a prompt
-        await until(pilot, lambda: app.draft == "run")
+        await until(pilot, lambda: app.last.draft == "run")
         opened.set()
         await until(pilot, lambda: app.engine is engine)
         await pilot.press("ctrl+s")

@@ -44,7 +44,7 @@ async def to_agent(pilot, name: str, *keys: str) -> HierarchyScreen:
     await live(pilot)
     await pilot.press("3")
     screen = pilot.app.screen
-    screen.select_agent(name)
+    screen.show(name)
     await until(pilot, lambda: shown(screen) == name, f"for {name}")
     await pilot.press(*keys)
     await pilot.pause()

@@ -34,7 +34,7 @@ def _learns(engine: StandIn) -> None:
 async def to(pilot, id: str, *keys: str) -> LearningScreen:
     """The screen with the cursor on a candidate or a learning that was read; `keys` are pressed then."""
     await live(pilot)
-    pilot.app.open_learning(id)
+    pilot.app.open("learning", id)
     await until(pilot, lambda: isinstance(pilot.app.screen, LearningScreen))
     screen = pilot.app.screen
     await until(pilot, lambda: screen.view is not None and screen.current == id, f"for {id}")
@@ -282,7 +282,7 @@ async def test_what_waits_in_mission_control_leads_here(console: ConsoleApp) -> 
 async def test_a_candidate_that_is_gone_is_said(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await live(pilot)
-        console.open_candidate("cand_gone")
+        console.open("learning", "cand_gone")
         await until(pilot, lambda: "cand_gone no longer exists" in told(console))
 
 

@@ -78,7 +78,7 @@ async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path
         await until(pilot, lambda: screen.view and screen.view["candidate"]["status"] == CandidateStatus.REVIEW)
         assert block not in prompt(engine)
         known = engine.learnings.entries("project")[0]
-        app.open_learning(known.id)
+        app.open("learning", known.id)
         await until(pilot, lambda: screen.view and screen.view["id"] == known.id, "for the learning")
         assert screen.view["scope"] == LearningScope.PROJECT
         assert len(screen.view["from"]) == len(screen.view["sessions"]) == demo_work.SESSIONS

@@ -47,7 +47,7 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
     engine.sessions.all[0] = dataclasses.replace(session, state=SessionState.RUNNING, lines=2)
     async with console.run_test(size=(200, 60)) as pilot:
         await live(pilot)
-        console.open_session(session.id)
+        console.open("work", session.id)
         await until(pilot, lambda: " 20 %  6 run" in screen_text(console))
         engine.sessions.transcripts[session.id] = lines
         engine.sessions.all[0] = dataclasses.replace(

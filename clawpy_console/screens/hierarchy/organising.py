@@ -58,7 +58,7 @@ class Organising(ConsoleScreen):
         """Whether the guidance of a leader is shown."""
         raise NotImplementedError
 
-    def select_agent(self, agent_id: str) -> None:
+    def show(self, agent_id: str) -> None:
         """Put the cursor on an agent, now or as soon as it is there."""
         raise NotImplementedError
 
@@ -261,5 +261,5 @@ class Organising(ConsoleScreen):
         self.app.say(f"{said}. Undo: {shown_key('hierarchy.undo', self.app.keymap)}")
         self.app.renew(["agents"])
         if shows:
-            self.select_agent(shows)
+            self.show(shows)
         self.refresh_bindings()

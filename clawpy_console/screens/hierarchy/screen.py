@@ -229,7 +229,7 @@ class HierarchyScreen(Organising, Filtering):
     def gives_guidance(self) -> bool:
         return self.tab == "guidance" and "profile" in self._shown["guidance"]
 
-    def select_agent(self, agent_id: str) -> None:
+    def show(self, agent_id: str) -> None:
         self._wanted = agent_id
         self.filter.put_away()
         self._draw_tree()
@@ -294,7 +294,7 @@ class HierarchyScreen(Organising, Filtering):
         if self.tab == "findings":
             self.go_to("story")
         elif any(one.id == message.row_id for one in self.known.sessions):
-            self.app.open_session(message.row_id)
+            self.app.open("work", message.row_id)
         else:
             self.app.say("This session is older than those listed in work.", "warning")
 
@@ -302,7 +302,7 @@ class HierarchyScreen(Organising, Filtering):
     def _line_opened(self, message: PromptLines.Opened) -> None:
         """From a line of the guidance to the leader that gives it."""
         if message.source.kind is SourceKind.LEADER:
-            self.select_agent(message.source.ref.partition("#")[0])
+            self.show(message.source.ref.partition("#")[0])
             self.go_to("tree")
 
     def on_key(self, event: events.Key) -> None:

@@ -257,7 +257,7 @@ class LearningScreen(Filtering):
         if not session:
             self.app.say("It does not come from a session.", "warning")
         elif any(one.id == session for one in self.known.sessions):
-            self.app.open_session(session)
+            self.app.open("work", session)
         else:
             self.app.say(
                 "Its session is older than those listed. ⏎ at the end of the list in work (2) lists more.", "warning"

@@ -225,7 +225,7 @@ class MemoryScreen(Remembering, Filtering):
     def _link_opened(self, message: Rows.Opened) -> None:
         link = next(one for one in (self._shown[1] if self._shown else ()) if one.key == message.row_id)
         if link.layer is None:
-            self.app.open_session(link.id)
+            self.app.open("work", link.id)
         else:
             self.show(link.layer, link.id)
 

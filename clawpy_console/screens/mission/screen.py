@@ -289,7 +289,7 @@ class MissionScreen(ConsoleScreen):
         self.show_message(f"✗ {refusal}", "$wrong")
         self._stopped = held
 
-    def put_on_top(self, card: Card) -> None:
+    def show(self, card: Card) -> None:
         """Show `card`: its decision was undone, or it was just written."""
         if not self._filtered([card]):
             self._workspace = ""  # it is shown, whatever the filter
@@ -319,7 +319,7 @@ class MissionScreen(ConsoleScreen):
 
     def action_undo(self) -> None:
         """Undo the last decision."""
-        self.app.cards.undo(self.put_on_top, self.show_message)
+        self.app.cards.undo(self.show, self.show_message)
 
     def action_own_prompt(self) -> None:
         """Write a prompt; one that names a flow runs at once."""
@@ -327,7 +327,7 @@ class MissionScreen(ConsoleScreen):
         def start(card: Card) -> None:
             self.post_message(CardStack.Decided(card, "approve"))
 
-        self.app.cards.write_own_prompt(self._workspace, self.put_on_top, start)
+        self.app.cards.write_own_prompt(self._workspace, self.show, start)
 
     def action_predict(self) -> None:
         """Check for new cards."""
@@ -375,11 +375,9 @@ class MissionScreen(ConsoleScreen):
             return
         match waiting.kind:
             case "fact":
-                self.app.open_memory(Layer.PARA, waiting.id)
-            case "candidate":
-                self.app.open_candidate(waiting.id)
-            case "learning":
-                self.app.open_learning(waiting.id)
+                self.app.open("memory", Layer.PARA, waiting.id)
+            case "candidate" | "learning":
+                self.app.open("learning", waiting.id)
             case "bubble" if waiting.text:
                 self._ask_to_approve(waiting)
             case "bubble":
@@ -390,7 +388,8 @@ class MissionScreen(ConsoleScreen):
                 self._ask_to_retry(waiting)
             case _:
                 change = next((one for one in self.known.changes if one.id == waiting.id), None)
-                self.app.open_session(waiting.session_id or (change.session_id if change else ""))
+                if session_id := waiting.session_id or (change.session_id if change else ""):
+                    self.app.open("work", session_id)
 
     def _ask_to_approve(self, waiting: Waiting) -> None:
         """A quote goes up only with your approval (SPEC 6.8)."""
@@ -434,7 +433,7 @@ class MissionScreen(ConsoleScreen):
 
     @on(Rows.Opened, "#sessions")
     def _open_session(self, message: Rows.Opened) -> None:
-        self.app.open_session(message.row_id)
+        self.app.open("work", message.row_id)
 
     @on(Rows.Opened, "#tasks")
     def _open_task(self) -> None:
@@ -444,9 +443,9 @@ class MissionScreen(ConsoleScreen):
     def _open_agent(self, message: Rows.Opened) -> None:
         session = next((one for one in self.known.sessions if one.agent == message.row_id), None)
         if session is not None:
-            self.app.open_session(session.id)
+            self.app.open("work", session.id)
         else:
-            self.app.open_agent(message.row_id)
+            self.app.open("hierarchy", message.row_id)
 
     def copy_text(self) -> str:
         focused, front = self.focused, self.query_one("#stack", CardStack).front

@@ -17,11 +17,11 @@ from clawpy_console import words
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.filtering import Filtering
 from clawpy_console.screens.safety import standing
-from clawpy_console.state import AppState, Logged
+from clawpy_console.state import AppState
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.rows import Row, Rows
-from engine.values import Verdict
+from engine.values import LogEntry, Verdict
 
 NOTHING = "Nothing was blocked."
 
@@ -167,9 +167,9 @@ class SafetyScreen(Filtering):
     # Blocked work
 
     @property
-    def _current(self) -> Logged | None:
+    def _current(self) -> LogEntry | None:
         current = self.query_one("#blocked", Rows).current if self.ready else ""
-        return next((one for one in self.known.blocked if one.id == current), None)
+        return next((one for one in self.known.blocked if str(one.id) == current), None)
 
     def action_allow_once(self) -> None:
         """Allow once exactly what the content filter blocked, after a second key."""
@@ -181,7 +181,8 @@ class SafetyScreen(Filtering):
             return
         rule = f" ({block.rule})" if block.rule else ""
         question = (
-            f"“{words.crop(words.one_line(one.what), 300)}”\n\nLifts: content{rule}: {words.one_line(block.reason)}\n\n"
+            f"“{words.crop(words.one_line(one.prompt), 300)}”\n\n"
+            f"Lifts: content{rule}: {words.one_line(block.reason)}\n\n"
             "Applies once, to exactly this text. The other rails still apply. Nothing starts now: approve the "
             "card afterwards."
         )
@@ -250,10 +251,10 @@ class SafetyScreen(Filtering):
         return one.prediction_id or one.reason if one else ""
 
 
-def searched(one: Logged) -> str:
+def searched(one: LogEntry) -> str:
     """What the words of the filter are looked for in, in lower case."""
     said = " ".join(f"{v.rail} {v.rule} {v.reason}" for v in one.verdicts if v.verdict is not Verdict.ALLOW)
-    return f"{one.blocked_by} {said} {one.what} {one.channel} {one.workspace} {one.trigger}".lower()
+    return f"{said} {one.prompt} {one.channel} {one.workspace} {one.trigger_type}".lower()
 
 
 def rail_rows(known: AppState, now: datetime) -> Iterator[Row]:
@@ -283,9 +284,9 @@ def switch_rows(known: AppState) -> Iterator[Row]:
                   "accent" if autonomy == "act" else "grey", "accent" if autonomy == "act" else "grey")  # fmt: skip
 
 
-def blocked_row(one: Logged, now: datetime) -> Row:
+def blocked_row(one: LogEntry, now: datetime) -> Row:
     """One decision that did not pass: the rail, what was asked, when."""
     no = standing.decisive(one.verdicts)
     sign, style = ("◌", "accent") if one.lifted else standing.SIGNS[no.verdict if no else Verdict.BLOCK]
-    text = f"{standing.name(one.blocked_by):<11} {words.one_line(one.what)}"
-    return Row(one.id, text, sign, words.moment(one.at, now), "ink", style)
+    text = f"{standing.name(no.rail) if no else '':<11} {words.one_line(one.prompt)}"
+    return Row(str(one.id), text, sign, words.moment(one.at, now), "ink", style)

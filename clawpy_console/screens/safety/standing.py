@@ -7,8 +7,8 @@ from datetime import datetime
 
 from clawpy_console import words
 from clawpy_console.fields import Field, bar, spark
-from clawpy_console.state import AppState, Logged
-from engine.values import MICRO, Burn, Hold, RailState, RailVerdict, Verdict
+from clawpy_console.state import AppState
+from engine.values import MICRO, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
 
 NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
 """What a rail is called where its id does not say it."""
@@ -32,11 +32,12 @@ def name(rail: str) -> str:
 
 
 def decisive(verdicts: tuple[RailVerdict, ...]) -> RailVerdict | None:
-    """The first rail that did not allow: the one that decided."""
-    return next((one for one in verdicts if one.verdict is not Verdict.ALLOW), None)
+    """The rail that decided: the first that blocks, else the first that asks."""
+    against = (one for one in verdicts if one.verdict is not Verdict.ALLOW)
+    return min(against, key=lambda one: one.verdict is not Verdict.BLOCK, default=None)
 
 
-def content_block(one: Logged) -> RailVerdict | None:
+def content_block(one: LogEntry) -> RailVerdict | None:
     """The content filter's block of this decision, if that is what it was."""
     return next((v for v in one.verdicts if v.rail == "content" and v.verdict is Verdict.BLOCK), None)
 
@@ -75,7 +76,7 @@ def rails(known: AppState, rail: RailState | None, now: datetime) -> Iterator[Fi
         no = decisive(newest.verdicts)
         sign, tone = SIGNS[no.verdict] if no else ("✓", "grey")
         said = f"{sign} {name(no.rail)}: {words.one_line(no.reason)}" if no else "✓ all rails allowed it"
-        yield Field("last", f"{words.moment(newest.at, now)} “{words.crop(words.one_line(newest.what), 80)}”")
+        yield Field("last", f"{words.moment(newest.at, now)} “{words.crop(words.one_line(newest.prompt), 80)}”")
         yield Field("", said, tone)
     if rail is not None:
         sign, said, tone = rail_now(rail, now, known.acts)
@@ -188,11 +189,11 @@ def machine(known: AppState, now: datetime) -> Iterator[Field]:
         yield Field(words.moment(one.at, now), text, "ink" if one.depth > 1 or one.runs or answer else "grey")
 
 
-def blocked(one: Logged, now: datetime, key: str) -> Iterator[Field]:
+def blocked(one: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     """What was asked, each rail that did not allow it with rule and reason, and what can be done with `key`."""
-    yield Field("", words.crop(words.one_line(one.what), 400))
+    yield Field("", words.crop(words.one_line(one.prompt), 400))
     start = f" from {one.from_channel}" if one.from_channel not in ("", "owner") else ""
-    where = [one.trigger, f"{words.name(one.workspace)} → {one.channel}{start}", words.moment(one.at, now)]
+    where = [one.trigger_type, f"{words.name(one.workspace)} → {one.channel}{start}", words.moment(one.at, now)]
     yield Field("", " · ".join(filter(None, where)), "faint")
     for verdict in one.verdicts:
         if verdict.verdict is not Verdict.ALLOW:

@@ -79,7 +79,7 @@ class Conversing(ConsoleScreen):
     def _continue(self, session: SessionView, text: str) -> None:
         def made(card: Card) -> None:
             self.app.say("The card that continues it is on top.")
-            self.app.open_card(card)
+            self.app.open("mission", card)
 
         self.app.cards.continue_session(session, text, made)
 

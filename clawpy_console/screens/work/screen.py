@@ -90,7 +90,7 @@ class WorkScreen(Conversing, Filtering):
         session = self.session
         return self.known.change_of(session) if session else None
 
-    def select(self, session_id: str) -> None:
+    def show(self, session_id: str) -> None:
         """Put the cursor on this session, now or as soon as it is listed."""
         self._wanted, self._chosen = session_id, True
         self._draw_sessions(self.app.now())
