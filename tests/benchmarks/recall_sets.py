@@ -69,6 +69,27 @@ def locomo(file: Path) -> list[Conversation]:
     return found
 
 
+def beam(file: Path) -> list[Conversation]:
+    """Long chats of a user with an assistant: messages of 270 and of 3,700 characters, code among them."""
+    return [
+        Conversation(
+            f"chat {number}",
+            tuple(
+                NewMemory(
+                    one["text"],
+                    ref=one["id"],
+                    speaker=one["speaker"],
+                    session=one["session"],
+                    at=datetime.fromisoformat(one["timestamp"]),
+                )
+                for one in chat["turns"]
+            ),
+            tuple(Question(one["query"], frozenset(one["evidence"])) for one in chat["queries"]),
+        )
+        for number, chat in enumerate(json.loads(file.read_text(encoding="utf-8")))
+    ]
+
+
 @contextmanager
 def remembered(turns: Sequence[NewMemory], folder: Path) -> Iterator[MemoryPort]:
     """A port that knows `turns`, their vectors made."""

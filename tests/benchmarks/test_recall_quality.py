@@ -2,8 +2,9 @@
 
 CLAWPY_DATA=DIR pytest tests/benchmarks/test_recall_quality.py -m benchmark -s
 
-DIR holds `locomo.json`. Every turn is remembered with its speaker and the date of its session; the share found of each
-question's evidence is measured, and the mean printed, beside full text alone, vectors alone, and both added.
+DIR holds `locomo.json` and `beam.json`. Every turn is remembered with its speaker and the date of its session; the
+share found of each question's evidence is measured, and the mean printed, beside full text alone, vectors alone, and
+both added.
 As the weights were fitted on these conversations, the line that counts is the one fitted without the conversation that
 it is measured on. The same conversations as chats and as long messages, documentation, and a bare chat show that the
 ranking is of use, and does no harm, where turns are short or long, and nobody is named or dated (`other_sets`).
@@ -29,6 +30,7 @@ from tests.benchmarks.recall_sets import (
     Conversation,
     Question,
     Seen,
+    beam,
     learn,
     locomo,
     remembered,
@@ -151,6 +153,13 @@ def test_conversations_in_other_forms(form: str, tmp_path: Path) -> None:
     conversation = chats(some[0]) if form == "chats" else long_messages(some[2], sorted(set(documentation())))
     print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
     not_below(table(ways(look(conversation, tmp_path))))
+
+
+@pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with beam.json")
+def test_long_chats_with_an_assistant(tmp_path: Path) -> None:
+    every = [one for chat in beam(Path(os.environ["CLAWPY_DATA"]) / "beam.json") for one in look(chat, tmp_path)]
+    print(f"\n{len(every)} questions about long chats")
+    not_below(table(ways(every)))
 
 
 def test_the_verbs_find_the_same(tmp_path: Path) -> None:
