@@ -338,7 +338,7 @@ def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[Refusal]
         wanted = [one.strip() for one in text.split(",") if one.strip()]
         unknown = [one for one in wanted if not _is_key(one)]
         if unknown or not wanted:
-            said = f"{unknown[0]!r} is no key" if unknown else "names no key"
+            said = f"{unknown[0]!r} is not a key" if unknown else "names no key"
             refusals.append(Refusal("bad_keys", f"[keys] {action_id}: {said}", "for example: x, X, ctrl+x, f5, left"))
             continue
         if action_id == "app.stop" and "f12" not in wanted:

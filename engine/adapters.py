@@ -152,7 +152,7 @@ class TwinSchool:
         except Unusable:
             return None
         except NoAnswer as fault:
-            raise TrainingFault(f"{model} cannot be asked: {fault}", passing=True) from fault
+            raise TrainingFault(f"{model} cannot be reached: {fault}", passing=True) from fault
         return f"{reply.prompt}{ARROW}{reply.channel}"
 
     def adopt(self, model: str) -> None:
@@ -193,7 +193,7 @@ class Meanings:
             try:
                 vectors = self._memory.meanings(missing) if missing else []
             except NoEmbedder as error:
-                log.info("the Twin goes by words: %s", error)
+                log.info("the Twin compares words only: %s", error)
                 continue
             with self._lock:
                 self._made.update(zip(missing, vectors, strict=True))
@@ -233,7 +233,7 @@ class Projects:
                 whole = git.text("rev-parse", "--is-shallow-repository") == "false"
                 roots = git.text("rev-list", "--max-parents=0", "HEAD", allowed=(0, 128)).split() if whole else []
             except Refusal as refusal:
-                log.warning("%s is no project that could be shared: %s", workspace, refusal)
+                log.warning("%s is not a project that could be shared: %s", workspace, refusal)
                 roots = []
             self._known[workspace] = min(roots, default="")
         return self._known[workspace]

@@ -125,7 +125,7 @@ class Content(Section):
     @classmethod
     def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(value) > MOST_CONTENT_PATTERNS:
-            raise ValueError(f"{len(value)} patterns are too many: at most {MOST_CONTENT_PATTERNS}")
+            raise ValueError(f"{len(value)} patterns given, at most {MOST_CONTENT_PATTERNS}")
         for text in value:
             fault = _pattern_fault(text)
             if fault:
@@ -142,14 +142,14 @@ def _pattern_fault(text: str) -> str:
     if not body:
         return 'is empty; write a command such as "docker system prune -f"'
     if text != text.strip() or not text.isprintable():
-        return "has space around it or a line break in it; write one command on one line"
+        return "starts or ends with a space, or contains a line break; write one command on one line"
     if len(text) > 200:
-        return "is longer than 200 characters; use * for what may vary"
+        return "is longer than 200 characters; use * for the parts that vary"
     first, *rest = body.split()
     if not any(character.isalnum() for character in (body if text.startswith("prompt:") else first)):
-        return "would fit every command; begin with the name of a program"
+        return "would match every command; begin with the name of a program"
     if not text.startswith("prompt:") and (first[0] in "-!@" or "**" in [first, *rest[:-1]]):
-        return "must begin with the name of a program, and ** may only stand last"
+        return "must begin with the name of a program, and ** may only be last"
     return ""
 
 
@@ -322,7 +322,7 @@ class Settings(Section):
     def _not_an_origin(cls, value: dict[str, ChannelSettings]) -> dict[str, ChannelSettings]:
         """A channel of that name would count as a person, or as any program, where loops are looked for (SPEC 3.3)."""
         if taken := sorted({"owner", "gateway"} & value.keys()):
-            raise ValueError(f"a channel may not be called {taken[0]!r}: links of the loop detector begin there")
+            raise ValueError(f"a channel may not be called {taken[0]!r}: the loop detector uses names like it")
         return value
 
     @field_validator("workspaces", mode="after")
@@ -332,7 +332,7 @@ class Settings(Section):
         for name in value:
             path = workspace_path(name)
             if not path:
-                raise ValueError(f'workspace {name!r} is no absolute path; write [workspaces."/full/path"]')
+                raise ValueError(f'workspace {name!r} is not an absolute path; write [workspaces."/full/path"]')
             if path in found:
                 raise ValueError(f"workspaces {found[path]!r} and {name!r} are the same folder; keep one of them")
             found[path] = name
@@ -366,7 +366,7 @@ _UNNAMED = WorkspaceSettings()
 
 
 def workspace_path(name: str) -> str:
-    """The folder that `name` leads to, `~` and links resolved as git resolves them; "" when it is no absolute path."""
+    """The folder that `name` leads to, `~` and links resolved as git resolves them; "" when it is not absolute."""
     try:
         path = Path(name).expanduser()
     except RuntimeError:  # the home of a user whom nobody knows

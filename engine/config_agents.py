@@ -68,7 +68,7 @@ class ProviderSettings(Section):
     @classmethod
     def _one_word(cls, value: str) -> str:
         if value and not re.fullmatch(r"[!-~]{1,200}", value):
-            raise ValueError("the name of a model has no space in it and at most 200 characters")
+            raise ValueError("the name of a model must have no spaces and at most 200 characters")
         return value
 
     @property
@@ -101,7 +101,7 @@ class AcpSettings(Section):
         for host in value:
             if not _HOST.fullmatch(host):
                 raise ValueError(
-                    f'{host[:80]!r} is no host; write "api.example.com", without https:// and without a path'
+                    f'{host[:80]!r} is not a host; write "api.example.com", without https:// and without a path'
                 )
         return value
 
@@ -111,7 +111,7 @@ class AcpSettings(Section):
         for name in value:
             if not _VARIABLE.fullmatch(name):
                 # The value is not shown: it may be `NAME=secret`.
-                raise ValueError("only names of variables stand here, never their values")
+                raise ValueError("write only the names of variables here, never their values")
         return value
 
 
@@ -120,12 +120,12 @@ def runner_fault(name: str, *, auto: bool = True) -> str:
     if _RUNNER.fullmatch(name) or (auto and name == AUTO):
         return ""
     accepted = RUNNERS if auto else RUNNERS.replace('"auto", ', "")
-    return f"{name[:80]!r} is no runner; accepted is {accepted}"
+    return f"{name[:80]!r} is not a runner; expected {accepted}"
 
 
 def model_fault(name: str) -> str:
     """What is wrong with the id of a model, in words; "" when nothing is."""
-    return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is no model; accepted is {MODELS}"
+    return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is not a model; expected {MODELS}"
 
 
 def url_fault(url: str, *, insecure: bool = False) -> str:
@@ -134,15 +134,15 @@ def url_fault(url: str, *, insecure: bool = False) -> str:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        return "is no address; write for example https://api.example.com/v1"
+        return "is not an address; write, for example, https://api.example.com/v1"
     if "@" in parts.netloc:
-        return "no user name or password stands in an address; keys are kept apart: clawpy key set NAME"
+        return "an address must not contain a user name or password; set the key with: clawpy key set NAME"
     if parts.scheme not in ("http", "https") or not host or port == 0 or not re.fullmatch(r"[!-~]+", url):
-        return "is no address; write for example https://api.example.com/v1"
+        return "is not an address; write, for example, https://api.example.com/v1"
     if parts.query or parts.fragment:
-        return "an address ends with its path: nothing after ? or #; keys are kept apart: clawpy key set NAME"
+        return "an address must end with its path, without ? or #; set the key with: clawpy key set NAME"
     if parts.scheme == "http" and not insecure and not _near(host):
-        return "plain http shows the key to everyone on the way; write https://, or set insecure = true beside it"
+        return "plain http sends the key unencrypted; write https://, or add insecure = true"
     return ""
 
 
@@ -185,5 +185,5 @@ class WebSettings(Section):
     def _reachable(cls, value: str) -> str:
         parts = urlsplit(value)
         if value and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
-            raise ValueError('is no address; write for example "http://127.0.0.1:8888/search"')
+            raise ValueError('is not an address; write for example "http://127.0.0.1:8888/search"')
         return value

@@ -30,7 +30,7 @@ LARGEST_FILE = 256 * 1024
 """A settings file is at most so many bytes; beyond it is surely something else."""
 
 
-NAMES = "an id: a small letter, then at most 39 of a-z, 0-9, _ and -"
+NAMES = "an id: a lower-case letter, then at most 39 of a-z, 0-9, _ and -"
 
 _SECRET = re.compile(r"(?i)key|token|secret|password")
 """Names under which people would write a key."""
@@ -58,7 +58,7 @@ class BadConfig(Refusal):
         super().__init__(
             "bad_config",
             "\n".join(str(problem) for problem in problems),
-            "fix the lines named above; `clawpy config get` shows every key once they are right",
+            "fix the lines named above; then `clawpy config get` shows every key",
         )
         self.problems = tuple(problems)
 
@@ -115,7 +115,7 @@ def typed(path: KeyPath, text: str) -> Any:
 def parse_key(key: str) -> KeyPath:
     """The parts of a dotted key, for instance `console.theme` or `workspaces."/srv/shop".autonomy`.
 
-    Raises `Refusal` `bad_key` when it is no key, and `unknown_key` with the key that was probably meant.
+    Raises `Refusal` `bad_key` when it is not a key, and `unknown_key` with the key that was probably meant.
     """
     try:
         value: Any = tomllib.loads(f"{key} = 0")
@@ -127,7 +127,7 @@ def parse_key(key: str) -> KeyPath:
         parts.append(name)
     if value != 0:
         fix = 'for example `crossPollEnabled`, `console.theme` or `workspaces."/full/path".autonomy`'
-        raise Refusal("bad_key", f"{key!r} is no key", fix)
+        raise Refusal("bad_key", f"{key!r} is not a key", fix)
     path = tuple(parts)
     if not is_known(path):
         raise Refusal("unknown_key", f"there is no setting {dotted(path)}", _suggestion(path))
@@ -178,10 +178,10 @@ def _words(annotation: Any, metadata: list[Any]) -> str:
     if _is(annotation, StrEnum):
         return "one of " + ", ".join(f'"{item.value}"' for item in annotation)
     if typing.get_origin(annotation) is tuple:
-        return 'a list of texts, for example ["main", "prod*"]'
+        return 'a list of strings, for example ["main", "prod*"]'
     if annotation is str:
         patterned = any(getattr(item, "pattern", None) for item in metadata)
-        return NAMES if patterned else "text in quotes"
+        return NAMES if patterned else "a string in quotes"
     if _is(annotation, BaseModel):
         return "a section with " + ", ".join(known_keys(annotation))
     return "a section"
@@ -294,12 +294,12 @@ def _explain(entry: Any, path: KeyPath, data: Mapping[str, Any]) -> str:
     if entry["type"] == "extra_forbidden":
         return f"unknown key; {_suggestion(path)}"
     if entry["type"] == "missing":
-        return f"missing; accepted is {accepted(path)}"
+        return f"missing; expected {accepted(path)}"
     if entry["loc"][-1] == "[key]":
-        return f"bad name; accepted is {NAMES}"
+        return f"bad name; expected {NAMES}"
     if entry["type"] == "value_error":
         return str(entry["ctx"]["error"])
-    return f"{_shown(_value_at(data, path))} is not accepted; accepted is {accepted(path)}"
+    return f"{_shown(_value_at(data, path))} is not accepted; expected {accepted(path)}"
 
 
 def _suggestion(path: KeyPath) -> str:
@@ -312,7 +312,7 @@ def _suggestion(path: KeyPath) -> str:
     known = known_keys(annotation)
     wrong = path[depth]
     if path[0] in ("providers", "acp") and _SECRET.search(wrong):
-        return f"a key never stands in this file; take it out and say: clawpy key set {path[1]}"
+        return f"keys do not belong in this file; remove it and run: clawpy key set {path[1]}"
     close = difflib.get_close_matches(wrong.replace("_", "").lower(), [key.lower() for key in known], n=1, cutoff=0.6)
     if close:
         meant = next(key for key in known if key.lower() == close[0])
@@ -320,7 +320,7 @@ def _suggestion(path: KeyPath) -> str:
     elsewhere = [other for other in VARIABLES.values() if other[-1] == wrong]
     if elsewhere:
         return f"did you mean {dotted(elsewhere[0])}?"
-    return "known are " + ", ".join(known)
+    return "known keys: " + ", ".join(known)
 
 
 def _value_at(data: Any, path: KeyPath) -> Any:

@@ -42,14 +42,18 @@ class GatewaySettings(Section):
         try:
             return str(ipaddress.ip_address(value.strip("[]")))
         except ValueError as error:
-            raise ValueError(f"{value[:80]!r} is no address; 127.0.0.1 for example, or 0.0.0.0 for all") from error
+            raise ValueError(
+                f"{value[:80]!r} is not an address; write, for example, 127.0.0.1, or 0.0.0.0 for all"
+            ) from error
 
     @field_validator("hosts", mode="after")
     @classmethod
     def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if not _NAME.fullmatch(name):
-                raise ValueError(f"{name[:80]!r} is no name of a machine; write it small and without port or https://")
+                raise ValueError(
+                    f"{name[:80]!r} is not a host name; write it in lower case, without a port or https://"
+                )
         return value
 
     @field_validator("origins", mode="after")
@@ -57,5 +61,7 @@ class GatewaySettings(Section):
     def _origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for one in value:
             if not _ORIGIN.fullmatch(one):
-                raise ValueError(f"{one[:80]!r} is no origin; https://phone.example for example, without a path")
+                raise ValueError(
+                    f"{one[:80]!r} is not an origin; write, for example, https://phone.example, without a path"
+                )
         return value

@@ -41,7 +41,9 @@ OPEN_SCHEMES = frozenset(
 _TELLING = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
 """Parameters that may carry one; the last are headers and fields."""
 
-ADDRESS = 'an address, for example "ntfy://ntfy.sh/a-topic-of-yours" or "desktop://", or "key" for one kept as a key'
+ADDRESS = (
+    'an address, for example "ntfy://ntfy.sh/my-secret-topic" or "desktop://", or "key" for one stored with the keys'
+)
 
 
 def key_name(surface: str) -> str:
@@ -104,10 +106,10 @@ def address_fault(url: str) -> str:
         parts = urlsplit(url)
         named = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
-        return f"is no address; accepted is {ADDRESS}"
+        return f"is not an address; expected {ADDRESS}"
     if not re.fullmatch(r"[a-z][a-z0-9+.-]*://[!-~]*", url):
-        return f"is no address; accepted is {ADDRESS}"
+        return f"is not an address; expected {ADDRESS}"
     secret = parts.scheme not in OPEN_SCHEMES or "@" in parts.netloc or any(_TELLING.search(name) for name, _ in named)
     if secret:
-        return 'this address may hold a secret: keep it with `clawpy notify set SURFACE`, which writes "key" here'
+        return 'this address may contain a secret: store it with `clawpy notify set SURFACE`, which writes "key" here'
     return ""

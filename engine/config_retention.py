@@ -18,19 +18,17 @@ def _at_least(least: int, why: str) -> tuple[Callable[[int], int], str]:
 
     def check(value: int) -> int:
         if value and not least <= value <= LONGEST:
-            raise ValueError(
-                f"{value} is not accepted; accepted is 0 (keep for ever) or {least} to {LONGEST} days: {why}"
-            )
+            raise ValueError(f"{value} is not accepted; expected 0 (keep forever) or {least} to {LONGEST} days: {why}")
         return value
 
-    return check, f"0 (keep for ever) or days from {least} to {LONGEST}"
+    return check, f"0 (keep forever) or days from {least} to {LONGEST}"
 
 
-_EVENTS, _EVENTS_WORDS = _at_least(35, "what agents did is looked through for 30 days")
-_RECORDS, _RECORDS_WORDS = _at_least(90, "opportunities are looked for among 90 days")
-_RUNS, _RUNS_WORDS = _at_least(35, "what was red of late is read")
-_COSTS, _COSTS_WORDS = _at_least(35, "the caps of a month are counted from them")
-_TRIGGERS, _TRIGGERS_WORDS = _at_least(35, "the rails read what they blocked of late")
+_EVENTS, _EVENTS_WORDS = _at_least(35, "agents' work of the last 30 days is analysed")
+_RECORDS, _RECORDS_WORDS = _at_least(90, "candidates are drafted from the last 90 days")
+_RUNS, _RUNS_WORDS = _at_least(35, "recent test failures are needed")
+_COSTS, _COSTS_WORDS = _at_least(35, "the monthly caps are computed from them")
+_TRIGGERS, _TRIGGERS_WORDS = _at_least(35, "the rails need their recent blocks")
 
 
 EventDays = Annotated[int, AfterValidator(_EVENTS)]

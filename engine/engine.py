@@ -327,7 +327,7 @@ class Engine:
                 log.warning("what happened is not taken in yet: %s", refusal)
             except Exception as error:
                 log.exception("what happened is not taken in")
-                self.report("learning", f"what happened is taken in with the next verb: {error}")
+                self.report("learning", f"recent events will be processed with the next verb: {error}")
 
     def start(self, *, schedule: bool) -> None:
         """Listen for verbs and a stop from outside; with `schedule`, make cards by itself."""
@@ -362,7 +362,9 @@ class Engine:
         for view in self.sessions.running():
             self.sessions.stop(view.id, "handed back")
             if self.sessions.wait(view.id, 2.0).state is SessionState.CANCELLED:
-                returned.append(self.cards.give_back(view.prediction_id, "handed back: it was running, and cut short"))
+                returned.append(
+                    self.cards.give_back(view.prediction_id, "handed back: it was running and was interrupted")
+                )
         return returned
 
     def close(self) -> None:

@@ -219,7 +219,7 @@ class KeyFile:
             # Asked of what was opened: the name may lead elsewhere a moment later.
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise Refusal("damaged_keys", f"{self.path} is no file", "move it away and set the keys again")
+                raise Refusal("damaged_keys", f"{self.path} is not a file", "move it away and set the keys again")
             if to_use and (found.st_mode & 0o077 or found.st_uid != os.geteuid()):
                 told = f"{self.path} can be read or changed by others (mode {stat.S_IMODE(found.st_mode):04o})"
                 raise Refusal("loose_keys", told, f"chmod 600 '{self.path}'; and take new keys if others were there")
@@ -231,7 +231,7 @@ class KeyFile:
         except (ValueError, RecursionError):
             values = None
         if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
-            told = f"{self.path} is no list of keys"
+            told = f"{self.path} is not a list of keys"
             # `from None`, and no word of what stands there: it may be a key.
             raise Refusal("damaged_keys", told, "move it away and set the keys again") from None
         return values

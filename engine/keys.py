@@ -131,7 +131,7 @@ class Keys:
         value = value.strip()
         if not re.fullmatch(r"[!-~]{1,4000}", value):
             raise Refusal(
-                "bad_key", "that is no key: it is empty, or has a space or a line break in it", "copy the whole key"
+                "bad_key", "that is not a key: it is empty, or contains a space or a line break", "copy the whole key"
             )
         with self._lock:
             self.forget()
@@ -169,7 +169,7 @@ class Keys:
             return tuple(was)
         if self._environment.get(variable(name), "").strip():
             raise Refusal("in_environment", f"{variable(name)} in the environment has it", f"unset {variable(name)}")
-        told = f"there is no key of {name}"
+        told = f"there is no key for {name}"
         raise Refusal("no_key", f"{told} in the file; {fault}" if fault else told, "see `clawpy key list`")
 
     def forget(self) -> None:
@@ -252,4 +252,4 @@ def check_name(name: str) -> None:
     """Raise `Refusal` `bad_name` for what is no provider's name, without repeating it."""
     if not NAME.fullmatch(name) or redact(name) != name:
         # Not repeated: people paste the key itself here.
-        raise Refusal("bad_name", "that is no name of a provider", "for example: clawpy key set openai")
+        raise Refusal("bad_name", "that is not a valid provider name", "for example: clawpy key set openai")

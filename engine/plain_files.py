@@ -20,7 +20,7 @@ def read_plain(path: Path, most: int, *, follow: bool = True, cut: bool = False)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise ValueError("is no plain file")
+            raise ValueError("is not a regular file")
         if found.st_size > most and not cut:
             raise ValueError(f"is larger than {most} bytes")
         with os.fdopen(descriptor, "rb", closefd=False) as file:

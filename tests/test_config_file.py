@@ -61,36 +61,36 @@ def test_snake_case_is_not_a_second_spelling() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('crossPollEnabled = "yes"', 'crossPollEnabled: "yes" is not accepted; accepted is true or false'),
+        ('crossPollEnabled = "yes"', 'crossPollEnabled: "yes" is not accepted; expected true or false'),
         (
             'workspaces."/srv/shop".prepare = "yes"',
-            'workspaces."/srv/shop".prepare: "yes" is not accepted; accepted is true or false',
+            'workspaces."/srv/shop".prepare: "yes" is not accepted; expected true or false',
         ),
-        ("quietHoursStart = 24", "quietHoursStart: 24 is not accepted; accepted is a whole number from 0 to 23"),
-        ("quietHoursStart = -1", "quietHoursStart: -1 is not accepted; accepted is a whole number from 0 to 23"),
-        ("quietHoursStart = 1.5", "quietHoursStart: 1.5 is not accepted; accepted is a whole number from 0 to 23"),
+        ("quietHoursStart = 24", "quietHoursStart: 24 is not accepted; expected a whole number from 0 to 23"),
+        ("quietHoursStart = -1", "quietHoursStart: -1 is not accepted; expected a whole number from 0 to 23"),
+        ("quietHoursStart = 1.5", "quietHoursStart: 1.5 is not accepted; expected a whole number from 0 to 23"),
         (
             "crossPollAutoExecuteThreshold = 0.79",
-            "crossPollAutoExecuteThreshold: 0.79 is not accepted; accepted is a number from 0.8 to 1",
+            "crossPollAutoExecuteThreshold: 0.79 is not accepted; expected a number from 0.8 to 1",
         ),
-        ("costPerTrigger = nan", "costPerTrigger: nan is not accepted; accepted is a number from 0 to 1000000"),
-        ("twinModelId = 2026-01-05", "twinModelId: 2026-01-05 is not accepted; accepted is text in quotes"),
+        ("costPerTrigger = nan", "costPerTrigger: nan is not accepted; expected a number from 0 to 1000000"),
+        ("twinModelId = 2026-01-05", "twinModelId: 2026-01-05 is not accepted; expected a string in quotes"),
         (
             "production.branches = 3",
-            'production.branches: 3 is not accepted; accepted is a list of texts, for example ["main", "prod*"]',
+            'production.branches: 3 is not accepted; expected a list of strings, for example ["main", "prod*"]',
         ),
         (
             "channels.koji-core.sessionMinutes = 0",
-            "channels.koji-core.sessionMinutes: 0 is not accepted; accepted is a number above 0 and up to 1440",
+            "channels.koji-core.sessionMinutes: 0 is not accepted; expected a number above 0 and up to 1440",
         ),
         (
             'channels.koji-core.agent = "../x"',
-            'channels.koji-core.agent: "../x" is not accepted; accepted is an id: a small letter, then at most 39 of '
-            "a-z, 0-9, _ and -",
+            'channels.koji-core.agent: "../x" is not accepted; expected an id: a lower-case letter, then at most 39 '
+            "of a-z, 0-9, _ and -",
         ),
-        ('workspaces."/a".autonomy = "on"', 'workspaces."/a".autonomy: "on" is not accepted; accepted is one of "off", '
+        ('workspaces."/a".autonomy = "on"', 'workspaces."/a".autonomy: "on" is not accepted; expected one of "off", '
          '"cards", "act"'),
-        ("console = 3", "console: 3 is not accepted; accepted is a section with theme, mouse, bell, emoji"),
+        ("console = 3", "console: 3 is not accepted; expected a section with theme, mouse, bell, emoji"),
     ],
 )  # fmt: skip
 def test_a_bad_value_says_what_is_accepted(text: str, complaint: str) -> None:
@@ -111,12 +111,12 @@ def test_a_new_channel_needs_an_agent() -> None:
 
 def test_a_workspace_is_an_absolute_path() -> None:
     [found] = complaints("[workspaces.shop]\nautonomy = 'act'\n")
-    assert found.startswith("config.toml:1: workspaces: workspace 'shop' is no absolute path")
+    assert found.startswith("config.toml:1: workspaces: workspace 'shop' is not an absolute path")
 
 
 def test_a_bad_channel_name_is_refused() -> None:
     [found] = complaints("[channels.'Koji Core']\nagent = 'x'\n")
-    assert found.startswith('config.toml:1: channels."Koji Core": bad name; accepted is an id')
+    assert found.startswith('config.toml:1: channels."Koji Core": bad name; expected an id')
 
 
 def test_lines_are_right_behind_values_of_several_lines() -> None:
@@ -146,8 +146,8 @@ def test_the_environment_wins_over_the_file() -> None:
 
 def test_a_bad_variable_is_named() -> None:
     assert complaints("quietHoursEnd = 99", CLAWPY_QUIET_HOURS_START="late") == [
-        "config.toml:1: quietHoursEnd: 99 is not accepted; accepted is a whole number from 0 to 23",
-        'CLAWPY_QUIET_HOURS_START: quietHoursStart: "late" is not accepted; accepted is a whole number from 0 to 23',
+        "config.toml:1: quietHoursEnd: 99 is not accepted; expected a whole number from 0 to 23",
+        'CLAWPY_QUIET_HOURS_START: quietHoursStart: "late" is not accepted; expected a whole number from 0 to 23',
     ]
 
 
@@ -211,7 +211,7 @@ def test_a_workspace_is_found_by_the_path_that_git_says(tmp_path: Path, monkeypa
 def test_the_home_of_a_user_that_is_not_there(tmp_path: Path) -> None:
     text = '[workspaces."~nobody-at-all/shop"]\n'
     [found] = complaints(text)
-    assert "is no absolute path" in found
+    assert "is not an absolute path" in found
     home = Home.locate(tmp_path)
     home.config.mkdir()
     home.config_file.write_text(text)

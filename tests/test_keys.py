@@ -292,11 +292,11 @@ def test_a_folder_or_a_pipe_in_place_of_the_file(home: Home):
 
     home.config.mkdir(parents=True)
     (home.config / "keys.json").mkdir()
-    with pytest.raises(Refusal, match="no file"):
+    with pytest.raises(Refusal, match="not a file"):
         keys_of(home).get("openai")
     (home.config / "keys.json").rmdir()
     os.mkfifo(home.config / "keys.json", 0o600)
-    with pytest.raises(Refusal, match="no file"):
+    with pytest.raises(Refusal, match="not a file"):
         keys_of(home).get("openai")
 
 

@@ -79,7 +79,7 @@ def test_set_keeps_comments_and_order(file: Path, clock: FakeClock) -> None:
 def test_a_bad_value_leaves_the_file_alone(store: SettingsStore, file: Path) -> None:
     store.set("quietHoursStart", "22")
     before = file.read_bytes()
-    with pytest.raises(Refusal, match="accepted is a whole number from 0 to 23"):
+    with pytest.raises(Refusal, match="expected a whole number from 0 to 23"):
         store.set("quietHoursStart", "25")
     assert file.read_bytes() == before
     assert store.get("quietHoursStart") == 22
@@ -167,7 +167,7 @@ def test_a_broken_file_refuses_the_start(file: Path, clock: FakeClock, raw: byte
 
 def test_a_folder_where_the_file_should_be(file: Path, clock: FakeClock) -> None:
     file.mkdir(parents=True)
-    with pytest.raises(Refusal, match="is no plain file"):
+    with pytest.raises(Refusal, match="is not a regular file"):
         SettingsStore(file, clock=clock, environment={})
 
 
@@ -210,7 +210,7 @@ def test_a_bad_value_given_to_set_is_blamed_and_no_line_of_the_file(store: Setti
     with pytest.raises(Refusal) as caught:
         store.set("quietHoursStart", "99")
     assert caught.value.code == "bad_config"
-    assert caught.value.message == "quietHoursStart: 99 is not accepted; accepted is a whole number from 0 to 23"
+    assert caught.value.message == "quietHoursStart: 99 is not accepted; expected a whole number from 0 to 23"
     assert "nothing was changed" in caught.value.fix
     assert not file.exists()
 

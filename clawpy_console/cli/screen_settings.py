@@ -56,7 +56,7 @@ def check_value(key: str, value: str, config: Path) -> None:
 
 
 def key_parts(key: str) -> list[str]:
-    """The parts of a dotted key, quotes read as TOML reads them; none when it is no key."""
+    """The parts of a dotted key, quotes read as TOML reads them; none when it is not a key."""
     try:
         value: Any = tomllib.loads(f"{key} = 0")
     except (ValueError, RecursionError):

@@ -272,7 +272,7 @@ class Adaptation:
         if not self._by_itself():
             return "adaptation.mode is manual"
         held = self._sources.held()
-        return held or ("" if self._sources.phase() else "in phase 0 nothing is promoted by itself")
+        return held or ("" if self._sources.phase() else "in phase 0 nothing becomes active without your approval")
 
     def _by_itself(self) -> bool:
         return self._settings.current.adaptation.mode is AdaptationMode.AUTONOMOUS
@@ -335,7 +335,7 @@ class Adaptation:
             trust=found.trust,
         )
         if other := self._elsewhere(candidate):
-            raise NothingToDraft(f"{other} proposes that already")
+            raise NothingToDraft(f"{other} already proposes that")
         self._database.write(lambda tx: table.add(tx, candidate, f"drafted from {record.kind}: {record.reason}"))
         return candidate.id
 
@@ -414,9 +414,9 @@ class Adaptation:
     def _left_to_operator(self, row: CandidateRow) -> str:
         """Why a candidate in review is none for the engine to decide; "" when it is one."""
         if row.taken_back:
-            return "a decision on it was undone, and nothing has happened since"
+            return "you undid a decision on it, and there is no new evidence since"
         if len(row.against) >= len(row.corroborated_by):
-            return "as much speaks against it"
+            return "there is as much evidence against it as for it"
         return self._sources.objects(row.value)
 
     def _undo_harm(self) -> None:
@@ -424,7 +424,7 @@ class Adaptation:
         again. In manual mode the operator is asked, see `waiting`."""
         for overlay, lift in self._trials.harmful() if self._by_itself() else ():
             try:
-                self.roll_back(overlay.candidate_id, f"it does harm: {shares(lift)}", by="autonomy")
+                self.roll_back(overlay.candidate_id, f"it makes work worse: {shares(lift)}", by="autonomy")
             except Refusal as refusal:
                 log.warning("candidate %s was not rolled back by itself: %s", overlay.candidate_id, refusal)
 

@@ -159,13 +159,13 @@ class CandidateRow(SQLModel, table=True):
         said = f": {last['reason']}" if last["reason"] else ""
         first = records[0] if records else None
         own = max((one.score for one in records), default=0.0)
-        told = f"{first.kind}: {first.reason}" if first else "its record is not kept any more"
+        told = f"{first.kind}: {first.reason}" if first else "its record is no longer stored"
         borne = next((one for one in reversed(self.history) if one["move"] == CandidateMove.CORROBORATE), None)
         status = CandidateStatus(self.status)
         review, end = Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
-        corroborated = Station("corroborate", None, "it was turned down before", "ahead")
+        corroborated = Station("corroborate", None, "it was rejected before", "ahead")
         if status is CandidateStatus.DRAFTED:
-            words = f"{self.reason}; from {PASS:.0f} on it comes up for review"
+            words = f"{self.reason}; it comes up for review from a score of {PASS:.0f}"
             corroborated = Station("corroborate", None, words, "now")
         elif borne is not None:
             corroborated = Station("corroborate", _at(borne), str(borne["reason"]), "done")
@@ -182,7 +182,7 @@ class CandidateRow(SQLModel, table=True):
             Station(
                 "draft", begun, f"from {len(self.drafted_from)} record" + "s" * (len(self.drafted_from) != 1), "done"
             ),
-            Station("score", begun, f"{own:.0f} of 100, its record's own", "done"),
+            Station("score", begun, f"{own:.0f} of 100, from its own record", "done"),
             corroborated,
             review,
             end,
@@ -192,7 +192,7 @@ class CandidateRow(SQLModel, table=True):
 _IDS = ("drafted_from", "corroborated_by", "against")
 _ENDS = {
     CandidateStatus.PROMOTED: "it is active",
-    CandidateStatus.REJECTED: "turned down",
+    CandidateStatus.REJECTED: "rejected",
     CandidateStatus.ROLLED_BACK: "rolled back",
 }
 _FACTS = {
@@ -239,7 +239,7 @@ class Candidates:
         if row is not None:
             return row
         if ids:
-            raise Refusal("ambiguous_id", f"{wanted} begins {len(ids)} candidates", "give more letters of the one")
+            raise Refusal("ambiguous_id", f"{wanted} begins {len(ids)} candidates", "give more of its id")
         raise _unknown(wanted)
 
     def _read(self) -> list[CandidateRow]:
@@ -317,7 +317,7 @@ def undo(tx: Transaction, row: CandidateRow, taken: Collection[str] = ()) -> Non
     if last["move"] not in DECISIONS or last["by"] != "operator":
         raise Refusal(
             "nothing_to_undo",
-            f"the last that happened to candidate {row.id} was no decision of yours ({last['move']})",
+            f"the last change to candidate {row.id} was not one of your decisions ({last['move']})",
             f"see clawpy candidates show {row.id}",
         )
     before, why = earlier[-1], f" ({last['reason']})" if last["reason"] else ""
@@ -376,7 +376,7 @@ def _ready(tx: Transaction, row: CandidateRow, taken: Collection[str]) -> Effect
         if in_force and same and other.workspace in ("", row.workspace):
             raise Refusal(
                 "already_in_force",
-                f"the flow {name} runs these commands already",
+                f"the flow {name} already runs these commands",
                 f"reject this candidate; the other is {other.id}",
             )
         if in_force or not same:

@@ -72,7 +72,7 @@ class NotYet(NothingToDraft):
 def ended(session_id: str, sources: Sources) -> str:
     """The session, when it is over. Raises `NotYet` while it may say more."""
     if not sources.over(session_id):
-        raise NotYet(f"session {session_id} still runs")
+        raise NotYet(f"session {session_id} is still running")
     return session_id
 
 
@@ -84,7 +84,7 @@ def draft(one: Opportunity, known: Sequence[LearningRecord], sources: Sources) -
     cut = tuple(sources.secrets())
     effect = rewritten(found.effect, lambda text: redact(text, cut))
     if isinstance(effect, FlowOffload) and not effect.commands:
-        raise NothingToDraft("a key or a password stands in its commands")
+        raise NothingToDraft("its commands contain a key or a password")
     return replace(found, effect=checked(effect), title=redact(found.title, cut))
 
 
@@ -100,7 +100,7 @@ def _fix(record: LearningRecord, known: Sequence[LearningRecord], sources: Sourc
     patch = sources.patch(session, landed="landed" in heal.details)
     repairs = reading.healing(sources.transcript(session), patch, sources.changed(session), sources.summary(session))
     if not repairs:
-        raise NothingToDraft(f"session {session} fixed {test} and does not say how")
+        raise NothingToDraft(f"session {session} fixed {test} but does not say how")
     failing = tuple(dict.fromkeys([test, *map(str, heal.details["failing"])]))
     more = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
     causes = tuple(map(str, heal.details.get("causes", ())))
@@ -126,9 +126,9 @@ def _heal_of(test: str, known: Sequence[LearningRecord]) -> LearningRecord | Non
 def _route(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
     used = sources.models(record.agent)
     if used is None:
-        raise NothingToDraft(f"it is not known what the model of {record.agent} costs")
+        raise NothingToDraft(f"the price of the model of {record.agent} is not known")
     if not used.present.price:
-        raise NothingToDraft(f"nobody sends a bill for {used.present.model}")
+        raise NothingToDraft(f"{used.present.model} costs nothing")
     fitting = [one for one in used.others if one.price <= LEAST_CHEAPER * used.present.price]
     if not fitting:
         raise NothingToDraft(f"no configured model is cheaper than {used.present.model}")
@@ -141,9 +141,9 @@ def _route(record: LearningRecord, known: Sequence[LearningRecord], sources: Sou
             spent, budget = dollars(told["spent"]), dollars(told["budget"])
             why = f"{record.agent} spent ${spent:.2f} of its ${budget:.2f} on {told['day']}"
         case RecordKind.TASK_CONFLICT:
-            why = f"what {record.agent} did conflicted with other work in {', '.join(told['conflicting'][:3])}"
+            why = f"the work of {record.agent} conflicted with other work in {', '.join(told['conflicting'][:3])}"
         case _:
-            why = f"{record.agent} has what it takes: {told['leader']} took over its finding {told['pattern']}"
+            why = f"{record.agent} does good work: {told['leader']} adopted its finding {told['pattern']}"
     words = f"{why}; {chosen.model} costs {saved:.0%} less than {used.present.model}"
     return Draft(
         RoutingHint(chosen.model, used.channel, used.median_prompt, words),
@@ -165,12 +165,12 @@ def _tighten(record: LearningRecord, known: Sequence[LearningRecord], sources: S
     if record.kind is RecordKind.REPEATED_RETRY:
         vain = [record]
     if not vain:
-        raise NothingToDraft("no try was made in vain here that a tighter bound would save")
+        raise NothingToDraft("no failed attempt here would be avoided by a lower limit")
     heals = [one for one in known if one.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in one.details]
     needed = max((int(one.details["attempts"]) - 1 for one in heals), default=1)
     made = min(max(int(one.details["attempts"]) - 1 for one in vain), sources.tries())
     if needed >= made:
-        raise NothingToDraft(f"a heal took {needed} tries, and {made} were made in vain: no bound parts them")
+        raise NothingToDraft(f"a repair took {needed} attempts and a failure {made}: no limit separates them")
     spent = max(int(one.details["cost"]) for one in vain)
     dearest = max((int(one.details["cost"]) for one in heals), default=0)
     cost = max(LEAST_COST, round(COST_ROOM * dearest)) if heals else None
@@ -179,7 +179,8 @@ def _tighten(record: LearningRecord, known: Sequence[LearningRecord], sources: S
     capped = f", for at most ${dollars(cost):.2f}" if cost is not None else ""
     return Draft(
         PolicyTweak(needed, cost),
-        f"Heal at most {_times(needed)}{capped}: try {made} changed nothing" + (f" for {agent}" if agent else ""),
+        f"Try a repair at most {_times(needed)}{capped}: attempt {made} changed nothing"
+        + (f" for {agent}" if agent else ""),
         agent_id=agent,
         trust=Trust.MEASURED,
     )
@@ -210,7 +211,7 @@ def _flow(record: LearningRecord, known: Sequence[LearningRecord], sources: Sour
     transcripts = [sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
     run = reading.commands_run(transcripts, calls)
     if not run:
-        raise NothingToDraft("no session tells its steps as commands that run without a shell")
+        raise NothingToDraft("no session has its steps as commands that run without a shell")
     return Draft(
         FlowOffload(_name(calls), " > ".join(run)[:QUOTED], run),
         f"Run {' > '.join(one.removeprefix('exec:') for one in calls)} as a flow, without a model",
@@ -237,11 +238,11 @@ def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], sourc
         rule = distil(told["added"])
         met = sum(one.source_label == record.source_label for one in known)
         if not rule.general and met < DISTINCT:
-            raise NothingToDraft(f"an order about one thing is no lesson: {quoted(told['added'], 60)}")
-        return [rule.text], f"Tell {record.agent} what the operator keeps adding: {quoted(rule.text)}", Trust.OPERATOR
+            raise NothingToDraft(f"an instruction about a single case is not a lesson: {quoted(told['added'], 60)}")
+        return [rule.text], f"Tell {record.agent} what you keep adding: {quoted(rule.text)}", Trust.OPERATOR
     if "text" not in told:
-        raise NothingToDraft("an approval of what was proposed calls for no change")
-    title = f"Say in every prompt what the operator keeps as a fact: {quoted(told['text'], 60)}"
+        raise NothingToDraft("you approved the proposal unchanged, so nothing needs to change")
+    title = f"Add a fact that you kept to every prompt: {quoted(told['text'], 60)}"
     return [str(told["text"])], title, Trust(told.get("trust", Trust.QUOTED))
 
 
@@ -254,48 +255,48 @@ def _say_error(record: LearningRecord, known: Sequence[LearningRecord], sources:
     instead = reading.after_error(sources.transcript(session), tool, message)
     learnt = list(sources.corrections(session))
     if not instead and not learnt:
-        raise NothingToDraft(f"nothing is known of what helps against {record.source_label}")
+        raise NothingToDraft(f"no remedy is known for {record.source_label}")
     if instead:
         line += f" What worked then: {', '.join(f'`{flat(one)}`' for one in instead)}."
-    return [line, *learnt], f"Warn {record.agent} of an error of {tool}: {quoted(cause, 60)}", Trust.QUOTED
+    return [line, *learnt], f"Warn {record.agent} about an error of {tool}: {quoted(cause, 60)}", Trust.QUOTED
 
 
 def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
     told = record.details
     if "candidate_id" in told:
-        raise NothingToDraft("what was promoted and does harm is rolled back, not talked over")
+        raise NothingToDraft("a harmful candidate is rolled back, not worked around")
     text, trust = sources.saying(str(told["ref"]))
     if not text:
-        raise NothingToDraft(f"{told['ref']} is not said any more")
+        raise NothingToDraft(f"{told['ref']} is no longer in use")
     line = (
         f"{told['leader']} says {quoted(text)}. Of {told['told']} sessions with it {told['told_bad']} ended badly, "
         f"of {told['untold']} without it {told['untold_bad']}: where it and the task disagree, the task and its tests "
         "count."
     )
-    return [line], f"Take the weight from what {told['leader']} says: {quoted(text, 60)}", trust
+    return [line], f"Weaken advice from {told['leader']}: {quoted(text, 60)}", trust
 
 
 def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
     told = record.details
     text, trust = sources.saying(str(told["ref"]))
     if not text:
-        raise NothingToDraft(f"{told['ref']} is not said any more")
+        raise NothingToDraft(f"{told['ref']} is no longer in use")
     why = [f"it is {count(told['days'], 'day')} old, where {told['most']} are the rule"] if told["most"] else []
     why += [f"files that it names are gone: {', '.join(map(str, told['gone'][:5]))}"] if told["gone"] else []
     past = " and ".join(why)
     line = f"{told['leader']} says {quoted(text)}, and {past}: look whether it still holds before you follow it."
-    return [line], f"Say that what {told['leader']} says may be out of date: {quoted(text, 60)}", trust
+    return [line], f"Mark advice from {told['leader']} as possibly out of date: {quoted(text, 60)}", trust
 
 
 def _say_recalled(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
     text, trust = sources.memory(str(record.details["memory"]))
     if not text:
-        raise NothingToDraft("what was recalled was forgotten since")
-    return [text], f"Keep before {record.agent} what it is served again and again: {quoted(text, 60)}", trust
+        raise NothingToDraft("the memory has been forgotten since")
+    return [text], f"Always show {record.agent} what it recalls repeatedly: {quoted(text, 60)}", trust
 
 
 def _say_nothing(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
-    raise NothingToDraft(f"{record.kind} says that things went their way, which calls for no change")
+    raise NothingToDraft(f"{record.kind} records a success, so nothing needs to change")
 
 
 SAY: Mapping[RecordKind, Callable[[LearningRecord, Sequence[LearningRecord], Sources], Said]] = {

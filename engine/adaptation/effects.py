@@ -42,17 +42,19 @@ def checked(effect: Effect) -> Effect:
             if fault := model_fault(effect.model):
                 raise _bad(fault)
             if effect.longest_prompt is not None and effect.longest_prompt < 0:
-                raise _bad("longestPrompt is below 0")
+                raise _bad("longestPrompt must not be below 0")
             return effect
         case PolicyTweak():
             if effect.tries is None and effect.cost is None:
-                raise _bad("it tightens nothing")
+                raise _bad("it changes no limit")
             if min(effect.tries or 0, effect.cost or 0) < 0:
-                raise _bad("a bound is below 0")
+                raise _bad("a limit must not be below 0")
             return effect
         case FlowOffload():
             if not _FLOW_NAME.fullmatch(effect.name):
-                raise _bad(f"{sanitise(effect.name)[:80]!r} is no name of a flow: small letters, digits and _")
+                raise _bad(
+                    f"{sanitise(effect.name)[:80]!r} is not a valid flow name: use lower-case letters, digits and _"
+                )
             commands = _lines("commands", effect.commands)
             for command in commands:
                 words(command)
@@ -65,9 +67,9 @@ def words(command: str) -> list[str]:
         tokens = list(shlex.shlex(command, posix=True, punctuation_chars=True))
         found = shlex.split(command)
     except ValueError as error:
-        raise _bad(f"{command[:80]!r} is no command: {error}") from error
+        raise _bad(f"{command[:80]!r} is not a command: {error}") from error
     if not found or found[0].startswith("-"):
-        raise _bad(f"{command[:80]!r} is no command")
+        raise _bad(f"{command[:80]!r} is not a command")
     if any(token and set(token) <= set("();<>|&") for token in tokens):
         raise _bad(f"{command[:80]!r} needs a shell")
     return found
@@ -90,7 +92,7 @@ def _line(one: str) -> str:
 
 
 def _bad(fault: str) -> Refusal:
-    return Refusal("bad_effect", f"this effect cannot be activated: {fault}", "reject its candidate")
+    return Refusal("bad_effect", f"this change cannot be activated: {fault}", "reject its candidate")
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
@@ -143,7 +145,9 @@ def preview_lines(
             case PromptFragment():
                 lines += [f"- {line}" for line in effect.guidance]
             case FixTemplate():
-                lines += [f"red: {name}" for name in effect.failing] + [f"told: {line}" for line in effect.repairs]
+                lines += [f"failing: {name}" for name in effect.failing] + [
+                    f"advice: {line}" for line in effect.repairs
+                ]
                 lines += [line for line in effect.patch.splitlines() if not line.startswith("index ")]
             case RoutingHint():
                 where = f" of at most {effect.longest_prompt} characters" if effect.longest_prompt is not None else ""

@@ -183,10 +183,10 @@ def evaluate(
     against = [one for one in records if one.id not in candidate.drafted_from]
     against = [one for one in against if speaks_against(candidate, one, begin, promoted_at)]
     if found:
-        bear = "1 other record bears" if len(found) == 1 else f"{len(found)} other records bear"
-        words = f"{bear} it out: {score:.0f} of 100"
+        others = "1 other record supports" if len(found) == 1 else f"{len(found)} other records support"
+        words = f"{others} it: {score:.0f} of 100"
     else:
-        words = f"no other record bears it out yet: {score:.0f} of 100"
+        words = f"no other record supports it yet: {score:.0f} of 100"
     if against:
         words += f"; {len(against)} against it"
     return Evaluation(score, tuple(one.id for one in found), tuple(one.id for one in against), words)

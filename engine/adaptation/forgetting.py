@@ -40,7 +40,7 @@ class CandidateTexts:
                 row.effect = {} if less is None else less.to_json()
                 tx.session.add(row)
                 if row.status in _OPEN and not _works(less):
-                    decide(tx, row, CandidateMove.REJECT, "operator", "what it said was forgotten")
+                    decide(tx, row, CandidateMove.REJECT, "operator", "its text was forgotten")
             return len(found)
 
         return self._database.write(work)

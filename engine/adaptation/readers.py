@@ -93,7 +93,7 @@ def _approved(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
         return
     edit = sources.edited(fact.subject) if fact.payload.get("edited") else None
     if edit is None:
-        yield _approval(fact, "card", weighing.approval(weighing.APPROVED, "a card was approved as it was"), by=by)
+        yield _approval(fact, "card", weighing.approval(weighing.APPROVED, "a card was approved unchanged"), by=by)
         return
     for number, said in enumerate(added(edit.original, edit.edited)[:MOST_ADDED]):
         yield Found(

@@ -19,7 +19,7 @@ def error_kind(tool: str, message: str) -> tuple[float, str, str, bool]:
     """Of an error: its points, its kind in words, a signature that the like of it has too, and whether it is one that
     the tool explains by a stable word."""
     if tool == "exec":
-        return weighing.BROKE_OFF, "a command could not run, or did not end", slug(message), False
+        return weighing.BROKE_OFF, "a command could not run or did not finish", slug(message), False
     coded = _CODE.match(message)
     if coded:
         return weighing.MISUSED, f"{tool} refused the call", coded[1], True

@@ -48,7 +48,7 @@ def failed_tdd(attempts: int, cost: int, failing: int) -> Weight:
     again = max(0, attempts - 1)
     return weight(
         (45.0, "tests still failed"),
-        (10.0 * min(3, again), f"{count(again, 'try', 'tries')} to heal them"),
+        (10.0 * min(3, again), f"{count(again, 'attempt')} to fix them"),
         (15.0 * share(cost, FULL_COST), _spent(cost)),
         (10.0 * share(failing, FULL_BREADTH), count(failing, "test")),
     )
@@ -58,8 +58,8 @@ def successful_heal(attempts: int, cost: int, failing: int) -> Weight:
     """A repair that tests bear out: 60, 20 shared among its tries, 10 by what it cost, 10 by how much it mended."""
     tries = max(1, attempts - 1)
     return weight(
-        (60.0, "what was red was fixed"),
-        (20.0 / tries, f"at try {tries}"),
+        (60.0, "failing tests were fixed"),
+        (20.0 / tries, f"at attempt {tries}"),
         (10.0 * share(cost, FULL_COST), _spent(cost)),
         (10.0 * share(failing, FULL_BREADTH), count(failing, "test")),
     )
@@ -69,8 +69,8 @@ def repeated_retry(attempts: int, cost: int) -> Weight:
     """A try changed nothing: 45, 10 for each try made up to 30, 25 by their cost."""
     tries = max(0, attempts - 1)
     return weight(
-        (45.0, "a try to heal left the same tests failing"),
-        (10.0 * min(3, tries), f"{count(tries, 'try', 'tries')} made"),
+        (45.0, "another attempt left the same tests failing"),
+        (10.0 * min(3, tries), f"{count(tries, 'attempt')} made"),
         (25.0 * share(cost, FULL_COST), _spent(cost)),
     )
 
@@ -90,9 +90,9 @@ def task_conflict(files: int, conflicting: int) -> Weight:
 def budget_incident(spent: int, budget: int) -> Weight:
     """A budget was, or would have been, passed: 50, 10 by how much of it was spent, 40 by how far it was passed."""
     return weight(
-        (50.0, f"the day's budget of ${dollars(budget):.2f} held something back"),
-        (10.0 * share(spent, budget), f"${dollars(spent):.2f} of it were spent"),
-        (40.0 * share(max(0, spent - budget), budget), "it was passed"),
+        (50.0, f"the day's budget of ${dollars(budget):.2f} blocked work"),
+        (10.0 * share(spent, budget), f"${dollars(spent):.2f} of it was spent"),
+        (40.0 * share(max(0, spent - budget), budget), "it was exceeded"),
     )
 
 
@@ -117,16 +117,16 @@ def approval(points: float, words: str) -> Weight:
 
 def landed(files: int) -> Weight:
     """A change set was taken: 25, 2 for each file up to 10. Below an opportunity: it is done already."""
-    return weight((25.0, "a change set was taken"), (2.0 * min(FULL_BREADTH, files), count(files, "file")))
+    return weight((25.0, "changes were landed"), (2.0 * min(FULL_BREADTH, files), count(files, "file")))
 
 
 def kept_fact(trust: Trust, before: int, words: str) -> Weight:
     """A fact that the operator keeps: 65, 10 when the words are the operator's own or were measured, 5 for each fact of
     its category that was kept before, up to four. From 65 on one more of the kind bears it out."""
     return weight(
-        (65.0, f"the operator keeps {words} as a fact"),
-        (10.0 * (trust is not Trust.QUOTED), "in words of the operator's, or measured"),
-        (5.0 * min(4, before), _before("such a fact was kept", before)),
+        (65.0, f"you kept {words} as a fact"),
+        (10.0 * (trust is not Trust.QUOTED), "in your own words, or measured"),
+        (5.0 * min(4, before), _before("a similar fact was kept", before)),
     )
 
 
@@ -143,7 +143,7 @@ def agent_error(points: float, words: str, *, explained: bool, before: int) -> W
     return weight(
         (points, words),
         (EXPLAINED * explained, "the tool said what was wrong"),
-        (RECURRED * min(4, before), _before("it came", before)),
+        (RECURRED * min(4, before), _before("it happened", before)),
     )
 
 
@@ -159,8 +159,8 @@ def guidance_applied(items: int, leaders: int) -> Weight:
     """Guidance was carried: 20, 2 for each thing said up to 20, 5 for each leader up to 15. It stays below an
     opportunity: what was said is a change only when something came of it."""
     return weight(
-        (20.0, "guidance was carried"),
-        (2.0 * min(10, items), f"{count(items, 'thing')} said"),
+        (20.0, "guidance was in the prompt"),
+        (2.0 * min(10, items), count(items, "item")),
         (5.0 * min(3, leaders), f"by {count(leaders, 'leader')}"),
     )
 
@@ -168,7 +168,7 @@ def guidance_applied(items: int, leaders: int) -> Weight:
 def guidance_noisy(harm: float) -> Weight:
     """Guidance goes with worse work: 60, 40 by how much more ends badly with it (half and more in full)."""
     return weight(
-        (60.0, "work goes worse with it than chance explains"), (40.0 * share(harm, 0.5), f"by {harm:.0%} at least")
+        (60.0, "work with it fails more often than by chance"), (40.0 * share(harm, 0.5), f"by {harm:.0%} at least")
     )
 
 
@@ -177,17 +177,17 @@ def stale_guidance(days: int, most: int, gone: int, told: int) -> Weight:
     are gone and 2 for each, 2 for each session that carried it up to 20."""
     past = max(0, days - most) if most else 0
     return weight(
-        (40.0, "it has outlived its time"),
-        (20.0 * share(past, most) if past else 0.0, f"{count(days, 'day')} old where {most} are the rule"),
-        (15.0 * (gone > 0) + 2.0 * min(FULL_BREADTH, gone), f"{count(gone, 'file')} it names are gone"),
-        (2.0 * min(10, told), f"{count(told, 'session')} carried it of late"),
+        (40.0, "it is past its age limit"),
+        (20.0 * share(past, most) if past else 0.0, f"{count(days, 'day')} old; the limit is {most}"),
+        (15.0 * (gone > 0) + 2.0 * min(FULL_BREADTH, gone), f"{count(gone, 'file')} it names no longer exist"),
+        (2.0 * min(10, told), f"{count(told, 'session')} used it recently"),
     )
 
 
 def teaching_refresh(taught: int, unchanged: int) -> Weight:
     """Souls were taught: 10, 40 by the share that was rewritten. Below an opportunity: it is done already."""
     return weight(
-        (10.0, "a round of teaching was done"), (40.0 * share(taught, taught + unchanged), count(taught, "soul"))
+        (10.0, "guidance was written into soul.md"), (40.0 * share(taught, taught + unchanged), count(taught, "soul"))
     )
 
 
@@ -203,7 +203,9 @@ def cloud_sync_failure(unsent: int, before: int) -> Weight:
 
 def recall_hit(before: int) -> Weight:
     """What another machine found out served here: 45, 5 for each time that it did before, up to eight."""
-    return weight((45.0, "another machine's finding served"), (5.0 * min(8, before), _before("it did", before)))
+    return weight(
+        (45.0, "another machine's finding was useful"), (5.0 * min(8, before), _before("it was useful", before))
+    )
 
 
 def tool_sequence(calls: int, z: float, share_of_runs: float) -> Weight:

@@ -113,16 +113,16 @@ def _schedule(rest: str) -> tuple[Daily | Every | Once, str, bool]:
     elif found := _SPAN.fullmatch(lower):
         span = int(found["number"]) * _UNITS[found["unit"]]
         if not SHORTEST <= span <= LONGEST:
-            raise ValueError("the span is 5 minutes to 366 days")
+            raise ValueError("the interval must be from 5 minutes to 366 days")
         when = Every(span)
     elif found := _ONCE.fullmatch(lower):
         clock = time(int(found["hour"]), int(found["minute"]))
         when = Once(datetime.combine(datetime.fromisoformat(found["date"]).date(), clock))
     else:
-        raise ValueError(f"no time that is understood; write {EXAMPLES}")
+        raise ValueError(f"the time is not understood; write {EXAMPLES}")
     words = rest[len(rest) - len(found["text"]) :].strip()
     if not words:
-        raise ValueError("it says when, and not what")
+        raise ValueError("it says when, but not what to do")
     return when, words, found["run"] is not None
 
 

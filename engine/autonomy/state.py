@@ -22,14 +22,14 @@ class Input(StrEnum):
 
     ENABLED = "enabled and not stopped"
     KILLED = "kill switch"
-    SILENT = "the operator is silent"
-    OPERATOR_SPOKE = "the operator spoke"
+    SILENT = "you are inactive"
+    OPERATOR_SPOKE = "you are back"
     AUTONOMY_OFF = "autonomous mode switched off"
     PREDICTION_READY = "prediction ready"
     PREDICTION_DROPPED = "prediction discarded or blocked"
     REJECTED = "3 rejections in a row"
     COST_CAP = "cost cap reached"
-    RESUMED = "resumed by the operator"
+    RESUMED = "resumed by you"
     PAUSE_OVER = "2 h passed"
 
 

@@ -28,18 +28,18 @@ class Arguments:
         if value is None:
             return default
         if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-            raise _wrong(name, f"a text of at most {LONGEST_TEXT} characters")
+            raise _wrong(name, f"a string of at most {LONGEST_TEXT} characters")
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise _wrong(name, "a text that UTF-8 can write") from error
+            raise _wrong(name, "a string that UTF-8 can encode") from error
         return value
 
     def needed(self, name: str) -> str:
         """A text that must be there and say something."""
         value = self.text(name)
         if not value.strip():
-            raise _wrong(name, "a text, and this verb needs it")
+            raise _wrong(name, "a string; this verb requires it")
         return value
 
     def maybe(self, name: str) -> str | None:
@@ -70,7 +70,7 @@ class Arguments:
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise _wrong(name, "a list of texts")
+            raise _wrong(name, "a list of strings")
         return list(value)
 
     def items(self, name: str) -> list[Any]:

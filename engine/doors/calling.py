@@ -59,8 +59,8 @@ def call(
                 if error.sent and verb not in QUESTIONS:
                     raise Refusal(
                         "no_answer",
-                        "the engine ended before it answered; the verb may have been carried out",
-                        "see `clawpy cards --all` and `clawpy work` before you do it again",
+                        "the engine stopped before it answered; the verb may have been carried out",
+                        "see `clawpy cards --all` and `clawpy work` before you repeat it",
                     ) from error
         try:
             return _alone(home, verb, arguments, workspaces, opener)

@@ -67,7 +67,7 @@ def propose(engine: Engine, arguments: Arguments) -> Document:
     named = arguments.maybe("continues")
     former = find(engine, named).session if named is not None else None
     if named is not None and former is None:
-        raise Refusal("no_session", "nothing was run for this card yet", "there is nothing to continue")
+        raise Refusal("no_session", "this card has not run yet", "there is nothing to continue")
     one = engine.cards.propose(
         arguments.needed("text"),
         workspace=former.workspace if former else arguments.needed("workspace"),

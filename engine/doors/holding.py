@@ -68,11 +68,13 @@ def stop(engine: Engine, arguments: Arguments) -> Document:
     """Stop everything and keep it stopped until `resume stop` (SPEC 3.7)."""
     running = [one.id for one in engine.sessions.running()]
     try:
-        engine.safety.stop(arguments.text("reason") or "stopped by the operator", "clawpy stop")
+        engine.safety.stop(arguments.text("reason") or "stopped by you", "clawpy stop")
         engine.autonomy.heard("clawpy stop")  # only now: nothing that may fail comes before a stop
     except Refusal as error:
-        said = f"everything was stopped, but it could not be written down: {error.message}"
-        raise Refusal(error.code, said, f"{error.fix}; until then it holds only while this engine runs") from error
+        said = f"everything was stopped, but the stop could not be recorded: {error.message}"
+        raise Refusal(
+            error.code, said, f"{error.fix}; until then the stop lasts only as long as this engine runs"
+        ) from error
     holds = [wire.hold(one) for one in engine.safety.holds()]
     return {"holds": holds, "stopped": running, "reached": True, "killed": 0, "left": []}
 
@@ -88,7 +90,9 @@ def resume(engine: Engine, arguments: Arguments) -> Document:
         if not words:
             thrown = next((one for one in engine.safety.levels() if one.thrown), None)
             if thrown is not None:  # no hold, and so lifted in another way
-                raise Refusal("not_held", f"nothing is held, but {thrown.name}: {thrown.words}", thrown.lift)
+                raise Refusal(
+                    "not_held", f"nothing is stopped or paused, but {thrown.name}: {thrown.words}", thrown.lift
+                )
             raise Refusal("not_held", "nothing is stopped or paused", "see `clawpy status`")
         word = words[0]
     engine.safety.resume(word)

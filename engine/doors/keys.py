@@ -33,7 +33,7 @@ def keep_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Doc
     _check_known(settings, name)
     kept = keys.set(name, value, consent_file=in_file)
     wins = variable(name) if keys.where(name) == ENVIRONMENT else ""
-    words = f"the key of {name} is kept in the {kept}" + (f"; {wins} in the environment comes first" if wins else "")
+    words = f"the key for {name} is stored in the {kept}" + (f"; {wins} in the environment comes first" if wins else "")
     return {
         "name": name,
         "source": kept,
@@ -65,7 +65,7 @@ def key(home: Home, arguments: Arguments) -> Document:
         raise Refusal("no_key", said, "" if fix in said else fix)
     found = keys.get(name)
     fault = reach(state.settings, None if found is None else found.value)
-    words = f"{state.settings.host} answers and takes the key" if found else f"{state.settings.host} answers"
+    words = f"{state.settings.host} answers and accepts the key" if found else f"{state.settings.host} answers"
     return {"name": name, "reached": not fault, "message": fault or words}
 
 
@@ -133,17 +133,17 @@ def _names(keys: Keys) -> tuple[str, ...]:
 def _next(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
     """What happens now, in words."""
     if name == CHROMA:
-        return "the Chroma server that holds the index is asked with it, from the next time it is opened"
+        return "it is sent to the Chroma server of the index, from the next start on"
     if name == TWIN:
         return "the Twin model uses it once twinModelEnabled is on and twinModelId names it"
     served, _ = prospects(home, settings, keys)
-    lines = [f"prose on {', '.join(channels)} runs on {model}" for model, channels in served.items()]
+    lines = [f"text prompts on {', '.join(channels)} run on {model}" for model, channels in served.items()]
     if lines and not any(model.startswith(f"{name}:") for model in served):
         provider = settings.current.provider(name)
         model = provider.model if provider and provider.model else "MODEL"
-        lines.append(f"for {name} say for example: clawpy config set channels.koji-core.model {name}:{model}")
+        lines.append(f"to use {name}, for example: clawpy config set channels.koji-core.model {name}:{model}")
     if not lines:
-        return "no channel takes prose on a model yet; see `clawpy doctor`"
+        return "no channel runs text prompts on a model yet; see `clawpy doctor`"
     return "; ".join(lines) + "; try: clawpy propose 'explain what changed here this week'"
 
 
@@ -161,6 +161,8 @@ def _check_known(settings: SettingsSource, name: str) -> None:
         return
     close = difflib.get_close_matches(name, known, n=1)
     fix = (
-        f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}; others first need [providers.{name}]"
+        f"did you mean {close[0]}?"
+        if close
+        else f"known providers: {', '.join(known)}; for another, first add [providers.{name}]"
     )
     raise Refusal("unknown_provider", f"there is no provider {name}", fix)

@@ -109,8 +109,8 @@ def _write(engine: Engine, workspace: str) -> Document:
     if not found:
         raise Refusal(
             "nothing_learnt",
-            f"nothing was learnt in {workspace} yet that holds beyond one session",
-            "`clawpy learnings chain` looks again; `clawpy bubbles flush` lets go up what is queued",
+            f"no learnings of {workspace} go beyond a single session yet",
+            "`clawpy learnings chain` looks again; `clawpy bubbles flush` sends queued findings up",
         )
     lessons: list[str] = []
     for text in found:  # the newest, as many as a card takes

@@ -75,7 +75,7 @@ def agent_name(told: str) -> str:
     spoken = "".join(filter(str.isalnum, plain.translate(_DIGITS)))
     bare = {letters, letters.rstrip("0123456789"), spoken, spoken.replace("i", "l")}
     if bare & AUTHORITIES or not any(one.isalnum() for one in name):
-        raise Refusal("not_its_name", f"no agent goes by the name {name!r}", "its own, for example claude-code")
+        raise Refusal("not_its_name", f"no agent may be named {name!r}", "use its own name, for example claude-code")
     return name
 
 

@@ -32,8 +32,8 @@ def notify(engine: Engine, arguments: Arguments) -> Document:
     if action == "test":
         chosen = [surface] if surface else [one for one in Surface if engine.notify.addresses.named(one)]
         if not chosen:
-            fix = "clawpy notify set phone, and give for example ntfys://ntfy.sh/a-topic-of-yours"
-            raise Refusal("no_surface", "no surface has an address", fix)
+            fix = "clawpy notify set phone, then paste, for example, ntfys://ntfy.sh/my-secret-topic"
+            raise Refusal("no_surface", "no address is set", fix)
         return {"tested": [_tested(engine, one) for one in chosen]}
     if action == "retry":
         return {"retried": engine.notify.retry(surface), **_listed(engine)}
@@ -48,13 +48,13 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
     what `Keys.set` does."""
     surface, url = Surface(name), url.strip()
     if not url:
-        fix = f"{addresses.EXAMPLE}; to have none any more: clawpy config unset notify.{surface.value}.url"
+        fix = f"{addresses.EXAMPLE}; to remove the address: clawpy config unset notify.{surface.value}.url"
         raise Refusal("bad_address", f"no address was given, so the {surface.value}'s stays as it is", fix)
     if addresses.malformed(url):
-        raise Refusal("bad_address", "what was given is no address", addresses.EXAMPLE)
+        raise Refusal("bad_address", "that is not an address", addresses.EXAMPLE)
     if not delivery.known(url):
-        fix = "see https://appriseit.com/services/ for how it is written"
-        raise Refusal("bad_address", "that is no address of a service that is known, or it is not complete", fix)
+        fix = "see https://appriseit.com/services/ for the format"
+        raise Refusal("bad_address", "that is not the address of a known service, or it is incomplete", fix)
     kept = "settings"
     if address_fault(url):
         try:
@@ -123,7 +123,7 @@ def _tested(engine: Engine, surface: Surface) -> Document:
     except Refusal as refusal:
         return {"surface": surface.value, "delivered": False, "message": refusal.message, "fix": refusal.fix}
     if failure is None:
-        words, fix = "taken by the service; look whether it arrived", ""
+        words, fix = "accepted by the service; check whether it arrived", ""
     else:
         words, fix = failure.words, f"is its address right? clawpy notify set {surface.value}"
     return {"surface": surface.value, "delivered": failure is None, "message": words, "fix": fix}

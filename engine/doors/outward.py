@@ -37,10 +37,17 @@ def index_server(settings: Settings, *, online: bool) -> list[Check]:
         return [Check("index server", WARN, f"{VARIABLE}: {fault}; the index is in a folder", f"fix {VARIABLE}")]
     host = urlsplit(url).netloc
     if not online:
-        return [Check("index server", OK, f"the index is on {host}; `clawpy doctor --online` asks it")]
+        return [Check("index server", OK, f"the index is on {host}; `clawpy doctor --online` checks it")]
     if fault := answers(f"{url}/api/v2/heartbeat"):
-        return [Check("index server", WARN, f"{host}: {fault}; words and exact vectors find meanwhile", "start it")]
-    return [Check("index server", OK, f"the index is on {host}, which answers")]
+        return [
+            Check(
+                "index server",
+                WARN,
+                f"{host}: {fault}; until then, recall searches by words and exact vectors",
+                "start it",
+            )
+        ]
+    return [Check("index server", OK, f"the index is on {host}; it answers")]
 
 
 def shared_database(*, online: bool) -> list[Check]:
@@ -49,7 +56,7 @@ def shared_database(*, online: bool) -> list[Check]:
     if not url:
         return []
     if not online:
-        return [Check("shared", OK, f"machines share the database of {SHARED_URL}; `clawpy doctor --online` asks it")]
+        return [Check("shared", OK, f"machines share the database of {SHARED_URL}; `clawpy doctor --online` checks it")]
     try:
         with SharedDatabase(url, ()).connect() as connection:
             where = f"{connection.info.dbname} on {connection.info.host}"
@@ -57,9 +64,9 @@ def shared_database(*, online: bool) -> list[Check]:
         return [Check("shared", WARN, refusal.message, refusal.fix)]
     except Exception as error:  # whatever a connection does
         said = " ".join(redact(str(error)).split()) or type(error).__name__
-        fix = f"fix {SHARED_URL}, or start its server; what is unsent waits"
-        return [Check("shared", WARN, f"what machines share cannot be reached: {said}", fix)]
-    return [Check("shared", OK, f"machines share {where}, which answers")]
+        fix = f"fix {SHARED_URL}, or start its server; unsent changes wait"
+        return [Check("shared", WARN, f"the shared database cannot be reached: {said}", fix)]
+    return [Check("shared", OK, f"machines share {where}; it answers")]
 
 
 def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
@@ -94,5 +101,5 @@ def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
     gateway = settings.notify.gateway
     if gateway and (urlsplit(gateway).hostname or "") not in {*settings.gateway.hosts, "127.0.0.1", "localhost", "::1"}:
         told = f"buttons call {gateway}, and the gateway does not answer to that name"
-        checks.append(Check("notify", WARN, told, "name it in gateway.hosts"))
+        checks.append(Check("notify", WARN, told, "add it to gateway.hosts"))
     return checks

@@ -36,9 +36,9 @@ def reach(provider: ProviderSettings, key: str | None, *, seconds: float = SECON
     except urllib.error.HTTPError as error:
         with error:
             if error.code in (401, 403):
-                return f"{provider.host} does not take the key ({error.code})"
+                return f"{provider.host} does not accept the key ({error.code})"
             if error.code == 404:
-                return f"{provider.host} answers, and has no models there; look at the path of its baseUrl"
+                return f"{provider.host} answers, but there are no models at this path; check its baseUrl"
             return f"{provider.host} answers {error.code}"
     except urllib.error.URLError as error:
         return f"{provider.host} cannot be reached: {error.reason}"

@@ -47,14 +47,14 @@ def _line(engine: Engine, line: str, scope: RecallQuery) -> Document:
     try:
         asked = json.loads(line)
         if not isinstance(asked, Mapping):
-            raise Refusal("bad_line", "a line is an object", '{"id": "1", "query": "…", "k": 10}')
+            raise Refusal("bad_line", "each line must be an object", '{"id": "1", "query": "…", "k": 10}')
         kept = {"id": asked["id"]} if "id" in asked else {}
         given = {name: asked[name] for name in ("query", "k") if asked.get(name) is not None}
         read = Arguments(given, known=frozenset({"query", "k"}))
         query = replace(scope, text=read.needed("query"), k=int(read.number("k", K, least=1, most=K_MOST)))
         return kept | _told(engine.memory.recall(query, deadline=DEADLINE))
     except (ValueError, RecursionError):
-        return wire.refusal(Refusal("bad_line", "a line is JSON", '{"id": "1", "query": "…", "k": 10}'))
+        return wire.refusal(Refusal("bad_line", "each line must be JSON", '{"id": "1", "query": "…", "k": 10}'))
     except Refusal as error:
         return kept | wire.refusal(error)
 

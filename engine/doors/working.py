@@ -102,7 +102,7 @@ def comment(engine: Engine, arguments: Arguments) -> Document:
         assert session is not None  # it has a change set
         if session.flow is not None:
             raise Refusal(
-                "no_agent", f"{session.id} was no agent's work: its comments stay as notes", "`clawpy propose`"
+                "no_agent", f"{session.id} was not made by an agent, so its comments stay as notes", "`clawpy propose`"
             )
         text = changes.unsent_comments(id)
         document["continues"] = wire.card(engine.cards.propose(text, workspace=session.workspace, continues=session.id))

@@ -37,7 +37,7 @@ class AutonomousCycleFinished(Event):
     errors: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        done = f"started {self.acted}" if self.acted else self.reason or "nothing that may run by itself"
+        done = f"started {self.acted}" if self.acted else self.reason or "nothing may run by itself"
         held = [f"{len(self.blocked)} blocked"] if self.blocked else []
         held += [f"{count(len(self.kept), 'card')} left to you"] if self.kept else []
         return ", ".join([f"autonomous cycle: {done}", *held]) + listed(self.errors)

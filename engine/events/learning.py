@@ -63,7 +63,7 @@ class LearningsCompacted(Event):
     into: tuple[str, ...]
 
     def sentence(self) -> str:
-        return f"{count(len(self.folded), 'learning')} of {self.subject} merged with others that say the same"
+        return f"{count(len(self.folded), 'learning')} of {self.subject} merged with others of the same content"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ class OverlayFoundHarmful(Event):
     def sentence(self) -> str:
         with_it = f"{self.with_good} of {self.with_runs} runs went well with it"
         without = f"{self.without_good} of {self.without_runs} without"
-        return f"active candidate {self.candidate_id} seems to do harm: {with_it}, {without}"
+        return f"active candidate {self.candidate_id} seems to make work worse: {with_it}, {without}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,7 +159,7 @@ class BubbleQueued(Event):
     leader: str
 
     def sentence(self) -> str:
-        return f"a finding of {self.agent} waits to go to {self.leader}"
+        return f"a finding of {self.agent} is waiting to go to {self.leader}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,7 @@ class BubbleRefused(Event):
     reason: str
 
     def sentence(self) -> str:
-        return f"a finding of {self.agent} was refused at the gate {self.gate}: {self.reason}"
+        return f"a finding of {self.agent} was refused by {self.gate}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,7 @@ class PermissionWithdrawn(Event):
     reason: str
 
     def sentence(self) -> str:
-        return f"request {self.subject} needs no answer any more: {self.reason}"
+        return f"request {self.subject} no longer needs an answer: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,7 @@ class RetryRepeated(Event):
     failing: tuple[str, ...]
 
     def sentence(self) -> str:
-        return f"{self.agent} tried again, and the same tests fail: {some(self.failing)}"
+        return f"{self.agent} tried again, and the same tests failed: {some(self.failing)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

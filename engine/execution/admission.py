@@ -16,8 +16,8 @@ from engine.values import Assignment, Refusal
 CALM = timedelta(minutes=10)
 """So long nobody else may have written in a workspace where a session that can write starts by itself (SPEC 3.8)."""
 
-NOTHING_BY_ITSELF = "nothing runs by itself without a sandbox, and none works here"
-NOT_CONFIRMED = "no sandbox works on this machine any more, and it was approved to run in one"
+NOTHING_BY_ITSELF = "nothing runs by itself without a sandbox, and no sandbox works here"
+NOT_CONFIRMED = "it was approved to run in a sandbox, but no sandbox works on this machine any more"
 
 
 class Admission:
@@ -60,7 +60,7 @@ class Admission:
         if mode == AUTONOMOUS and (why := self._unattended(assignment.workspace)):
             raise Refusal("unattended", why, "approve it yourself, or wait")
         if mode == AUTONOMOUS and (busy := self.hindrance(assignment)):
-            raise Refusal("workspace_busy", busy, "it may run once nobody wrote there for 10 minutes")
+            raise Refusal("workspace_busy", busy, "it may run once nobody has written there for 10 minutes")
         if (reason := stopped(self._brakes)) is not None:
             raise Refusal("stopped", reason, "clawpy resume")
 
@@ -97,7 +97,7 @@ class Admission:
         wrote = self._last_write(assignment.workspace)
         if wrote is None or (ago := self._clock.now() - wrote) >= CALM:
             return ""
-        return f"somebody wrote in {Path(assignment.workspace).name} {max(0, int(ago.total_seconds() // 60))} min ago"
+        return f"somebody wrote to {Path(assignment.workspace).name} {max(0, int(ago.total_seconds() // 60))} min ago"
 
     def recover(self) -> list[str]:
         """At start-up: each runner tidies up what a crash left of its own; what was done, in words."""

@@ -27,7 +27,7 @@ def commit_diff(plain: PlainGit, *, base: str, result: str, message: str, at: da
         names = ", ".join(shown(path) for path in merge.conflicts)
         raise Refusal(
             "conflict",
-            f"it builds on what HEAD does not have: {names}",
+            f"it builds on changes that HEAD does not have: {names}",
             "commit your own work first, or land it instead",
         )
     if merge.tree == onto:

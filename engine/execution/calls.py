@@ -248,7 +248,7 @@ class Calls:
             left = _running(tx.session)
             for row in left:
                 row.state, row.ended_at = "interrupted", tx.now
-                row.error = "the engine ended while it ran"
+                row.error = "the engine stopped while it ran"
                 tx.session.add(row)
             return len(left)
 

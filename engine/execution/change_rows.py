@@ -111,6 +111,6 @@ def checked(session: Session, change_set_id: str, becoming: ChangeState | None) 
         told = f"{row.id} is {row.state} and cannot be {becoming.value}"
         fix = "`clawpy work` shows it"
         if becoming is ChangeState.UNDONE and row.state == ChangeState.BRANCHED:
-            fix = f"none of your files was changed; `git branch -D {row.branch}` takes the branch away"
+            fix = f"none of your files changed; `git branch -D {row.branch}` deletes the branch"
         raise Refusal("already_decided", told, fix)
     return row

@@ -9,19 +9,19 @@ from engine.values import LandPreview, Refusal
 
 
 def refuse_unless_clean(preview: LandPreview, change_set_id: str) -> None:
-    way_out = f"`clawpy branch {change_set_id}` takes the work as a branch instead"
+    way_out = f"`clawpy branch {change_set_id}` makes a branch of the work instead"
     if preview.conflicts:
         raise Refusal(
             "conflict",
             f"you and the session changed the same lines: {named(preview.conflicts)}",
-            f"put your version aside and land again, or {way_out}",
+            f"set your version aside and land again, or {way_out}",
         )
     if preview.unsupported:
         raise Refusal("unsupported_files", f"these are not landed: {named(preview.unsupported)}", "copy them by hand")
     if preview.in_the_way:
         raise Refusal(
             "conflict",
-            f"untracked or ignored files stand in the way: {named(preview.in_the_way)}",
+            f"untracked or ignored files are in the way: {named(preview.in_the_way)}",
             f"move them away and land again, or {way_out}",
         )
 
@@ -30,7 +30,7 @@ def later_edits(paths: Sequence[str]) -> Refusal:
     return Refusal(
         "later_edits",
         f"changed since the landing: {named(paths)}",
-        "undoing would lose that; stash it first, or undo the landing by hand",
+        "undoing would lose these changes; stash them first, or undo the landing by hand",
     )
 
 

@@ -287,7 +287,7 @@ class ChangeSets(ChangeReader):
         `old`. Raises `Refusal`: `unknown_change_set`, `unknown_file`, `unknown_line`, `bad_comment`, `diff_gone`."""
         text = sanitise(text).strip()[: comments.LONGEST]
         if not text:
-            raise Refusal("bad_comment", "an empty comment says nothing", "write what to change")
+            raise Refusal("bad_comment", "the comment is empty", "write what to change")
         row = self._row(change_set_id)
         git = snapshots.plain_git(Path(row.workspace)).git
         self._ask_for(git, row, row.base_tree)
@@ -315,7 +315,7 @@ class ChangeSets(ChangeReader):
         `no_comments`."""
         unsent = [one for one in self.get(change_set_id).comments if not one.sent]
         if not unsent:
-            raise Refusal("no_comments", "it has no comment that was not sent", "`clawpy comment ID FILE:LINE TEXT`")
+            raise Refusal("no_comments", "it has no unsent comments", "`clawpy comment ID FILE:LINE TEXT`")
         return comments.message(unsent)
 
     def sent_comments(self, change_set_id: str) -> ChangeSet:
@@ -407,8 +407,8 @@ class ChangeSets(ChangeReader):
         except landing.NotRestored as error:
             raise Refusal(
                 "not_restored",
-                f"{row.workspace} could not be changed and not be brought back either: {error}",
-                "fix that (a full disk?) and start again: the change is then undone first",
+                f"{row.workspace} could be neither changed nor restored: {error}",
+                "fix the cause (a full disk?) and restart; the change is undone first",
             ) from error
         except (landing.FilesChanged, OSError, Refusal) as error:
             self._database.write(lambda tx: intents.finish(tx, intent))
@@ -500,7 +500,7 @@ class ChangeSets(ChangeReader):
                     raise Refusal(
                         "not_restored",
                         f"an earlier change of {workspace} is still half done",
-                        "look at `clawpy doctor`; free disk space and make the folder writable, then try again",
+                        "see `clawpy doctor`; free disk space and make the folder writable, then try again",
                     )
 
     def _recover_landing(self, intent: intents.Intent) -> str:
@@ -515,14 +515,14 @@ class ChangeSets(ChangeReader):
                 if landing.arrived(root, plan):
                     settled = landing.settled(root, plan)
                     self._arrived(payload, settled, _times(root, plan), intent_id)
-                    return f"{what} was interrupted after its last file; it is done"
+                    return f"{what} was interrupted after its last file; it is complete"
                 taken = landing.take_back(root, plan, staging.blobs_of(plain.git, plan), self._step)
         except (Refusal, OSError, landing.FilesChanged) as error:
             return f"{what} was interrupted and cannot be undone yet: {error}; it is tried again at the next start"
         self._database.write(lambda tx: intents.finish(tx, intent_id))
         words = f"{what} was interrupted and undone; files restored: {len(taken.restored)}"
         if taken.foreign:
-            words += f"; changed by someone else meanwhile and left so: {change_words.named(taken.foreign)}"
+            words += f"; changed by somebody else in the meantime and left alone: {change_words.named(taken.foreign)}"
         return words
 
     def _recover_branch(self, intent: intents.Intent) -> str:
@@ -536,7 +536,7 @@ class ChangeSets(ChangeReader):
         except Refusal as error:
             return f"branching {payload['change_set']} was interrupted, and the repository cannot be read: {error}"
         self._database.write(lambda tx: intents.finish(tx, intent_id))
-        return f"branching {payload['change_set']} was interrupted before it began; it waits as before"
+        return f"branching {payload['change_set']} was interrupted before it began; the changes are still waiting"
 
     def _clear_away(self, change_set: ChangeSet) -> None:
         """Nothing of it is needed any more: worktree, refs. What of it is landed keeps its refs, for an undo."""

@@ -29,7 +29,7 @@ def quoted(git: Git, row: ChangeSetRow, path: str, line: int, *, old: bool) -> s
     oid, mode = (change.old_oid, change.old_mode) if old else (change.new_oid, change.new_mode)
     lines = BytesIO(git.output("cat-file", "blob", oid)).readlines() if mode.startswith("10") else []
     if not 1 <= line <= len(lines):
-        has = f"it has {len(lines)} lines" if lines else "there is no text"
+        has = f"it has {len(lines)} lines" if lines else "it has no lines"
         raise Refusal("unknown_line", f"{path} has no line {line} {'before' if old else 'after'} the change", has)
     return diffs.shown_text(lines[line - 1].rstrip(b"\r\n").decode(errors="replace"))[:QUOTED]
 

@@ -26,7 +26,7 @@ def with_changes_of(former: ChangeSetRow) -> Onto:
             told = change_words.named([shown(path) for path in merge.conflicts])
             raise Refusal(
                 "conflict",
-                f"what {former.session_id} changed does not fit your files any more: {told}",
+                f"what {former.session_id} changed no longer fits your files: {told}",
                 "land or discard its changes first, then continue it",
             )
         return merge.tree

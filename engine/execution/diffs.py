@@ -57,7 +57,7 @@ def file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes] = (
         )
         for file in files
     ]
-    nested = "a git repository of its own; it stays behind when the change set is landed"
+    nested = "a separate git repository; it is not landed with the changes"
     return (*changes, *(FileChange(shown(path), "left out", None, None, note=nested) for path in left_out))
 
 
@@ -74,10 +74,10 @@ def _note(git: Git, file: ChangedFile, *, in_bare: bool) -> str:
     elif change.new_mode == EXECUTABLE and change.old_mode in (merging.ABSENT, merging.LINK):
         words.append("executable")
     elif change.new_mode != change.old_mode and EXECUTABLE in (change.new_mode, change.old_mode) and not change.goes:
-        became = "can be run now" if change.new_mode == EXECUTABLE else "can no longer be run"
+        became = "now executable" if change.new_mode == EXECUTABLE else "no longer executable"
         words.append(f"mode {change.old_mode[-3:]} → {change.new_mode[-3:]}, {became}")
     if in_bare:
-        words.append("part of a bare git repository: git run in there obeys its configuration, which names programs")
+        words.append("part of a bare git repository: git run in it obeys its configuration, which can start programs")
     for path in (file.path, file.old_path) if not change.goes else (file.path,):
         if (runs := runs_by_itself(os.fsdecode(path))) and runs not in words:
             words.append(runs)

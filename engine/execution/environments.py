@@ -70,7 +70,7 @@ def put_in_place(live: LiveSession, installation: Installation, top: Path) -> It
     if staged and not filled:
         places = ", ".join((*installation.made, *installation.updated))
         told = f"`{installation.command}` put nothing into {places}, so nothing was changed"
-        raise CannotRun(told, "run it in a terminal: it keeps its packages in another place")
+        raise CannotRun(told, "run it in a terminal: it stores its packages elsewhere")
     for target, fresh in staged.items():
         _refuse_links(top, target.relative_to(top).as_posix())
         if target in filled:
@@ -93,8 +93,8 @@ def _refuse_links(top: Path, place: str) -> None:
     for part in Path(place).parts:
         step /= part
         if step.is_symlink() or (os.path.lexists(step) and not step.is_dir()):
-            told = f"{place} is no folder of your tree: {step.relative_to(top)} is a link or a file"
-            raise CannotRun(told, "nothing outside of your tree is changed; run the command in a terminal")
+            told = f"{place} is not a folder of your tree: {step.relative_to(top)} is a link or a file"
+            raise CannotRun(told, "nothing outside your tree is changed; run the command in a terminal")
 
 
 def _swap(fresh: Path, target: Path) -> None:

@@ -37,12 +37,12 @@ log = logging.getLogger(__name__)
 
 UNDO_NOTES = {
     Place.OPERATOR_TREE: "nothing to undo: it only reads your tree",
-    Place.CHECK: "nothing to undo: files that the run writes are thrown away",
+    Place.CHECK: "nothing to undo: files that the run writes are discarded",
     Place.INSTALL: "installs packages; see what it creates",
     Place.WORKTREE: "nothing to undo: it works in a temporary copy of your tree",
-    Place.BRANCH: "delete the branch again; the result names the command",
+    Place.BRANCH: "delete the branch; the result shows the command",
     Place.ENGINE: "a landing that was undone can be landed again",
-    Place.CHANGE_SET: "you land the diff or not, and landing can be undone",
+    Place.CHANGE_SET: "you decide whether to land the diff, and landing can be undone",
 }
 """What a card says of each place (SPEC 9.2)."""
 
@@ -145,9 +145,7 @@ class Grounds:
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
         over = place in (Place.CHECK, Place.INSTALL) and live.sandbox.overlays(live.confinement)
         if place is Place.INSTALL and not over:
-            told = (
-                f"packages are put into your tree only from a sandbox that lays over it; {live.sandbox.name} does not"
-            )
+            told = f"only a sandbox with an overlay may install packages into your tree; {live.sandbox.name} has none"
             raise CannotRun(told, "install bubblewrap, or run the command in a terminal")
         # Nobody lands in files that commands of this session may write to.
         looks = place in (Place.OPERATOR_TREE, Place.BRANCH)
@@ -253,12 +251,12 @@ class Grounds:
         try:
             captured = self._changes.capture(ground.worktree)
         except (Refusal, OSError) as fault:
-            live.note(f"what was changed cannot be kept yet, the next start tries again: {fault}", error=True)
+            live.note(f"the changes cannot be saved yet; the next start tries again: {fault}", error=True)
             return True
         if captured is None:
             return False
         live.leftover = self._writer(view, ground, captured, None, full=False, recorded=True)
-        live.note("what was changed until then waits on the work screen")
+        live.note("the changes made until then wait on the work screen")
         return True
 
     def _discard(self, live: LiveSession) -> None:
@@ -366,7 +364,7 @@ def state_of(ground: Ground) -> Snapshot | None:
     try:
         now = snapshots.take(snapshots.plain_git(ground.git))
     except Refusal as refusal:
-        log.warning("the state of %s cannot be told: %s", ground.folder, refusal)
+        log.warning("the state of %s is unknown: %s", ground.folder, refusal)
         return None
     worktree = ground.worktree
     if worktree is not None and now.head == worktree.start != worktree.head:

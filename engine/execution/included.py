@@ -105,14 +105,14 @@ def _copy(source: int, target: int, name: bytes, room: int) -> int:
             os.symlink(leads, last, dir_fd=there)
             return 0
         if not stat.S_ISREG(found.st_mode):
-            raise _LeftOut("no plain file")
+            raise _LeftOut("not a regular file")
         if found.st_size > room:
             raise _LeftOut(f"would pass {MOST_BYTES // 1_000_000} MB")
         flags = os.O_NOFOLLOW | os.O_CLOEXEC
         read = os.open(last, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=here)
         with os.fdopen(read, "rb") as content:
             if not stat.S_ISREG(os.fstat(read).st_mode):
-                raise _LeftOut("no plain file")
+                raise _LeftOut("not a regular file")
             mode = stat.S_IMODE(found.st_mode) & 0o777
             written = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, mode | 0o200, dir_fd=there)
             with os.fdopen(written, "wb") as copy:
@@ -147,7 +147,7 @@ def _below(top: int, folders: list[bytes], *, make: bool) -> Iterator[int]:
 
 def _told(copied: list[bytes], left: list[str], size: int) -> str:
     if not (copied or left):
-        return f"{FILE} matches no ignored file"
+        return f"{FILE} matches no ignored files"
     names = ", ".join(sanitise(os.fsdecode(name)) for name in copied[:_NAMED])
     more = f" and {len(copied) - _NAMED} more" if len(copied) > _NAMED else ""
     said = f"{FILE}: copied {names}{more} ({size / 1_000_000:.1f} MB)" if copied else f"{FILE}: copied nothing"

@@ -40,7 +40,7 @@ def stopped(brakes: Brakes) -> str | None:
         return brakes.stopped()
     except Exception as error:
         log.exception("the kill switch cannot be asked")
-        return f"the kill switch cannot be asked: {error}"
+        return f"the kill switch cannot be read: {error}"
 
 
 class Keeper:

@@ -52,7 +52,7 @@ class LateEnds:
             if session_id in self._threads:
                 return
             self._threads[session_id] = thread
-        self._tell(session_id, f"the end of session {session_id} could not be stored, it is tried again: {error}")
+        self._tell(session_id, f"the end of session {session_id} could not be stored; it is tried again: {error}")
         try:
             thread.start()
         except RuntimeError:  # the machine has no thread left
@@ -85,7 +85,10 @@ class LateEnds:
             self._tell(session_id, f"the end of session {session_id} is stored now, {late} s late")
             self._forget(session_id, over)
             return
-        self._tell(session_id, f"the end of session {session_id} is not stored; the next start says it was interrupted")
+        self._tell(
+            session_id,
+            f"the end of session {session_id} is not stored; the next start reports the session as interrupted",
+        )
         self._forget(session_id, over)
 
     def _forget(self, session_id: str, over: Callable[[], object]) -> None:

@@ -53,7 +53,7 @@ class Launcher:
         sandbox = self._sessions.sandbox
         note = info.undo_note
         if not sandbox.confines:
-            said = "no sandbox on this machine: what its commands do outside cannot be undone"
+            said = "no sandbox on this machine: what its commands do outside the workspace cannot be undone"
             note = f"{said}; {note}".removesuffix("; ")
         described = sandbox.describe(network=settings.workspace(chosen.workspace).network, hosts=info.hosts)
         return replace(info, undo_note=note, sandbox=described, estimate=usual)

@@ -342,7 +342,7 @@ class LiveSession:
         """Let a command begin, or raise why not; returns its environment."""
         self.check_running()
         if confinement.discards and not self.sandbox.overlays(confinement):
-            raise CannotRun("nothing can be laid over your tree here, so no command runs in it")
+            raise CannotRun("this machine cannot put an overlay over your tree, so no command runs in it")
         command = shlex.join(argv)
         verdict = self.judge(command, cwd)
         if verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):

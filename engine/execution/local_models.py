@@ -29,7 +29,7 @@ LARGEST = 256 * 1024
 MOST = 9
 """Models that are told of a provider."""
 
-_LATE = f"did not tell its models within {PATIENCE:g} s"
+_LATE = f"did not list its models within {PATIENCE:g} s"
 
 
 def running(providers: Mapping[str, ProviderSettings]) -> LocalModels:
@@ -75,15 +75,15 @@ def _ask(address: SplitResult) -> LocalModels:
         connection.request("GET", f"{address.path.rstrip('/')}/models")  # no proxy, and no redirection is followed
         answer = connection.getresponse()
         if answer.status != 200:
-            return LocalModels(faults=(f"answers {answer.status} where its list of models should be",))
+            return LocalModels(faults=(f"answers {answer.status} instead of its list of models",))
         said = answer.read(LARGEST + 1)
         if len(said) > LARGEST:
-            return LocalModels(faults=(f"tells more than {LARGEST // 1024} KB where its list of models should be",))
+            return LocalModels(faults=(f"tells more than {LARGEST // 1024} KB instead of its list of models",))
         return LocalModels(tuple(_names(json.loads(said))))
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         if late.is_set():
             return LocalModels(faults=(_LATE,))
-        return LocalModels(faults=("answers, but tells no list of models",))
+        return LocalModels(faults=("answers, but without a list of models",))
     finally:
         end.cancel()
         connection.close()

@@ -78,7 +78,7 @@ def unsupported(plain: PlainGit, tree: str, changes: Sequence[TreeChange]) -> di
             answer = split(git.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=paths))
         for path, value in zip(answer[0::3], answer[2::3], strict=True):
             if value.decode(errors="surrogateescape") in plain.filters:
-                reasons[path] = f"goes through the filter program {value.decode(errors='replace')!r}, which is not run"
+                reasons[path] = f"uses the filter program {value.decode(errors='replace')!r}, which is not run"
     return reasons
 
 
@@ -90,15 +90,15 @@ def refused(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, s
     for change in changes:
         names = os.fsdecode(change.path).split("/")
         if any(name in ("", ".", "..") for name in names):
-            reasons[change.path] = "its name leads out of the project"
+            reasons[change.path] = "its path leads outside the project"
         elif any(is_git(name) for name in names):
-            reasons[change.path] = "its name is one of git's own folder on some machines; what is in there runs"
+            reasons[change.path] = "on some machines its name means git's own folder, whose contents are executed"
         elif GITLINK in (change.old_mode, change.new_mode):
-            reasons[change.path] = "a submodule; move it with git itself"
+            reasons[change.path] = "a submodule; update it with git itself"
         elif change.new_mode == LINK:
             links.append(change)
     return reasons | {
-        path: f"a link that leads out of the project, to {shown(to)}" for path, to in _out(git, tree, links)
+        path: f"a link that points outside the project, to {shown(to)}" for path, to in _out(git, tree, links)
     }
 
 

@@ -83,8 +83,8 @@ class OldTranscripts:
                 log.info("%s went while transcripts were gone through", path)
             except OSError as error:
                 self._again = True
-                told = f"what is secret cannot be cut out of {path}: {error.strerror or error}"
-                self._report("transcripts", f"{told}; make it writable, it is tried again at the next start")
+                told = f"secrets cannot be removed from {path}: {error.strerror or error}"
+                self._report("transcripts", f"{told}; make it writable; the next start tries again")
             self._after = name
         else:
             self._after = None

@@ -174,7 +174,7 @@ class Permissions:
             )
         )
         if alone:
-            row.reason = f"{row.reason}; nobody is there to ask: the session runs by itself"
+            row.reason = f"{row.reason}; nobody can be asked, because the session runs by itself"
             _answer(tx, row, PermissionAnswer.DENY_ONCE, NOBODY)
         elif (before := _lasting(tx.session, row)) is not None:
             assert before.answer is not None
@@ -194,11 +194,11 @@ class Permissions:
             if row.state == ANSWERED:
                 raise Refusal(
                     "permission_answered",
-                    f"{request_id} was answered already: {_words(row.view)}",
-                    "an answer stands; stop the session to end what it does: clawpy undo " + row.session_id,
+                    f"{request_id} was already answered: {_words(row.view)}",
+                    "an answer cannot be changed; to stop the session: clawpy undo " + row.session_id,
                 )
             if row.state == WITHDRAWN:
-                raise Refusal("permission_withdrawn", f"{request_id} waits no more: its session ended")
+                raise Refusal("permission_withdrawn", f"{request_id} is closed: its session has ended")
             _answer(tx, row, answer, by)
             others = _waiting(tx.session, row.session_id) if answer.lasts else []
             same = [one for one in others if one.key == row.key and one.id != row.id]
@@ -241,12 +241,13 @@ class Permissions:
 
         def work(tx: Transaction) -> list[PermissionRequest]:
             left = [row.view for row in _waiting(tx.session)]
-            _withdraw(tx, [one.id for one in left], "the engine ended while it waited")
+            _withdraw(tx, [one.id for one in left], "the engine stopped while it waited")
             return left
 
         left = self._database.write(work)
         return [
-            f"“{one.title}” waited for your answer; it was withdrawn, its session is gone ({one.id})" for one in left
+            f"“{one.title}” was waiting for your answer; it was withdrawn because its session is gone ({one.id})"
+            for one in left
         ]
 
     # Observer of sessions

@@ -193,7 +193,7 @@ class Processes:
                 memory += process.memory_info().rss
                 number += 1
         if memory > self._memory:
-            return f"its processes took {_gigabytes(memory)} of memory, more than {_gigabytes(self._memory)}"
+            return f"its processes used {_gigabytes(memory)} of memory, more than {_gigabytes(self._memory)}"
         return f"it ran {number:,} processes, more than {limits.PROCESSES:,}" if number > limits.PROCESSES else ""
 
     def _follow(

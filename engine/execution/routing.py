@@ -133,7 +133,7 @@ class ModelRouter:
         states = self.providers()
         for state in states:
             if state.usable and state.settings.model:
-                return _choice(state, state.settings.model, f"{state.name} is the first provider that can be used")
+                return _choice(state, state.settings.model, f"{state.name} is the first usable provider")
         raise Refusal("no_model", _nobody(states), set_up())
 
     def providers(self) -> list[ProviderState]:
@@ -146,7 +146,11 @@ class ModelRouter:
         settings = current.provider(name)
         if settings is None:
             known = ", ".join(current.provider_names())
-            raise Refusal("no_model", f"there is no provider {name}", f"known are {known}; others: [providers.{name}]")
+            raise Refusal(
+                "no_model",
+                f"there is no provider {name}",
+                f"known providers: {known}; for another, add [providers.{name}]",
+            )
         named = name in current.providers
         try:
             key = self._keys.get(name)
@@ -183,7 +187,7 @@ class ModelRouter:
 def set_up() -> str:
     """How a first provider is set up, in words."""
     first = "" if extras.installed(extras.MODELS) else f"{extras.command(extras.MODELS)}, then "
-    return f"{first}`clawpy key set openai`, or `clawpy config set providers.ollama.model NAME` for one on this machine"
+    return f"{first}`clawpy key set openai`, or `clawpy config set providers.ollama.model NAME` for a local model"
 
 
 def _choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
@@ -199,7 +203,7 @@ def _nobody(states: list[ProviderState]) -> str:
     without_model = [state.name for state in states if state.usable]
     if without_model:
         name = without_model[0]
-        return f"{name} is there, and no model of it is named: clawpy config set providers.{name}.model NAME"
+        return f"{name} is available, but no model is set: clawpy config set providers.{name}.model NAME"
     loose = [state.words for state in states if not state.usable and "chmod" in state.words]
     return loose[0] if loose else "no provider has a key"
 

@@ -147,12 +147,12 @@ def let_go(git: Git, session_id: str) -> None:
 def checked_id(session_id: str) -> str:
     """`session_id`, once it is known to be harmless in a path and a ref. Raises ValueError."""
     if not re.fullmatch(r"[A-Za-z0-9_]{1,80}", session_id):
-        raise ValueError(f"{session_id!r} is no session id")
+        raise ValueError(f"{session_id!r} is not a session id")
     return session_id
 
 
 def shown(path: str | bytes) -> str:
-    """A path as it may be shown: one line, what cannot be seen or is no UTF-8 as an escape such as \\x1b, \\u202e."""
+    """A path as it may be shown: one line, what cannot be seen or is not UTF-8 as an escape such as \\x1b, \\u202e."""
     raw = os.fsencode(path) if isinstance(path, str) else path
     text = raw.decode(errors="backslashreplace")
     return text if text.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in text)

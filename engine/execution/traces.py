@@ -114,7 +114,7 @@ def _leader(line: str, session_id: str) -> psutil.Process | None:
 
 
 def _read(file: Path) -> str:
-    """Its text, as far as a trace goes; "" for what is no regular file."""
+    """Its text, as far as a trace goes; "" for what is not a regular file."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, errors="replace") as stream:

@@ -306,7 +306,7 @@ class _Bench:
         now = snapshots.take(plain).tree
         changes = differences(plain.git, self._worktree.base, now)
         self.touched = bool(changes)
-        # A name that is no UTF-8 belongs to no tool's tests.
+        # A name that is not UTF-8 belongs to no tool's tests.
         return [path for one in changes if not one.goes and (path := _text(one.path))]
 
     def _job(self, paths: list[str], listener: _Listener) -> Job:

@@ -157,19 +157,19 @@ def _object(line: str) -> Mapping[str, Any]:
 
 def _mapping(value: object, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not an object")
     return value
 
 
 def _text(value: object, what: str) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{what} is no text")
+        raise ValueError(f"{what} is not text")
     return value
 
 
 def _messages(value: object, what: str) -> list[tuple[str, str]]:
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise ValueError(f"{what} is no list of messages")
+        raise ValueError(f"{what} is not a list of messages")
     found = []
     for one in value:
         message = _mapping(one, "a message")

@@ -276,7 +276,7 @@ class Agents:
         """Create an agent. Raises `Refusal`: `bad_id`, `bad_archetype`, `agent_exists`, `unknown_agent` (leader)."""
         _check_id(agent_id)
         if archetype and archetype not in ARCHETYPES:
-            raise Refusal("bad_archetype", f"{archetype!r} is no archetype", "known are " + ", ".join(ARCHETYPES))
+            raise Refusal("bad_archetype", f"{archetype!r} is not an archetype", "known are " + ", ".join(ARCHETYPES))
         with self._lock:
             if (self._folder / agent_id).exists():
                 raise Refusal("agent_exists", f"{agent_id} is there already", "choose another id, or retire it first")
@@ -453,6 +453,6 @@ def _check_id(agent_id: str) -> None:
     if agent_id == OWNER or not ID.fullmatch(agent_id):
         raise Refusal(
             "bad_id",
-            f"{sanitise(agent_id)!r} is no agent id",
+            f"{sanitise(agent_id)!r} is not an agent id",
             "a small letter, then at most 39 of a-z, 0-9, _ and -; `owner` is the operator",
         )

@@ -112,7 +112,7 @@ class Bubbles:
         """
         said = item_text(learning.text)
         if not said:
-            raise Refusal("bad_learning", f"{learning.id} says nothing", "give it a text")
+            raise Refusal("bad_learning", f"{learning.id} is empty", "write a text for it")
         config = self._agents.config.current
         lineage = self._agents.lineage(learning.agent)
 
@@ -136,7 +136,7 @@ class Bubbles:
             if row is None:
                 raise Refusal("unknown_bubble", f"there is no bubble {sanitise(bubble_id)[:60]}", "clawpy bubbles list")
             if row.state != BubbleState.QUEUED.value or _bubble(row).may_guide:
-                raise Refusal("not_waiting", f"{row.id} does not wait for a word of yours", "clawpy bubbles list")
+                raise Refusal("not_waiting", f"{row.id} does not need your approval", "clawpy bubbles list")
             row.approved_at = tx.now
             tx.session.add(row)
             tx.record(BubbleApproved(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
@@ -150,7 +150,7 @@ class Bubbles:
         def work(tx: Transaction) -> None:
             for row in tx.session.exec(_QUEUED).all():
                 if lesson_id(row.text) == lesson:
-                    gate = GateResult(len(GATES), GATES[-1], False, "the operator retracted it")
+                    gate = GateResult(len(GATES), GATES[-1], False, "you retracted it")
                     row.state = BubbleState.REFUSED.value
                     row.gates = [*row.gates[:-1], asdict(gate)]
                     tx.session.add(row)
@@ -199,11 +199,13 @@ class Bubbles:
             of_leader.setdefault(one.leader, []).append(one)
         for leader, bubbles in of_leader.items():
             first = bubbles[0]
-            what = f"“{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} discoveries"
+            what = f"“{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} findings"
             kept = self._keeps(leader)
-            title = f"{what} for {leader}: {kept or 'goes up with the next round, or now'}"
+            title = (
+                f"{what} for {leader}: {kept or 'goes up with the next round; send it now with clawpy bubbles flush'}"
+            )
             if not kept and len(bubbles) > 1:
-                title = f"{what} for {leader} go up with the next rounds, or now"
+                title = f"{what} for {leader} go up with the next rounds; send them now with clawpy bubbles flush"
             found.append(Waiting("bubble", first.id, title, first.at))
         return found
 
@@ -214,7 +216,7 @@ class Bubbles:
         try:
             view = self._agents.get(leader)
         except Refusal:
-            return f"{leader} is not there; give its agents another leader"
+            return f"{leader} does not exist; give its agents another leader"
         if view.broken:
             return f"its folder is broken: {view.broken}"
         return "" if capabilities(view.tier).cloud_synced else f"tier {view.tier} leads nobody; give it another tier"
@@ -324,7 +326,7 @@ def _refused(row: BubbleRow, gate: GateResult) -> BubbleRefused:
 
 
 def _asks(one: Bubble) -> str:
-    return f"let “{one.learning.text}” guide those under {one.leader}? it is a quote: clawpy bubbles approve {one.id}"
+    return f"use “{one.learning.text}” as guidance from {one.leader}? It is a quote: clawpy bubbles approve {one.id}"
 
 
 def _better(learning: Learning, row: BubbleRow) -> bool:

@@ -118,7 +118,7 @@ class CascadeConfigFile:
                 raise Refusal("bad_config", f"{self.path} cannot be read: {error}", "fix it first") from error
         entries = written.get("tier_assignments", {}) if isinstance(written, dict) else None
         if not isinstance(entries, dict):
-            raise Refusal("bad_config", f"{self.path}: tier_assignments is no object", "fix it first")
+            raise Refusal("bad_config", f"{self.path}: tier_assignments is not an object", "fix it first")
         if tier is None:
             entries.pop(agent_id, None)
         else:

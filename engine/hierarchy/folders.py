@@ -84,7 +84,7 @@ def read_member(folder: Path, *, name: str = "") -> Member:
     name = name or folder.name
     unknown = Comms.model_construct(reports_to="", title="", domain="")
     if not ID.fullmatch(name) or name == OWNER:
-        return Member(name, unknown, Tools(), "its folder's name is no agent id")
+        return Member(name, unknown, Tools(), "its folder's name is not an agent id")
     comms, tools = unknown, Tools()
     try:
         comms = _parse(folder / "comms.json", Comms)

@@ -61,7 +61,7 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _end(file: Path) -> bytes:
-    """The last megabyte of a plain file, from the beginning of a line; nothing for what is no plain file."""
+    """The last megabyte of a plain file, from the beginning of a line; nothing for what is not a regular file."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

@@ -109,7 +109,7 @@ def verdict(text: str) -> Verdict:
     try:
         document: Any = json.loads(_unfenced(text))
     except (ValueError, RecursionError):
-        return Verdict(None, f"the answer is no JSON object: {_short(text)}")
+        return Verdict(None, f"the answer is not a JSON object: {_short(text)}")
     holds = document.get("generalises") if isinstance(document, dict) else None
     if not isinstance(holds, bool):
         return Verdict(None, f"the answer says neither true nor false: {_short(text)}")
@@ -147,12 +147,12 @@ def claimed(text: str, touched: Touched, edit: Correction | None = None) -> list
         document: Any = json.loads(_unfenced(text))
         listed = document["learnings"]
         if not isinstance(listed, list):
-            raise TypeError("`learnings` is no list")
+            raise TypeError("`learnings` is not a list")
         found = [_claim(one, touched) for one in listed[:MOST]]
         rule = str(document.get("rule") or "")
         return found if edit is None or not rule else [*found, *_distilled(rule, edit)]
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the answer is no JSON object that can be used: {error}") from None
+        raise ValueError(f"the answer is not a JSON object that can be used: {error}") from None
     except (KeyError, TypeError) as error:
         raise ValueError(f"the answer has not the form that was asked for: {error}") from None
 
@@ -218,7 +218,7 @@ def _claim(one: Any, touched: Touched) -> Found:
 def _word(one: Any, name: str) -> str:
     value = one[name]
     if not isinstance(value, str):
-        raise TypeError(f"`{name}` is no text")
+        raise TypeError(f"`{name}` is not text")
     return value.strip()
 
 

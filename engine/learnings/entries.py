@@ -52,13 +52,13 @@ class Place:
 
 def _words(value: object) -> str:
     if isinstance(value, list | dict):
-        raise ValueError("is no text")
+        raise ValueError("is not text")
     return clean_text(str(value))
 
 
 def _list(value: object) -> list[object]:
     if isinstance(value, dict):
-        raise ValueError("is no list of texts")
+        raise ValueError("is not a list of strings")
     return value if isinstance(value, list) else [value]
 
 

@@ -78,7 +78,7 @@ class Part:
                 key = found[1]
                 self.fields.setdefault(key, (at, at + 1))
             elif line.strip() and line[:1] not in (("#", " ", "\t", "-") if key else ("#",)):
-                self.fault = f"line {self.line + at}: {sanitise(line.strip())[:60]!r} is no `key: value`"
+                self.fault = f"line {self.line + at}: {sanitise(line.strip())[:60]!r} is not `key: value`"
             elif line.strip() and line[:1] != "#":  # a comment or an empty line behind a value is none of it
                 self.fields[key] = (self.fields[key][0], at + 1)
         try:
@@ -87,7 +87,7 @@ class Part:
             self.fault = str(error)
         if self.id and not _ID.fullmatch(self.id):
             said = sanitise(self.id)[:60]
-            self.fault = f"line {self.line}: {said!r} is no id: letters, digits, and _ . : - between them"
+            self.fault = f"line {self.line}: {said!r} is not an id: letters, digits, and _ . : - between them"
 
 
 class Page:

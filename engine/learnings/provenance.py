@@ -79,9 +79,9 @@ def retraction(
     high = (LearningScope.PROJECT, LearningScope.GLOBAL)
     after |= {one.id: one for one in known.entries.values() if one.lesson == entry.lesson and one.scope in high}
     queued = [one for one in after.values() if one.active and one.id not in names]
-    because = reason.strip() or "the operator retracted it"
+    because = reason.strip() or "you retracted it"
     ended = {"status": LearningStatus.RETIRED.value, "retired_because": because, "review": "", "review_since": ""}
-    waits = f"{entry.id} was retracted, which it came from or which says the same: {because}"
+    waits = f"its source, or an entry that says the same, was retracted ({entry.id}): {because}"
     changes = [Change(one.path, one.id, ended) for one in retired]
     changes += [
         Change(one.path, one.id, {"review": waits, "review_since": stamp(now)}) for one in queued if not one.review

@@ -280,7 +280,7 @@ def _instant(stamp: float) -> datetime:
     try:
         return datetime.fromtimestamp(stamp, UTC)
     except (OverflowError, OSError) as error:
-        raise ValueError(f"{stamp} is no time") from error
+        raise ValueError(f"{stamp} is not a time") from error
 
 
 def short(text: str, longest: int) -> str:

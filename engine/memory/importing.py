@@ -103,7 +103,7 @@ class Importer:
         for name in self._folders():
             folder = Path(name).expanduser()
             if not folder.is_dir():
-                said.append(f"{folder} is no folder")
+                said.append(f"{folder} is not a folder")
                 continue
             for path in sorted(folder.rglob("*.jsonl")):
                 files += 1
@@ -212,7 +212,7 @@ def read_turn(raw: bytes, name: str) -> Turn | None:
     else:
         return None
     if not isinstance(message, dict):
-        raise ValueError("message is no object")
+        raise ValueError("message is not an object")
     speaker = message.get("role", kind)
     if speaker not in ("user", "assistant"):
         return None
@@ -268,7 +268,7 @@ def _instant(stamp: object) -> datetime | None:
     try:
         found = datetime.fromisoformat(str(stamp))
     except ValueError as error:
-        raise ValueError(f"timestamp {str(stamp)[:40]!r} is no time") from error
+        raise ValueError(f"timestamp {str(stamp)[:40]!r} is not a time") from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

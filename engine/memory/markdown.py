@@ -92,7 +92,7 @@ class Markdown:
         except UnicodeDecodeError as error:
             raise Refusal(
                 "unreadable_file",
-                f"{agent}/{name} is no UTF-8: byte {error.start} is 0x{found.data[error.start]:02x}",
+                f"{agent}/{name} is not UTF-8: byte {error.start} is 0x{found.data[error.start]:02x}",
                 f"fix {self.folder / agent / name} with an editor",
             ) from error
         problem = self._problem(agent, name, text)
@@ -118,7 +118,7 @@ class Markdown:
         try:
             status = path.stat()
             if not path.is_file():
-                raise Refusal("unreadable_file", f"{agent}/{name} is no plain file", f"move {path} away")
+                raise Refusal("unreadable_file", f"{agent}/{name} is not a regular file", f"move {path} away")
             if status.st_size > LARGEST:
                 raise Refusal(
                     "unreadable_file", f"{agent}/{name} is larger than {LARGEST // 1024} kB", f"shorten {path}"

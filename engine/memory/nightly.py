@@ -362,7 +362,7 @@ def proposed(text: str) -> list[Proposed]:
     try:
         document = json.loads(text[text.find("{") : text.rfind("}") + 1])
     except (ValueError, RecursionError):
-        raise ValueError("the answer is no JSON object") from None
+        raise ValueError("the answer is not a JSON object") from None
     try:
         names = ("fact", "category", "bucket", "group", "source")
         found = [{name: one[name].strip() for name in names} for one in document["facts"]]

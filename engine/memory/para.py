@@ -296,7 +296,9 @@ def _checked(new: NewFact) -> NewFact:
     if not text or len(text) > LONGEST_FACT:
         raise Refusal("bad_fact", f"a fact has 1 to {LONGEST_FACT} characters", "say it in a sentence")
     if not GROUP.fullmatch(new.group):
-        raise Refusal("bad_fact", f"{sanitise(new.group)!r} is no name of a group", "small letters, digits, - and _")
+        raise Refusal(
+            "bad_fact", f"{sanitise(new.group)!r} is not a valid group name", "use lower-case letters, digits, - and _"
+        )
     return replace(new, fact=text, category=sanitise(new.category).strip(), source=sanitise(new.source).strip())
 
 

@@ -54,7 +54,7 @@ def read_group(folder: Path, bucket: Bucket, name: str) -> Group:
     except (OSError, ValueError, RecursionError) as error:
         return Group(bucket, name, (), {}, broken=sanitise(f"{where} cannot be read: {error}"))
     if not isinstance(document, list):
-        return Group(bucket, name, (), {}, broken=f"{where} is no list of items")
+        return Group(bucket, name, (), {}, broken=f"{where} is not a list of items")
     facts: dict[str, ParaFact] = {}
     faults = []
     for number, item in enumerate(document, 1):
@@ -180,7 +180,7 @@ def _text(item: Item, key: str, fact_id: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ValueError(f"{fact_id}: {key} is no text")
+        raise ValueError(f"{fact_id}: {key} is not text")
     return value
 
 

@@ -105,8 +105,8 @@ def instant(value: Any) -> datetime | None:
             at = _written(value.strip())
             return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise ValueError(f"{str(value)[:60]!r} is no time") from error
-    raise ValueError(f"{str(value)[:60]!r} is no time")
+        raise ValueError(f"{str(value)[:60]!r} is not a time") from error
+    raise ValueError(f"{str(value)[:60]!r} is not a time")
 
 
 def _written(text: str) -> datetime:

@@ -66,12 +66,12 @@ def read_line(raw: bytes, now: datetime) -> Said:
     texts = {name: fields.get(name, "") for name in ("prediction", "channel", "reasoning", "timestamp", "workspace")}
     for name, value in texts.items():
         if not isinstance(value, str):
-            raise ValueError(f"{name} is no text")
+            raise ValueError(f"{name} is not text")
     prompt, confidence = sanitise(texts["prediction"]).strip(), fields.get("confidence")
     if not 0 < len(prompt) <= LONGEST_PROMPT:
         raise ValueError(f"prediction must have 1 to {LONGEST_PROMPT} characters")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
-        raise ValueError("confidence is no number")
+        raise ValueError("confidence is not a number")
     if not 0 <= confidence <= 1:  # NaN is not, either
         raise ValueError(f"confidence is {str(confidence)[:40]}, not from 0 to 1")
     at = now
@@ -79,7 +79,7 @@ def read_line(raw: bytes, now: datetime) -> Said:
         try:
             at = datetime.fromisoformat(texts["timestamp"])
         except ValueError as error:
-            raise ValueError(f"timestamp {texts['timestamp'][:40]!r} is no time") from error
+            raise ValueError(f"timestamp {texts['timestamp'][:40]!r} is not a time") from error
         at = min(at if at.tzinfo else at.replace(tzinfo=UTC), now)
     reasoning = sanitise(texts["reasoning"]).strip()[:LONGEST_PROMPT]
     return Said(prompt, sanitise(texts["channel"]).strip(), float(confidence), reasoning, at, texts["workspace"])

@@ -89,7 +89,7 @@ def read_reply(text: str, channels: Collection[str]) -> TwinReply:
         fault = error.errors()[0]
         raise Unusable(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
     except (ValueError, RecursionError) as error:
-        raise Unusable("it is no JSON object") from error
+        raise Unusable("it is not a JSON object") from error
     if not reply.prompt:
         raise Unusable("prompt is empty")
     if reply.channel not in channels:

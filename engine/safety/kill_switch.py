@@ -80,7 +80,7 @@ def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
     if not facts.enabled:
         return RailVerdict(RAIL, Verdict.BLOCK, "crossPollEnabled is false in the settings", "config")
     if not facts.enabled_this_run:
-        return RailVerdict(RAIL, Verdict.BLOCK, "switched off for this run over the API", "api")
+        return RailVerdict(RAIL, Verdict.BLOCK, "switched off for this run through the API", "api")
     return RailVerdict(RAIL, Verdict.ALLOW, "not stopped")
 
 
@@ -104,7 +104,7 @@ def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
             "api",
             not facts.enabled_this_run,
             "on" if facts.enabled_this_run else "switched off for this run",
-            "switch it on over the API, or start again",
+            "switch it on through the API, or restart",
         ),
         StopLevel("key", key, "pressed" if key else "not pressed", "resume stop"),
         StopLevel("outside", outside, f"stopped{by}" if outside else "no stop file", "resume stop"),
@@ -217,7 +217,7 @@ class KillSwitch:
         try:
             stop_file.request_stop(self._file.parent, reason, by)
         except OSError:
-            log.exception("the stop file could not be written; the stop goes on without it")
+            log.exception("the stop file could not be written; the stop continues without it")
         try:
             self._stop_sessions(reason)
         finally:
@@ -226,18 +226,20 @@ class KillSwitch:
     def resume(self, word: str) -> None:
         """Lift one hold by its own word. Raises `Refusal` `unknown_hold`, or `not_held` when it is not in force."""
         if word not in WORDS:
-            raise Refusal("unknown_hold", f"there is no hold called {word!r}", f"one of {', '.join(WORDS)}")
+            raise Refusal("unknown_hold", f"there is no stop or pause called {word!r}", f"one of {', '.join(WORDS)}")
         with self._changing:
             filed = word == STOP and stop_file.requested(self._file)
             held = [hold.word for hold in self.holds()]
             if word not in held and not (word == STOP and (filed or self._stopping)):
-                others = f"{' and '.join(held)} {'is' if len(held) == 1 else 'are'}" if held else "nor is anything else"
+                others = f"{' and '.join(held)} {'is' if len(held) == 1 else 'are'}" if held else "nothing is"
                 raise Refusal("not_held", f"`{word}` is not active; {others}", "see `clawpy status`")
             if filed:
                 try:
                     stop_file.clear(self._file)
                 except OSError as error:
-                    raise Refusal("stop_file", f"{self._file} cannot be taken away: {error}", "remove it") from error
+                    raise Refusal(
+                        "stop_file", f"{self._file} cannot be removed: {error}", "remove it by hand"
+                    ) from error
             self._database.write(lambda transaction: self._lift(transaction, word, by_hand=True))
             if word == STOP:
                 self._stopping = False
@@ -249,7 +251,7 @@ class KillSwitch:
         try:
             self.poll()
         except Exception:
-            log.exception("what follows from the toggle failed, and is tried again")
+            log.exception("applying the new setting failed; it is tried again")
         self._on_change()
 
     def place(self, transaction: Transaction, word: str, reason: str, *, by: str = "engine") -> bool:
@@ -313,7 +315,7 @@ class KillSwitch:
                 self.poll()
             except Exception:
                 # The watcher outlives a fault of the disk: the next look may succeed, and `ask` blocks meanwhile.
-                log.exception("the kill switch could not do what it found")
+                log.exception("the kill switch could not act on what it found")
 
     def _facts(self, holds: tuple[Hold, ...]) -> KillFacts:
         return KillFacts(
@@ -330,7 +332,7 @@ class KillSwitch:
             try:
                 stop_file.clear(self._file)
             except OSError:
-                log.exception("the stop file stays; `resume stop` will say so")
+                log.exception("the stop file could not be removed; `resume stop` reports it")
             self._stopping = False
 
     def _lift(self, transaction: Transaction, word: str, *, by_hand: bool) -> None:
@@ -344,7 +346,7 @@ class KillSwitch:
             state.put(transaction, _LAST_AT_RESUME, self._decisions.newest(transaction.session))
         if word != STOP:
             state.put(transaction, _BY_HAND, by_hand)
-        reason = "resumed by the operator" if by_hand else "its time is over"
+        reason = "resumed by you" if by_hand else "it has expired"
         transaction.record(HoldLifted(subject=word, reason=reason))
         transaction.after_commit(self._refresh_after(transaction))
 

@@ -132,7 +132,7 @@ class Beneath:
             descriptor = os.open(name, _READ_FILE, dir_fd=folder)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.close(descriptor)
-                raise OSError(errno.EINVAL, "is no regular file")
+                raise OSError(errno.EINVAL, "is not a regular file")
             return descriptor
 
     # Changing

@@ -108,7 +108,7 @@ def in_strings(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def json_holds(text: str, words: Words) -> bool:
-    """Whether a string in JSON `text` holds the words; by the letter where it is no JSON."""
+    """Whether a string in JSON `text` holds the words; by the letter where it is not JSON."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -125,7 +125,7 @@ def json_holds(text: str, words: Words) -> bool:
 
 
 def json_removed(text: str, words: Words) -> str:
-    """JSON `text` without the words in its strings; written as it was where it is no JSON."""
+    """JSON `text` without the words in its strings; written as it was where it is not JSON."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

@@ -61,7 +61,7 @@ class SharedDatabase:
         except psycopg.ProgrammingError:  # it would quote the URL, and the password in it
             raise Refusal(
                 "bad_shared_url",
-                f"{SHARED_URL} is no database URL",
+                f"{SHARED_URL} is not a database URL",
                 "write postgresql://USER:PASSWORD@HOST/DATABASE, what is no letter or digit in them as %XX",
             ) from None
         if not self._made:

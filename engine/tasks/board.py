@@ -100,7 +100,7 @@ class TaskBoard:
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
         """Tasks, the last changed first. A task without a workspace belongs to every one."""
         if state is not None and state not in STATES:
-            raise Refusal("bad_state", f"{sanitise(state)!r} is no state of a task", "one of " + ", ".join(STATES))
+            raise Refusal("bad_state", f"{sanitise(state)!r} is not a state of a task", "one of " + ", ".join(STATES))
         query = select(TaskRow).order_by(desc(col(TaskRow.updated_at)), desc(col(TaskRow.id))).limit(limit)
         if workspace is not None:
             query = query.where(col(TaskRow.workspace).in_((workspace, "")))

@@ -212,21 +212,21 @@ def effect_from_json(stored: Mapping[str, Any]) -> Effect:
 def _text(stored: Mapping[str, Any], name: str) -> str:
     value = stored[name]
     if not isinstance(value, str):
-        raise ValueError(f"{name} is no text")
+        raise ValueError(f"{name} is not text")
     return value
 
 
 def _texts(stored: Mapping[str, Any], name: str) -> tuple[str, ...]:
     value = stored[name]
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ValueError(f"{name} is no list of texts")
+        raise ValueError(f"{name} is not a list of strings")
     return tuple(value)
 
 
 def _number(stored: Mapping[str, Any], name: str) -> int | None:
     value = stored[name]
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not a number")
     return value
 
 

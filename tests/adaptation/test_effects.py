@@ -84,5 +84,5 @@ def test_a_preview_agrees_with_what_is_done(world: World) -> None:
     now = {"model": "", "tries": 3, "cost": 500_000, "flows": ()}
     caps = Caps(3, 500_000).tightened(found[0].tries, found[0].cost)
     assert preview_lines(tweak.kind, found, **now)[0] == f"tries to heal: {caps.tries}"
-    told = [f"told: {line}" for line in repairs(world, "t::a", workspace="")]
-    assert preview_lines(repair.kind, [repair], **now) == ["red: t::a", *told]
+    told = [f"advice: {line}" for line in repairs(world, "t::a", workspace="")]
+    assert preview_lines(repair.kind, [repair], **now) == ["failing: t::a", *told]

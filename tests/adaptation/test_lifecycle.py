@@ -162,7 +162,7 @@ def test_what_is_forgotten_is_proposed_no_more(world: World) -> None:
     assert less.status is CandidateStatus.REVIEW
     assert texts.erase(Words("cart.py")) == 1
     (gone,) = world.adaptation.candidates()
-    assert (gone.status, gone.reason) == (CandidateStatus.REJECTED, "what it said was forgotten")
+    assert (gone.status, gone.reason) == (CandidateStatus.REJECTED, "its text was forgotten")
     assert texts.erase(Words("cart.py")) == 0
 
 

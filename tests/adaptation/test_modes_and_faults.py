@@ -145,7 +145,7 @@ def test_in_autonomous_mode_it_is_rolled_back_even_while_something_is_held(auton
     autonomous.adaptation.digest()
     (gone,) = autonomous.adaptation.candidates()
     assert (gone.status, gone.decided_by) == (CandidateStatus.ROLLED_BACK, "autonomy")
-    assert "it does harm: 3 of 12 went well with it, 10 of 12 without it" in gone.reason
+    assert "it makes work worse: 3 of 12 went well with it, 10 of 12 without it" in gone.reason
     assert autonomous.shelf.in_force == []
     autonomous.hold, autonomous.told.own_phase = "", 1
     autonomous.happened(retried("sess_3"))

@@ -141,15 +141,15 @@ def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_twice_is_refused(
         (PromptFragment(("x" * (LINE_MOST + 1),)), "at most 500"),
         (FixTemplate((), ("fix it",)), "no failing test"),
         (FixTemplate(("t",), ()), "says nothing"),
-        (RoutingHint("gpt"), "no model"),
+        (RoutingHint("gpt"), "not a model"),
         (RoutingHint("openai:gpt-6-luna", longest_prompt=-1), "below 0"),
-        (PolicyTweak(), "tightens nothing"),
+        (PolicyTweak(), "changes no limit"),
         (PolicyTweak(tries=-1), "below 0"),
         (PolicyTweak(cost=-1), "below 0"),
-        (FlowOffload("Run it!", "x", ("git status",)), "no name of a flow"),
+        (FlowOffload("Run it!", "x", ("git status",)), "not a valid flow name"),
         (FlowOffload("ok_flow", "x", ()), "says nothing"),
-        (FlowOffload("ok_flow", "x", ("git 'status",)), "no command"),
-        (FlowOffload("ok_flow", "x", ("--help",)), "no command"),
+        (FlowOffload("ok_flow", "x", ("git 'status",)), "not a command"),
+        (FlowOffload("ok_flow", "x", ("--help",)), "not a command"),
         (FlowOffload("ok_flow", "x", ("pytest -q | tail",)), "needs a shell"),
         (FlowOffload("ok_flow", "x", ("cd src && make",)), "needs a shell"),
     ],
@@ -201,7 +201,7 @@ def test_previews_in_words() -> None:
         return before - after, after - before
 
     assert shown(EFFECTS[0])[1] == {"- Prefer concrete patterns."}
-    assert shown(EFFECTS[1])[1] == {"red: tests/test_cart.py::test_total", "told: Round once, at the end."}
+    assert shown(EFFECTS[1])[1] == {"failing: tests/test_cart.py::test_total", "advice: Round once, at the end."}
     assert shown(EFFECTS[2])[1] == {
         "prompts of at most 400 characters on koji-core: openai:gpt-6-luna (short questions cost less there)"
     }

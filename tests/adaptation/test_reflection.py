@@ -147,8 +147,8 @@ def test_facts_that_the_operator_keeps_are_told_apart(world: World) -> None:
         world.happened(kept(id))
     world.adaptation.reflect()
     assert [one.reason for one in world.adaptation.records()[::-1]] == [
-        "65.0 the operator keeps “Prices are whole cents” as a fact",
-        "65.0 the operator keeps “Shelves have names” as a fact; +5.0 such a fact was kept once before",
+        "65.0 you kept “Prices are whole cents” as a fact",
+        "65.0 you kept “Shelves have names” as a fact; +5.0 a similar fact was kept once before",
     ]
 
 

@@ -141,7 +141,7 @@ def test_a_greeting_that_says_nothing_useful_is_refused(tmp_path: object, hello:
     server = ControlServer(home, lambda verb, arguments: {}, lambda connection, hello: connection.close())
     server.start()
     try:
-        with pytest.raises(Refusal, match="not how a terminal attaches"):
+        with pytest.raises(Refusal, match="attach request is not valid"):
             ask(server.address, "attach", hello)
     finally:
         server.close()

@@ -185,7 +185,7 @@ def aftermath(shop: Shop) -> Aftermath:
     shop.said = "\n\n".join([*SAID.values(), *read.values()])
     for kind in ("fact", "decision", "correction"):
         noted = {"text": order("mcp"), "kind": kind, "workspace": workspace}
-        with pytest.raises(Refusal, match="no agent goes by"):
+        with pytest.raises(Refusal, match="no agent may be named"):
             dispatch(engine, "note", noted | {"by": "operator"})
         dispatch(engine, "note", noted | {"by": "claude-code"})
     turn = {"text": order("import"), "speaker": "operator", "agent": "cto", "kind": "decision", "trust": "operator"}

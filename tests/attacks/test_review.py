@@ -83,9 +83,9 @@ def test_files_that_run_by_themselves_are_marked_before_the_diff(world: World) -
 def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: World, target: str) -> None:
     change_set, files = changed(world, lambda folder: (folder / "notes").symlink_to(target))
     assert files["notes"].note == f"a link to {target}"
-    assert "leads out of the project" in files["notes"].refused
+    assert "outside the project" in files["notes"].refused
     assert "cannot be landed" in printed(change_set)
-    with pytest.raises(Refusal, match="leads out of the project"):
+    with pytest.raises(Refusal, match="outside the project"):
         world.changes.land(change_set.id)
 
 
@@ -116,7 +116,7 @@ def test_modes_are_told(world: World) -> None:
         (folder / "new.sh").chmod(0o755)
 
     _, files = changed(world, edit)
-    assert files["run.sh"].note == "mode 644 → 755, can be run now"
+    assert files["run.sh"].note == "mode 644 → 755, now executable"
     assert files["new.sh"].note == "executable"
 
 
@@ -128,7 +128,7 @@ def test_a_nested_repository_is_named_and_stays_behind(world: World) -> None:
 
     change_set, files = changed(world, edit)
     assert files["nested/"].status == "left out"
-    assert "a git repository of its own" in printed(change_set)
+    assert "a separate git repository" in printed(change_set)
     world.changes.land(change_set.id)
     assert not (world.root / "nested").exists()
 

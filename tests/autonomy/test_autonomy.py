@@ -72,7 +72,7 @@ def test_it_watches_primes_and_wakes_when_the_operator_speaks(
     assert autonomy.state().state is State.WATCHING
     assert autonomy.silence() == timedelta(0)
     causes = [entry.payload["cause"] for entry in Ledger(database).latest(kinds=("StateChanged",))]
-    assert causes == ["the operator spoke", "the operator is silent", "enabled and not stopped"]
+    assert causes == ["you are back", "you are inactive", "enabled and not stopped"]
 
 
 def test_holds_pause_and_disable_and_the_state_survives_a_restart(
@@ -87,7 +87,7 @@ def test_holds_pause_and_disable_and_the_state_survives_a_restart(
     again = make()
     assert again.state() == paused
     holds.now, holds.by_hand = [], True
-    assert again.state().cause == "resumed by the operator"
+    assert again.state().cause == "resumed by you"
     holds.now = [Hold("pause", "cost: the day's cap", clock.now(), until)]
     assert again.state().cause == "cost cap reached"
     clock.advance(timedelta(hours=2))
@@ -240,7 +240,7 @@ def test_a_job_that_is_wanted_while_it_runs_runs_once_more(tmp_path: Any) -> Non
 
 
 @pytest.mark.parametrize("word", ["pause", "month"])
-@pytest.mark.parametrize(("by_hand", "cause"), [(True, "resumed by the operator"), (False, "2 h passed")])
+@pytest.mark.parametrize(("by_hand", "cause"), [(True, "resumed by you"), (False, "2 h passed")])
 def test_how_a_hold_was_lifted_is_the_cause_however_long_it_took(
     make: Callable[..., Autonomy], clock: FakeClock, holds: SetHolds, word: str, by_hand: bool, cause: str
 ) -> None:

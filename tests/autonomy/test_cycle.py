@@ -47,7 +47,7 @@ def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
     assert (view.mode, view.state, view.prediction_id) == ("autonomous", SessionState.SUCCEEDED, card.id)
     assert world.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
     assert world.engine.autonomy.state().state is State.AUTONOMOUS
-    assert world.causes()[-2:] == ["the operator is silent", "prediction ready"]
+    assert world.causes()[-2:] == ["you are inactive", "prediction ready"]
     [change] = world.engine.changes.list()
     assert change.state is ChangeState.WAITING
     assert ((world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")) == before
@@ -127,7 +127,7 @@ def test_priming_stays_priming_while_nothing_may_run(world: World) -> None:
     assert all("confidence 0.79 is below 0.80" in one for one in done.kept)
     assert done.kept
     assert world.engine.autonomy.state().state is State.PRIMING
-    assert world.causes()[-1] == "the operator is silent"
+    assert world.causes()[-1] == "you are inactive"
 
 
 @pytest.mark.long
@@ -198,7 +198,7 @@ def test_a_change_that_nobody_looked_for_yet_is_seen_before_anything_is_done(wor
     done = world.cycle()
     assert done.reason.startswith("not silent")
     assert world.engine.autonomy.state().state is State.WATCHING
-    assert world.causes()[-1] == "the operator spoke"
+    assert world.causes()[-1] == "you are back"
 
 
 @pytest.mark.long
@@ -224,7 +224,7 @@ def test_the_operator_who_speaks_ends_priming_and_acting(world: World) -> None:
     world.away()
     world.cycle()
     world.engine.autonomy.heard("key")
-    assert world.causes()[-1] == "the operator spoke"
+    assert world.causes()[-1] == "you are back"
     assert not world.engine.autonomy.schedule.run(ACT)
 
 
@@ -258,7 +258,7 @@ def test_three_rejections_pause_and_nothing_acts_until_two_hours_later(world: Wo
     world.away(timedelta(hours=2) - timedelta(seconds=1))
     assert not world.engine.autonomy.schedule.run(ACT)
     world.away(timedelta(seconds=1))
-    assert world.causes()[-2:] == ["2 h passed", "the operator is silent"]
+    assert world.causes()[-2:] == ["2 h passed", "you are inactive"]
     assert world.cycle().acted
 
 

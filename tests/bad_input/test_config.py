@@ -51,7 +51,7 @@ def test_a_config_that_is_no_file_is_refused_at_once(clawpy: Clawpy, home: Home,
         home.config_file.symlink_to("pipe")
     else:
         home.config_file.symlink_to("/dev/zero")
-    refused(clawpy("cards", "--json"), "bad_config", "config.toml", "is no plain file")
+    refused(clawpy("cards", "--json"), "bad_config", "config.toml", "is not a regular file")
 
 
 def test_several_faults_are_told_at_once(clawpy: Clawpy, home: Home, shop: Repository) -> None:

@@ -46,9 +46,9 @@ def test_a_key_is_kept_and_what_happens_now_is_said(clawpy: Clawpy, ring: Memory
     said = clawpy("key", "set", "openai")
     assert said.code == 0
     assert ring.held == {("clawpy-console", "openai"): SECRET}
-    assert "kept in the keyring" in said.out
+    assert "stored in the keyring" in said.out
     assert (
-        f"koji-core, chronicle-hub, dream-weaver, research, garden runs on openai:{PROVIDERS['openai'].model}"
+        f"koji-core, chronicle-hub, dream-weaver, research, garden run on openai:{PROVIDERS['openai'].model}"
         in said.out
     )
     assert "clawpy propose" in said.out
@@ -169,7 +169,7 @@ def test_a_provider_is_asked_whether_it_takes_its_key(
     ring.set_password("clawpy-console", "mine", "sk-other")
     said = clawpy("key", "test", "mine")
     assert said.code == 1
-    assert "does not take the key (401)" in said.out
+    assert "does not accept the key (401)" in said.out
     assert "does not take" in clawpy("doctor", "--online").out
     home.config_file.write_text(f'[providers.mine]\nkind = "{kind}"\nbaseUrl = "{provider}/moved"\nmodel = "m"\n')
     assert "302" in clawpy("key", "test", "mine").out, "a key does not follow where it is sent"

@@ -44,8 +44,8 @@ def test_another_surface_is_wrong_use(clawpy: Clawpy, engines: list[StandIn]) ->
     ("typed", "told"),
     [
         ("\n", "no address was given, so the phone's stays as it is"),
-        ("hunter2\n", "what was given is no address"),
-        ("nope://hunter2\n", "no address of a service that is known"),
+        ("hunter2\n", "that is not an address"),
+        ("nope://hunter2\n", "not the address of a known service"),
     ],
 )
 def test_what_was_typed_that_is_no_address_is_told_apart(

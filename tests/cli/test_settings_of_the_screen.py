@@ -44,7 +44,7 @@ def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: lis
     [
         ('keys."stack.approve"', "h", "is already stack.dismiss"),
         ("keys.nothing", "x", "no such action"),
-        ('keys."stack.undo"', "no-such-key", "is no key"),
+        ('keys."stack.undo"', "no-such-key", "is not a key"),
     ],
 )
 def test_keys_that_cannot_be_used_are_not_set(tmp_path: Path, key: str, value: str, said: str) -> None:

@@ -311,7 +311,7 @@ def test_config(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
     assert clawpy("config").out == everything
     assert clawpy("config", "--json").document["settings"]["quietHoursStart"] == 22
     said = clawpy("config", "set", "quietHoursStart", "25")
-    assert (said.code, "accepted is a whole number from 0 to 23" in said.err) == (1, True)
+    assert (said.code, "expected a whole number from 0 to 23" in said.err) == (1, True)
 
 
 def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy) -> None:

@@ -70,7 +70,7 @@ ROUNDING = candidate(
     FixTemplate((TEST,), ("Look for // on cents: a discount is rounded once, with round(), at the end.",)),
     label=f"failed_tdd/{TEST}", agent_id="backend_builder", run_kind="coding", workspace=SHOP,
     drafted_from=("rec_000000000001", "rec_000000000002"), corroborated_by=("rec_000000000003", "rec_000000000004"),
-    against=("rec_000000000005",), reason="2 other records bear it out: 0.85 · 74.5 + 10 = 73",
+    against=("rec_000000000005",), reason="2 other records support it: 0.85 · 74.5 + 10 = 73",
 )  # fmt: skip
 
 STOCK = candidate(
@@ -116,7 +116,7 @@ def stations(one: Candidate) -> tuple[Station, ...]:
     """As the engine tells them, in short."""
     told = (
         "failed_tdd 4 times in backend_builder", "a fix template from 2 records", f"{one.score:.0f}: the record's own",
-        "73: 2 other records bear it out, 60 passes", "waits for you",
+        "73: 2 other records support it, 60 passes", "waits for you",
     )  # fmt: skip
     reached = {CandidateStatus.DRAFTED: 3, CandidateStatus.REVIEW: 4}.get(one.status, 5)
     made = [

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LEVELS = (
     ("config", "crossPollEnabled is true", "turn crossPollEnabled on"),
-    ("api", "on", "switch it on over the API, or start again"),
+    ("api", "on", "switch it on through the API, or restart"),
     ("key", "not pressed", "resume stop"),
     ("outside", "no stop file", "resume stop"),
 )

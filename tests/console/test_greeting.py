@@ -54,12 +54,12 @@ async def test_the_first_run_says_which_models_of_this_machine_could(console: Co
 async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    fault = "ollama at 127.0.0.1:11434 did not tell its models within 0.5 s"
+    fault = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
     engine.hiring.serves, engine.hiring.local = "", LocalModels(faults=(fault,))
     async with console.run_test(size=(200, 60), notifications=True) as pilot:
         await live(pilot)
         await pilot.press("H")
-        await until(pilot, lambda: "ollama at 127.0.0.1:11434 did not tell its" in screen_text(console))
+        await until(pilot, lambda: "ollama at 127.0.0.1:11434 did not list its" in screen_text(console))
         assert "No coding agent on the PATH" in screen_text(console)
 
 

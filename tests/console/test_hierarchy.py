@@ -290,7 +290,7 @@ async def test_an_agent_is_created_retired_and_brought_back(console: ConsoleApp,
         screen = await to_agent(pilot, "cro", "n")
         await until(pilot, lambda: console.screen.query("#id"))
         await pilot.press(*"Librarian", "ctrl+s")
-        await until(pilot, lambda: "is no agent id" in screen_text(console))
+        await until(pilot, lambda: "is not an agent id" in screen_text(console))
         console.screen.query_one("#id", Input).value = "librarian"
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.is_current and shown(screen) == "librarian")

@@ -99,7 +99,7 @@ async def test_what_was_said_of_a_stop_goes_when_it_is_lifted(console: ConsoleAp
         engine.bus.publish(HoldPlaced(subject="stop", reason="F12 pressed in the console"))
         engine.bus.publish(CostWarned(subject="hour", window="hour", spent=1_600_000, cap=2_000_000))
         await until(pilot, lambda: "stop: F12 pressed" in screen_text(console) and "cost: 80 %" in screen_text(console))
-        engine.bus.publish(HoldLifted(subject="stop", reason="resumed by the operator"))
+        engine.bus.publish(HoldLifted(subject="stop", reason="resumed by you"))
         await until(pilot, lambda: "The stop ended." in screen_text(console))
         await pilot.pause()
         assert "stop: F12 pressed" not in screen_text(console)

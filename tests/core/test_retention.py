@@ -134,7 +134,7 @@ def test_the_fewest_days_are_accepted_and_one_less_is_told_of(section: str, tabl
     assert settings(f"[{section}]\n{table} = {least}\n")
     assert settings(f"[{section}]\n{table} = 0\n")
     for wrong in (least - 1, 1, -1, 36_501):
-        with pytest.raises(BadConfig, match=rf"config.toml:2: .*{wrong} is not accepted; accepted is 0 .*{least} to"):
+        with pytest.raises(BadConfig, match=rf"config.toml:2: .*{wrong} is not accepted; expected 0 .*{least} to"):
             settings(f"[{section}]\n{table} = {wrong}\n")
     assert str(least) in accepted(parse_key(f"{section}.{table}"))
 

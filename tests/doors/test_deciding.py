@@ -94,6 +94,6 @@ class TestForget:
         assert NUMBER.encode() not in engine.home.database.read_bytes()
 
     def test_words_that_are_nowhere_are_said_to_be(self, engine: Engine) -> None:
-        with pytest.raises(Refusal, match="nothing holds") as refused:
+        with pytest.raises(Refusal, match="nothing contains") as refused:
             dispatch(engine, "forget", {"what": "what nobody ever said", "yes": True})
         assert refused.value.code == "nothing_found"

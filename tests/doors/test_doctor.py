@@ -59,8 +59,8 @@ def test_a_home_in_use(engine: StandIn, home: Home, clock: FakeClock, repository
     repository.commit("begin", {"README.md": "x"})
     found = look(home, str(repository.path))
     assert found["document"]["ok"]
-    assert found["database"]["message"].startswith("whole, ")
-    assert found["agents"]["message"] == "19 agents, all sound"
+    assert found["database"]["message"].startswith("intact, ")
+    assert found["agents"]["message"] == "19 agents, no problems"
     assert "running with process id" in found["engine"]["message"]
     assert "no tool to run its tests" in found["workspace"]["message"]
     lock.release()
@@ -84,7 +84,7 @@ def test_a_newer_database(home: Home) -> None:
 def test_a_note_of_a_dead_engine(home: Home) -> None:
     home.data.mkdir(parents=True)
     (home.data / "engine.json").write_text('{"pid": 4194000, "since": "2026-01-05", "address": "/x"}')
-    assert "ended without saying so" in look(home)["engine"]["message"]
+    assert "has died" in look(home)["engine"]["message"]
 
 
 def test_a_broken_agent_is_a_warning(engine: StandIn, home: Home) -> None:
@@ -98,7 +98,7 @@ def test_a_slip_of_the_pen_in_the_environment(home: Home, monkeypatch: pytest.Mo
     monkeypatch.setenv("CLAWPY_CROSSPOLL_ENABLED", "false")
     monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", "secret-value")
     found = look(home)
-    assert found["environment"]["message"] == "CLAWPY_CROSSPOLL_ENABLED is no setting and does nothing"
+    assert found["environment"]["message"] == "CLAWPY_CROSSPOLL_ENABLED is not a setting and does nothing"
     assert "secret-value" not in json.dumps(found["document"])
 
 
@@ -156,7 +156,7 @@ def test_only_when_asked_for_are_providers_asked(home: Home, monkeypatch: pytest
 
     def reach(provider: Any, key: str | None) -> str:
         asked.append(provider.host)
-        return "api.openai.com does not take the key (401)"
+        return "api.openai.com does not accept the key (401)"
 
     monkeypatch.setattr(doctor, "reach", reach)
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
@@ -164,7 +164,7 @@ def test_only_when_asked_for_are_providers_asked(home: Home, monkeypatch: pytest
     assert asked == []
     document = doctor.examine(home, [], online=True)
     assert asked == ["api.openai.com"]
-    assert any("does not take the key" in one["message"] for one in document["checks"])
+    assert any("does not accept the key" in one["message"] for one in document["checks"])
 
 
 @pytest.mark.parametrize(

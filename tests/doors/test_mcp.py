@@ -96,11 +96,11 @@ async def test_what_it_remembers_is_attributed(named: str, by: str) -> None:
 
 
 async def test_a_refusal_is_told_with_its_remedy_and_without_secrets() -> None:
-    refused = Refusal("x", "sk-abcdefghijklmnopqrstuvwx is no key", "take another")
+    refused = Refusal("x", "sk-abcdefghijklmnopqrstuvwx is not a key", "take another")
     async with client(Asked(cards=refused)) as one:
         said = await one.call_tool("cards", {})
     assert said.is_error
-    assert said.content[0].text == "Error executing tool cards: [secret cut] is no key. take another"
+    assert said.content[0].text == "Error executing tool cards: [secret cut] is not a key. take another"
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_a_test_says_how_it_went(world: World) -> None:
         "✗ phone    it cannot be reached  is its address right? clawpy notify set phone"
     )
     world.courier.failures.clear()
-    assert printed(ask(world, action="test", surface="phone")).startswith("✓ phone    taken by the service")
+    assert printed(ask(world, action="test", surface="phone")).startswith("✓ phone    accepted by the service")
     assert world.courier.sent[-1][1].body == "a test of the phone: notifications arrive"
 
 

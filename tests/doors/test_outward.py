@@ -22,7 +22,7 @@ def test_the_server_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     assert index_server(Settings(), online=True) == []
     named = Settings(memory=MemorySettings(chroma_url="http://127.0.0.1:8000"))
     [one] = index_server(named, online=False)
-    assert (one.state, one.message) == ("ok", "the index is on 127.0.0.1:8000; `clawpy doctor --online` asks it")
+    assert (one.state, one.message) == ("ok", "the index is on 127.0.0.1:8000; `clawpy doctor --online` checks it")
     monkeypatch.setenv("CLAWPY_CHROMA_URL", "http://me:hunter2@chroma.example")
     [one] = index_server(named, online=True)
     assert one.state == "warn"
@@ -44,13 +44,13 @@ def test_the_database_that_machines_share(monkeypatch: pytest.MonkeyPatch) -> No
     assert "doctor --online" in one.message
     [one] = shared_database(online=True)
     assert one.state == "warn"
-    assert one.message.startswith("what machines share cannot be reached: ")
+    assert one.message.startswith("the shared database cannot be reached: ")
     assert "port 9 failed: Connection refused" in one.message
     assert "\n" not in one.message
     assert "hunter2" not in one.message
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "hunter2")
     [one] = shared_database(online=True)
-    assert (one.state, one.message) == ("warn", "CLAWPY_SHARED_DATABASE_URL is no database URL")
+    assert (one.state, one.message) == ("warn", "CLAWPY_SHARED_DATABASE_URL is not a database URL")
 
 
 def test_where_notifications_go_and_what_did_not_arrive(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def test_what_answers_is_told_by_the_id_that_the_settings_take(serve: Serve) -> 
     ],
 )
 def test_what_answers_something_else_is_said_to_tell_no_models(serve: Serve, body: bytes) -> None:
-    assert faults(serve(body)) == ["answers, but tells no list of models"]
+    assert faults(serve(body)) == ["answers, but without a list of models"]
 
 
 def test_a_server_without_models_is_no_fault(serve: Serve) -> None:
@@ -121,13 +121,13 @@ def test_a_server_without_models_is_no_fault(serve: Serve) -> None:
 def test_nobody_listens_refuses_or_sends_elsewhere(serve: Serve) -> None:
     other = serve(LIST)
     assert faults("http://127.0.0.1:9/v1") == []
-    assert faults(serve(LIST, 401)) == ["answers 401 where its list of models should be"]
-    assert faults(serve(b"", 302, f"{other}/models")) == ["answers 302 where its list of models should be"]
+    assert faults(serve(LIST, 401)) == ["answers 401 instead of its list of models"]
+    assert faults(serve(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
 
 
 def test_an_answer_that_has_no_end_is_not_read_to_its_end(answering: Serve) -> None:
     endless = itertools.chain([HEAD], itertools.repeat(b" " * 65_536))
-    assert faults(answering(endless)) == [f"tells more than {LARGEST // 1024} KB where its list of models should be"]
+    assert faults(answering(endless)) == [f"tells more than {LARGEST // 1024} KB instead of its list of models"]
 
 
 def drip(before: bytes, drop: bytes) -> Iterator[bytes]:
@@ -146,7 +146,7 @@ def drip(before: bytes, drop: bytes) -> Iterator[bytes]:
 )
 def test_a_server_that_answers_drop_by_drop_holds_nobody_up(answering: Serve, before: bytes, drop: bytes) -> None:
     since = time.monotonic()
-    assert faults(answering(drip(before, drop))) == [f"did not tell its models within {PATIENCE:g} s"]
+    assert faults(answering(drip(before, drop))) == [f"did not list its models within {PATIENCE:g} s"]
     assert time.monotonic() - since < PATIENCE * 10
 
 

@@ -178,8 +178,7 @@ def test_one_that_cannot_be_written_is_told_of_and_keeps_no_other_back(
     assert home.start().round() == 1
     assert texts(second) == [CUT]
     assert home.told == [
-        f"what is secret cannot be cut out of {first}: Permission denied; make it writable, "
-        "it is tried again at the next start"
+        f"secrets cannot be removed from {first}: Permission denied; make it writable; the next start tries again"
     ]
     monkeypatch.undo()
     assert home.start().round() == 1

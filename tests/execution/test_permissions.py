@@ -192,7 +192,7 @@ def test_by_itself_nobody_is_there_and_it_is_recorded(tmp_path: Path, database: 
     assert world.permissions.ask(world.live, world.view, key="x", **ASKED) is False
     request = world.permissions.latest()[0]
     assert (request.answer, request.by) == (PermissionAnswer.DENY_ONCE, "nobody")
-    assert request.reason == "sends to the outside; nobody is there to ask: the session runs by itself"
+    assert request.reason == "sends to the outside; nobody can be asked, because the session runs by itself"
     assert world.permissions.waiting() == []
 
 
@@ -213,13 +213,15 @@ def test_after_a_crash_what_waited_is_there_and_withdrawn_and_what_was_answered_
     try:
         after = Permissions(database, randomness=Randomness())
         assert after.waiting() == [left]
-        said = f"“run make deploy” waited for your answer; it was withdrawn, its session is gone ({left.id})"
+        said = (
+            f"“run make deploy” was waiting for your answer; it was withdrawn because its session is gone ({left.id})"
+        )
         assert after.recover() == [said]
         assert after.recover() == []
         assert after.waiting() == []
         assert after.get(left.id).withdrawn
         assert {one.answer for one in after.latest()} == {None, PermissionAnswer.ALLOW_SESSION}
-        with pytest.raises(Refusal, match="waits no more"):
+        with pytest.raises(Refusal, match="is closed"):
             after.answer(left.id, PermissionAnswer.ALLOW_ONCE)
     finally:
         database.close()

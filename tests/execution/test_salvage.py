@@ -216,7 +216,7 @@ def test_what_a_crash_interrupted_waits_after_the_next_start(make: Callable[[Wor
     assert words[1:] == [f"what it had changed until then waits: 1 file ({session_id})"]
     view = world.sessions.get(session_id)
     assert (view.state, world.files(session_id)) == (SessionState.INTERRUPTED, ["half.txt"])
-    assert view.summary == "the engine ended while it ran; what it had changed until then waits"
+    assert view.summary == "the engine stopped while it ran; what it had changed until then waits"
     assert Path(view.cwd) == world.worktrees.folder(session_id)
     assert make(nothing).sessions.recover() == []
     change = world.changes.for_session(session_id)

@@ -74,11 +74,11 @@ def test_every_shape_reads_back(context: str, chosen: str, rejected: str, shape:
     ("line", "says"),
     [
         ("{", "no JSON"),
-        ("[]", "the line is no object"),
-        ('{"prompt": "a", "chosen": "b", "rejected": " "}', "rejected is no text"),
+        ("[]", "the line is not an object"),
+        ('{"prompt": "a", "chosen": "b", "rejected": " "}', "rejected is not text"),
         ('{"prompt": "a", "chosen": "b", "rejected": "b"}', "the same"),
         ('{"input": {"messages": [{"role": "user", "content": "a"}]}, "preferred_output": [], '
-         '"non_preferred_output": []}', "no list of messages"),
+         '"non_preferred_output": []}', "not a list of messages"),
         ('{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}, '
          '{"role": "assistant", "content": "c"}], "rejected": [{"role": "assistant", "content": "d"}]}',
          "exactly one assistant message"),

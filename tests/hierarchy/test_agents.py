@@ -171,7 +171,7 @@ def test_whether_one_may_go_can_be_asked_without_anything_being_done(agents: Age
         ("comms.json", '{"reports_to": "../x"}', "comms.json: reports_to: String should match"),
         ("tools.json", "[]", "tools.json: Input should be an object"),
         ("tools.json", '{"budget": {"usd_per_day": -1}}', "tools.json: budget.usd_per_day: Input should be greater"),
-        ("tools.json", '{"models": {"task": "gpt"}}', "tools.json: models: task: 'gpt' is no model; accepted"),
+        ("tools.json", '{"models": {"task": "gpt"}}', "tools.json: models: task: 'gpt' is not a model; expected"),
         ("tools.json", '{"models": {"plan": 3}}', "tools.json: models.plan: Input should be a valid string"),
         ("tools.json", " " * 300_000, "tools.json: is larger than 262144 bytes"),
         ("tools.json", b"\xff", "tools.json: cannot be read"),
@@ -198,7 +198,7 @@ def test_strange_entries_are_shown_or_passed_over(agents: Agents, folder: Path) 
     (folder / "notes.txt").write_text("not an agent")
     (folder / "Big \x1b[31mName").mkdir()
     broken = [view for view in agents.list() if view.broken]
-    assert [(view.id, view.broken) for view in broken] == [("Big Name", "its folder's name is no agent id")]
+    assert [(view.id, view.broken) for view in broken] == [("Big Name", "its folder's name is not an agent id")]
 
 
 def test_a_circle_made_by_hand_is_told_and_harms_nothing(agents: Agents, folder: Path) -> None:
@@ -256,8 +256,8 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(agents: Agents, folder: Pat
     (folder / "dreamer" / name).unlink()
     os.mkfifo(folder / "dreamer" / name)
     [broken] = [one for one in agents.list() if one.broken]
-    assert (broken.id, broken.broken) == ("dreamer", f"{name}: is no plain file")
+    assert (broken.id, broken.broken) == ("dreamer", f"{name}: is not a regular file")
     (folder / "cto" / "soul.md").unlink()
     os.mkfifo(folder / "cto" / "soul.md")
-    with pytest.raises(ValueError, match="no plain file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         agents.soul("cto")

@@ -215,12 +215,15 @@ def test_the_queue_is_among_what_waits_for_the_operator_by_leader(world: World, 
     first = world.wisdom.offer(learning(1, importance=0.6))
     [alone] = world.wisdom.waiting()
     assert (alone.kind, alone.id, alone.since) == ("bubble", first.id, clock.now())
-    assert alone.title == "“alpha1 beta1 gamma1 delta1” for lead: goes up with the next round, or now"
+    assert (
+        alone.title
+        == "“alpha1 beta1 gamma1 delta1” for lead: goes up with the next round; send it now with clawpy bubbles flush"
+    )
     clock.advance(timedelta(minutes=5))
     world.wisdom.offer(learning(2, importance=0.9))
     [both] = world.wisdom.waiting()
     assert (both.id, both.since) == (alone.id, alone.since)  # it waits as long as its oldest
-    assert both.title == "2 discoveries for lead go up with the next rounds, or now"
+    assert both.title == "2 findings for lead go up with the next rounds; send them now with clawpy bubbles flush"
     world.wisdom.flush()
     assert world.wisdom.waiting() == []
 
@@ -241,7 +244,7 @@ def test_what_keeps_a_queue_is_said(world: World) -> None:
     (world.folder / "lead" / "comms.json").write_text("{")
     assert said().startswith("its folder is broken: comms.json: ")
     (world.folder / "lead").rename(world.folder / ".elsewhere")
-    assert said() == "lead is not there; give its agents another leader"
+    assert said() == "lead does not exist; give its agents another leader"
 
 
 def test_a_bubble_follows_its_agent_to_another_leader_through_the_gates(world: World) -> None:
@@ -347,7 +350,7 @@ def test_a_lesson_that_is_retracted_leaves_the_queue_the_leader_and_the_souls(wo
     world.wisdom.retract(lesson_id(queued.text))
     refused = {one.id: one.refused_by for one in world.wisdom.bubbles(state=BubbleState.REFUSED)}
     assert refused[waits.id] is not None
-    assert refused[waits.id].reason == "the operator retracted it"  # type: ignore[union-attr]
+    assert refused[waits.id].reason == "you retracted it"  # type: ignore[union-attr]
 
 
 def test_a_quote_waits_for_the_operator_and_goes_up_at_a_word(
@@ -361,7 +364,7 @@ def test_a_quote_waits_for_the_operator_and_goes_up_at_a_word(
     (waits,) = world.wisdom.waiting()
     assert (waits.id, waits.text) == (bubble.id, bubble.learning.text)
     assert world.wisdom.approve(bubble.id).approved_at == clock.now()
-    with pytest.raises(Refusal, match="does not wait"):
+    with pytest.raises(Refusal, match="does not need your approval"):
         world.wisdom.approve(bubble.id)
     world.wisdom.flush()
     assert texts(world) == [bubble.learning.text]

@@ -90,7 +90,7 @@ def test_doctor_asks_whether_it_answers(server: Path, monkeypatch: pytest.Monkey
     make_database(server, "asked")
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", f"postgresql://clawpy:hunter2@/asked?host={server}")
     [one] = shared_database(online=True)
-    assert (one.state, one.message) == ("ok", f"machines share asked on {server}, which answers")
+    assert (one.state, one.message) == ("ok", f"machines share asked on {server}; it answers")
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", f"postgresql://clawpy@/missing?host={server}")
     [one] = shared_database(online=True)
     assert one.state == "warn"

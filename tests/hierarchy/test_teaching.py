@@ -127,7 +127,7 @@ def test_a_pipe_in_place_of_a_soul_is_not_waited_for(world: World) -> None:
         (world.folder / name / "soul.md").unlink()
         os.mkfifo(world.folder / name / "soul.md")
     lessons = {one.agent: one for one in world.wisdom.teach()}
-    assert lessons["worker"].reason.endswith("soul.md is no plain file")
+    assert lessons["worker"].reason.endswith("soul.md is not a regular file")
     assert "cto keeps it simple." in world.wisdom.guidance("worker").block  # who cannot be read says nothing
 
 

@@ -144,7 +144,7 @@ def test_a_correction_made_three_times_speaks_in_the_fourth_prompt(world: ModelW
         assert {one.text for one in known.values() if one.review} == {denied, claim["text"]}, "quotes wait"
         world.server.script("It probably does.")
         report = engine.learnings.chain(judge=True)
-        assert report.judged == {edited.id: "no answer: the answer is no JSON object: It probably does."}
+        assert report.judged == {edited.id: "no answer: the answer is not a JSON object: It probably does."}
         assert engine.learnings.entries("global") == []
         world.server.script('{"generalises": true, "reason": "money is money"}')
         report = engine.learnings.chain(judge=True)

@@ -126,7 +126,7 @@ def test_a_bad_entry_is_named_with_its_line_and_the_others_are_read() -> None:
     page = Page(BY_HAND)
     good, bad = page.entries
     assert read_entry(good, PLACE).type is LearningType.DIRECTIVE
-    with pytest.raises(ValueError, match=r"line 20: 'nonsense' is no `key: value`"):
+    with pytest.raises(ValueError, match=r"line 20: 'nonsense' is not `key: value`"):
         read_entry(bad, PLACE)
     assert page.part("lrn_b") is None
     assert not page.set("lrn_b", {"status": "retired"})

@@ -113,7 +113,7 @@ def test_transcripts_that_cannot_be_read_are_told_once(engine: Engine, tmp_path:
     for _ in range(2):
         engine.importer.run()
     told = [one.payload["message"] for one in engine.ledger.latest(50, kinds=("FaultReported",))]
-    assert told == [f"{tmp_path / 'none'} is no folder"]
+    assert told == [f"{tmp_path / 'none'} is not a folder"]
 
 
 def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(

@@ -270,7 +270,7 @@ class TestImporting:
         report = importer.run()
         assert (report.files, report.turns, report.bad) == (1, 2, 1)
         assert any("s1.jsonl line 2: no JSON" in one for one in report.said)
-        assert any("is no folder" in one for one in report.said)
+        assert any("is not a folder" in one for one in report.said)
         first = book.remembered["claude-code:s1:u1"]
         assert (first.speaker, first.session, first.workspace) == ("user", "claude-code:s1", "/home/me/shop")
         assert first.source.endswith("s1.jsonl:1")

@@ -133,7 +133,7 @@ def test_a_line_may_name_its_workspace(hooked: Hooked) -> None:
     [
         ({"prediction": ""}, "prediction must have"),
         ({"prediction": "x" * (LONGEST_PROMPT + 1)}, "prediction must have"),
-        ({"prediction": 3}, "prediction is no text"),
+        ({"prediction": 3}, "prediction is not text"),
         ({"confidence": "0.5"}, "no number"),
         ({"confidence": True}, "no number"),
         ({"confidence": float("nan")}, "nan, not from 0 to 1"),

@@ -106,10 +106,10 @@ def test_a_prompt_that_names_a_flow_is_that_flow(context: WorkspaceContext) -> N
 def test_rubbish_is_said_once_and_asked_again(context: WorkspaceContext) -> None:
     model = Model("what?", json.dumps(GOOD))
     assert len(twin(model).propose(context)) == 1
-    assert "cannot be used: it is no JSON object" in model.asked[1][1].text
+    assert "cannot be used: it is not a JSON object" in model.asked[1][1].text
     model = Model("what?", "what?", "never asked")
     assert twin(model).propose(context) == []
-    assert model.told == [("ollama:twin", False, "it is no JSON object")]
+    assert model.told == [("ollama:twin", False, "it is not a JSON object")]
 
 
 def test_a_model_that_cannot_be_asked_is_not_asked_again_at_once(context: WorkspaceContext) -> None:

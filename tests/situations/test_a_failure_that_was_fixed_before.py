@@ -84,7 +84,7 @@ def test_a_fix_that_does_not_help_says_so(monday: Situation) -> None:
     assert card is not None
     done = monday.approve(card)
     assert done.result is Result.FAILED
-    assert done.summary.startswith(f"The fix applies, but {TEST} still fails, so nothing of it is kept")
+    assert done.summary.startswith(f"The fix applies, but {TEST} still fails, so the fix is discarded")
     assert done.change_set_id is None
 
     (fix,) = monday.engine.adaptation.candidates()

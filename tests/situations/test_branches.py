@@ -111,7 +111,7 @@ def test_branches_that_collide(monday: Situation) -> None:
     done = monday.approve(card)
     assert "1 file in conflict" in done.summary
     assert done.summary.startswith("Merge ")
-    assert done.summary.endswith("in the worst order 2")
+    assert done.summary.endswith("the worst order has 2")
 
 
 def test_open_branches_that_do_not_touch_each_other_are_no_card(monday: Situation) -> None:

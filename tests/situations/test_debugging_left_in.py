@@ -56,7 +56,7 @@ def test_conflict_markers_block_others(monday: Situation) -> None:
     assert (first.kind, first.tier) == ("leftovers", Tier.BLOCKS)
     done = monday.approve(first)
     assert done.summary == "1 leftover (conflict marker): rates.py:1"
-    assert "Next: settle rates.py:1 in your editor" in monday.transcript(done)
+    assert "Next: resolve rates.py:1 in your editor" in monday.transcript(done)
     assert "remove_leftovers" not in monday.kinds()
 
 

@@ -38,7 +38,7 @@ def test_caches_go_and_undecided_work_stays(monday: Situation, monkeypatch: pyte
     done = monday.approve(card)
     assert done.summary.startswith("Freed 3.0 MB: ")
     assert not slot.exists()
-    assert "1 worktree of work that is not decided yet stay" in monday.transcript(done)
+    assert "1 worktree of undecided work kept" in monday.transcript(done)
     change = monday.engine.changes.get(waiting.change_set_id)
     assert change.state is ChangeState.WAITING
     monday.engine.changes.land(change.id)  # nothing of it is lost

@@ -24,7 +24,7 @@ def test_commits_on_a_detached_head(monday: Situation) -> None:
         "HEAD is detached: 2 commits up to “Use tax” are on no branch, and the next checkout leaves them behind."
     )
     done = monday.approve(first)
-    assert done.summary == f"Made rescued-{tip[:10]} (2 commits); to remove again: `git branch -D rescued-{tip[:10]}`"
+    assert done.summary == f"Made rescued-{tip[:10]} (2 commits); to remove it: `git branch -D rescued-{tip[:10]}`"
     assert monday.git("rev-parse", f"rescued-{tip[:10]}") == tip
     assert monday.git("branch", "--show-current") == "", "nothing is checked out"
     assert "lost_commits" not in monday.kinds()

@@ -43,7 +43,7 @@ def test_the_commit_that_broke_it_is_taken_back(monday: Situation) -> None:
     assert first.assignment.prompt == "Revert “Faster cart” in a worktree and run `test_total` and the whole suite"
     assert not {"bisect", "still_red"} & set(monday.kinds())
     done = monday.approve(first)
-    assert "reverts cleanly and `tests/test_cart.py::test_total` passes then" in done.summary
+    assert "reverts cleanly and `tests/test_cart.py::test_total` then passes" in done.summary
     assert "+    return max(prices)" in monday.transcript(done)
     assert "max" in (monday.path / "cart.py").read_text()  # nothing is landed yet
     assert done.change_set_id is not None

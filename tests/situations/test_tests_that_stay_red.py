@@ -33,8 +33,8 @@ def test_failures_are_grouped_by_cause(monday: Situation) -> None:
         "4 failures, 2 causes: KeyError: 'de', at cart.py:6 (3); assert N == N, at tests/test_cart.py:11 (1)"
     )
     said = monday.transcript(done)
-    assert "tests/test_cart.py::test_total  fails alone, too" in said
-    assert "The smallest selection that shows all of it: pytest 'tests/test_cart.py::test_rate[de]'" in said
+    assert "tests/test_cart.py::test_total  also fails alone" in said
+    assert "The smallest selection that shows every cause: pytest 'tests/test_cart.py::test_rate[de]'" in said
     assert "still_red" not in monday.kinds()
 
 

@@ -71,7 +71,9 @@ def test_a_merge_that_is_resolved_and_not_committed(monday: Situation) -> None:
     first = monday.first()
     assert first.assignment.prompt == "Test the unfinished merge as it stands"
     done = monday.approve(first)
-    assert done.summary.startswith("No conflict is left in the merge; the tests as it stands: the one test passed")
+    assert done.summary.startswith(
+        "No conflict is left in the merge; the tests in the present state: the one test passed"
+    )
     assert done.summary.endswith("To go on: `git merge --continue`")
     monday.git("commit", "-q", "--no-edit")
     assert "unfinished_operation" not in monday.kinds()

@@ -73,7 +73,7 @@ def test_stashes_of_three_weeks_ago(monday: Situation) -> None:
         "weeks."
     )
     done = monday.approve(card)
-    assert "stash@{1} (rounding): in HEAD already" in done.summary
+    assert "stash@{1} (rounding): already in HEAD" in done.summary
     assert "stash@{0} (" in done.summary
     assert ": still applies" in done.summary
     assert "`git stash drop stash@{1}`" in monday.transcript(done)

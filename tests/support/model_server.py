@@ -30,7 +30,7 @@ _LOOK = 0.02  # seconds between two looks whether a client that waits has gone
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call. `arguments` as a mapping, or as the text that stands for it, for what is no JSON."""
+    """A tool call. `arguments` as a mapping, or as the text that stands for it, for what is not JSON."""
 
     name: str
     arguments: Mapping[str, Any] | str = field(default_factory=dict)

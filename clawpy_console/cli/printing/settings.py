@@ -16,7 +16,7 @@ def config(document: Document, options: Options) -> Lines:
         yield dim(f"# {document['file']}")
         return
     yield from _flat(document["key"], document["value"])
-    accepted = "" if options.get("action") == "set" else f"; accepted is {document['accepted']}"
+    accepted = "" if options.get("action") == "set" else f"; expected {document['accepted']}"
     yield dim(document["origin"]) + accepted
 
 

@@ -367,9 +367,7 @@ class WorkScreen(Conversing, Filtering):
         if session.state.over:
             self.app.say("This session has finished.", "warning")
             return
-        self.app.ask(
-            lambda engine: engine.sessions.stop(session.id, "stopped by the operator"), lambda _: self._done("stopped")
-        )
+        self.app.ask(lambda engine: engine.sessions.stop(session.id, "stopped by you"), lambda _: self._done("stopped"))
 
     def _waiting_change(self) -> ChangeSet | None:
         change = self.change

@@ -58,7 +58,9 @@ def turn_over(keys: Keys, *, in_file: bool = False) -> tuple[str, Kept]:
     """
     if keys.where(NAME) == "environment":
         raise Refusal(
-            "in_environment", "CLAWPY_GATEWAY_API_KEY in the environment is the token", "change it there, or unset it"
+            "in_environment",
+            "the token comes from CLAWPY_GATEWAY_API_KEY in the environment",
+            "change it there, or unset it",
         )
     token = new_token()
     try:
@@ -66,9 +68,9 @@ def turn_over(keys: Keys, *, in_file: bool = False) -> tuple[str, Kept]:
     except Refusal as refusal:
         if refusal.code != "no_keyring":
             raise
-        fix = "keep it in a file that only you can read: clawpy token new --store file; or your own in"
+        fix = "store it in a file that only you can read: clawpy token new --store file; or set your own in"
         raise Refusal("no_keyring", refusal.message, f"{fix} CLAWPY_GATEWAY_API_KEY where clawpy is started") from None
-    return token, Kept(source, f"the token is kept in the {source}; the old one is void within 15 s")
+    return token, Kept(source, f"the token is stored in the {source}; the old one stops working within 15 s")
 
 
 class Access:
@@ -96,9 +98,9 @@ class Access:
         if self.look():
             return ""
         if (key := self._keys.get(NAME)) is not None:
-            told = f"the gateway's token in the {key.source} has less than {SHORTEST} characters"
+            told = f"the gateway's token in the {key.source} has fewer than {SHORTEST} characters"
             new = "unset CLAWPY_GATEWAY_API_KEY, and " if key.source == ENVIRONMENT else ""
-            raise Refusal("weak_token", told, f"take a longer one; {new}`clawpy token new` makes one of 50")
+            raise Refusal("weak_token", told, f"use a longer one; {new}`clawpy token new` makes one of 50 characters")
         token = new_token()
         try:
             self._keys.set(NAME, token, consent_file=in_file)
@@ -120,7 +122,7 @@ class Access:
         token, source = (key.value, key.source) if key else (self._own, THIS_RUN)
         if len(token) < SHORTEST:
             if key is None and self._digest and (self.source == FILE or not self._keys.keyring_fault(NAME)):
-                log.warning("the gateway's token was taken away: nobody gets in until there is another")
+                log.warning("the gateway's token was removed: nobody can connect until a new one is set")
                 with self._lock:
                     self._digest = self._pass_key = b""
                     self.generation += 1

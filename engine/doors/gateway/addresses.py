@@ -103,7 +103,7 @@ def place_of(settings: GatewaySettings) -> Place:
             there = sanitise(str(Path(file).expanduser().absolute()))[:4096]
             raise Refusal("no_certificate", f"there is no file {there}", f"name a PEM file; {MAKE}")
     if key and not certificate:
-        raise Refusal("no_certificate", "there is a certificateKey and no certificate", "name both")
+        raise Refusal("no_certificate", "there is a certificateKey but no certificate", "name both")
     place = Place(
         host=settings.host,
         port=settings.port,
@@ -115,7 +115,7 @@ def place_of(settings: GatewaySettings) -> Place:
     if not place.local and not certificate and not settings.tunnel:
         raise Refusal(
             "unsafe_address",
-            f"{settings.host} is reached by other machines, and what goes there could be read on the way",
+            f"{settings.host} can be reached by other machines, and the connection is not encrypted",
             "give --certificate and --certificate-key; or --tunnel if something in front of it encrypts; "
             "or reach 127.0.0.1 by `ssh -L` or `tailscale serve`",
         )

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 API = "/api/v1"
 
-DESCRIPTION = """The same engine as the console's, for a phone, a watch, a script, another agent.
+DESCRIPTION = """The engine of the console, for a phone, a watch, a script or another agent.
 
 Every request carries `Authorization: Bearer TOKEN` (`clawpy token` shows it). What happens comes over the WebSocket
 `/pulse`: say `{"type": "subscribe", "channels": ["crosspoll"], "after": LAST_ID}` and get `prediction.new`,
@@ -63,24 +63,24 @@ def _told(status: int, words: str, code: str, message: str, fix: str = "") -> di
 
 
 ALWAYS: dict[int | str, dict[str, Any]] = {
-    **_told(400, "No proper request", "bad_request", "the body is no JSON"),
+    **_told(400, "Malformed request", "bad_request", "the body is not JSON"),
     **_told(401, "No token, or a wrong one", "no_token", "the gateway's token is missing or wrong"),
-    **_told(403, "From a web page", "foreign_origin", "a web page may not ask here"),
-    **_told(413, "Too large", "too_large", "a request has at most 262144 bytes"),
-    **_told(421, "Not called so", "foreign_host", "this gateway is not called so"),
-    **_told(422, "Not understood", "bad_arguments", "count: Input should be less than or equal to 10"),
-    **_told(409, "Not as things are", "already_decided", "card pred_7k2m is confirmed already"),
-    **_told(431, "Too long an address", "too_large", "address and headers have at most 65536 bytes"),
-    **_told(429, "Too often", "too_many", "too many requests", "wait 1 s and ask less often"),
-    **_told(503, "Not now", "engine_closed", "the engine is closing; nothing is written any more"),
+    **_told(403, "Request from a web page", "foreign_origin", "requests from web pages are refused"),
+    **_told(413, "Too large", "too_large", "a request may have at most 262144 bytes"),
+    **_told(421, "Unknown host name", "foreign_host", "this gateway does not serve that host name"),
+    **_told(422, "Invalid arguments", "bad_arguments", "count: Input should be less than or equal to 10"),
+    **_told(409, "Conflict with the current state", "already_decided", "card pred_7k2m is confirmed already"),
+    **_told(431, "Headers too large", "too_large", "the address and headers may have at most 65536 bytes"),
+    **_told(429, "Too many requests", "too_many", "too many requests", "wait 1 s and send fewer requests"),
+    **_told(503, "Unavailable", "engine_closed", "the engine is closing; nothing is written any more"),
 }
 MISSING = _told(404, "No such card", "unknown_card", "there is no card pred_7k2m", "clawpy cards lists what is pending")
-PACKED = _told(415, "A packed body", "bad_request", "a packed body is not taken", "send it as it is")
+PACKED = _told(415, "Compressed body", "bad_request", "a compressed body is not accepted", "send it uncompressed")
 
 NO_CALL: dict[int | str, dict[str, Any]] = {
     400: {
         "model": replies.Refused | replies.RpcReply,
-        "description": "No proper call",
+        "description": "Malformed call",
         "content": {"application/json": {"example": {"jsonrpc": "2.0", "id": None, "error": {"code": -32600}}}},
     }
 }
@@ -234,22 +234,22 @@ def _say_what_is_wrong(app: FastAPI) -> None:
         fault = error.errors()[0]
         words, fix = rpc.in_words(fault), f"see {API}/openapi.json"
         if fault["type"] == rpc.NO_OBJECT and "json" not in request.headers.get("content-type", ""):
-            words, fix = "the body is not said to be JSON", "send the header Content-Type: application/json with it"
+            words, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
         if request.url.path == f"{API}/rpc":
             code = rpc.NO_JSON if fault["type"] == "json_invalid" else rpc.INVALID_REQUEST
             return Reply(rpc.fault(None, code, f"{words}; {fix}"), status_code=400)
         if fault["type"] == "json_invalid":
-            return _wrong(400, "bad_request", "the body is no JSON", fix)
+            return _wrong(400, "bad_request", "the body is not JSON", fix)
         return _wrong(422, "bad_arguments", words, fix)
 
     @app.exception_handler(Exception)
     def broken(request: Request, error: Exception) -> Response:
         # It is raised again after this, and the guard keeps it in the log.
-        return _wrong(500, "internal", f"{type(error).__name__}: this is a fault of the program; see the log")
+        return _wrong(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
 
     @app.exception_handler(HTTPException)
     def not_there(request: Request, error: HTTPException) -> Response:
-        words = {404: ("unknown_path", "there is nothing here"), 405: ("bad_method", "that method is not known here")}
+        words = {404: ("unknown_path", "there is no such path"), 405: ("bad_method", "that method is not allowed here")}
         code, message = words.get(error.status_code, ("bad_request", "the request cannot be read"))
         return _wrong(error.status_code, code, message, f"see {API}/openapi.json", dict(error.headers or {}))
 

@@ -83,11 +83,13 @@ class Connection(H11Protocol):
             self._unread = None
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is told so, in the words that every refusal has, and hung up on."""
+        """Answers what is not HTTP with an ordinary refusal, and hangs up."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()
             return
-        body = json.dumps({"error": {"code": "bad_request", "message": "this is no HTTP request", "fix": ""}}).encode()
+        body = json.dumps(
+            {"error": {"code": "bad_request", "message": "this is not an HTTP request", "fix": ""}}
+        ).encode()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),

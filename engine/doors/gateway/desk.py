@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GATEWAY = "gateway"
 """Where chains of triggers begin that a program asks for (SPEC 3.3)."""
 
-ASKED_BY = "asked for over the gateway"
+ASKED_BY = "requested over the gateway"
 
 RUN_SETTINGS = {
     "interval_ms": "cross_poll_interval_ms",
@@ -151,13 +151,13 @@ class Desk:
                 card = self._hinted(hint, channel, workspace) if hint else self._best(channel)
             if card is None:
                 where = f" for #{channel}" if channel else ""
-                return self._triggered(None, channel, f"nothing suggests itself{where} now")
+                return self._triggered(None, channel, f"nothing to propose{where} now")
             try:
                 self._engine.cards.trigger(card.id, force=force, by=from_channel or GATEWAY)
             except Refusal as refusal:
                 if refusal.code not in ("blocked", "needs_acknowledgement", "no_runner"):
                     raise
-                return self._triggered(card.id, channel, f"it waits as a card: {refusal.message}")
+                return self._triggered(card.id, channel, f"it is pending as a card: {refusal.message}")
             return self._triggered(card.id, channel, "")
 
     def _approved(self, card_id: str, channel: str | None, hint: str | None) -> Document:
@@ -178,10 +178,10 @@ class Desk:
     def _hinted(self, hint: str, channel: str | None, workspace: str | None) -> Card:
         known = self._engine.workspaces
         if workspace is not None and workspace not in known:
-            raise Refusal("unknown_workspace", f"{sanitise(workspace)} is not looked after", "see `clawpy status`")
+            raise Refusal("unknown_workspace", f"{sanitise(workspace)} is not watched", "see `clawpy status`")
         where = workspace or next(iter(known), None)
         if where is None:
-            raise Refusal("unknown_workspace", "no workspace is looked after", "start clawpy in a git repository")
+            raise Refusal("unknown_workspace", "no workspace is watched", "start clawpy in a git repository")
         pending = self._engine.cards.pending(include_snoozed=True)
         words = sanitise(hint).strip()
         for one in pending:
@@ -250,7 +250,7 @@ class Desk:
                     return {"model": str(named), "source": "twin-model", **reply.model_dump()}
         best = next(iter(self._engine.cards.pending()), None)
         if best is None:
-            raise Refusal("nothing_to_predict", "nothing suggests itself now", "trigger a cycle first")
+            raise Refusal("nothing_to_predict", "nothing to propose now", "trigger a cycle first")
         return {
             "model": best.source.value,
             "source": best.source.value,
@@ -264,7 +264,7 @@ class Desk:
     def _waiting(self) -> Iterator[None]:
         """One of the few that are waited for at a time."""
         if not self._slow.acquire(blocking=False):
-            raise Refusal("busy", "others are being waited for", "ask again in some seconds")
+            raise Refusal("busy", "other requests are being processed", "try again in a few seconds")
         try:
             yield
         finally:

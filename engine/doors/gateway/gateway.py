@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-ENDED = "it ended by itself: see the log, then open it again"
+ENDED = "it stopped unexpectedly: see the log, then start it again"
 
 
 @dataclass(frozen=True, slots=True)

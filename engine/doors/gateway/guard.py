@@ -130,21 +130,36 @@ class Guard:
             # What went wrong is for the log; it may hold anything, so the caller learns its kind.
             log.error("a request to the gateway failed\n%s", redact(traceback.format_exc()))
             if scope["type"] == "http" and not began:
-                said = f"{type(error).__name__}: this is a fault of the program; see the log"
+                said = f"{type(error).__name__}: this is a bug; see the log"
                 await _refuse(scope, send, Fault(500, "internal", said), more)
 
     def _of_this_house(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
         """The Origin, when the settings allow that page; "" without one. Raises `Fault` for foreign hosts and pages."""
         host = headers.get(b"host", b"").decode("latin-1")
         if not self.place.answers_to(host):
-            raise Fault(421, "foreign_host", "this gateway is not called so", "name it in gateway.hosts, if it is")
+            raise Fault(
+                421,
+                "foreign_host",
+                "this gateway does not serve that host name",
+                "if it should, add the name to gateway.hosts",
+            )
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin in self.place.origins:
             return origin
         if b"origin" in headers:
-            raise Fault(403, "foreign_origin", "a web page may not ask here", "name it in gateway.origins, if it may")
+            raise Fault(
+                403,
+                "foreign_origin",
+                "requests from web pages are refused",
+                "to allow this page, add its origin to gateway.origins",
+            )
         if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
-            raise Fault(403, "cross_site", "a web page may not ask here", "name it in gateway.origins, if it may")
+            raise Fault(
+                403,
+                "cross_site",
+                "requests from web pages are refused",
+                "to allow this page, add its origin to gateway.origins",
+            )
         return ""
 
     async def _known(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
@@ -192,17 +207,17 @@ class Guard:
         """Read the body whole, so that what follows never waits for a slow sender. It may have to be `empty`."""
         stated = headers.get(b"content-length", b"0")
         if not stated.isdigit():
-            raise Fault(400, "bad_request", "Content-Length is no number")
+            raise Fault(400, "bad_request", "Content-Length is not a number")
         if len(stated) > 12 or int(stated) > self._limits.body:
             raise self._too_large()
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-            raise Fault(415, "bad_request", "a packed body is not taken", "send it as it is")
+            raise Fault(415, "bad_request", "a compressed body is not accepted", "send it uncompressed")
         body = bytearray()
         more = True
         while more:
             message = await receive()
             if message["type"] != "http.request":
-                raise Fault(400, "bad_request", "the request broke off")
+                raise Fault(400, "bad_request", "the request ended early")
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > self._limits.body:
@@ -217,7 +232,7 @@ class Guard:
         return again
 
     def _too_large(self) -> Fault:
-        return Fault(413, "too_large", f"a request has at most {self._limits.body} bytes", "send less at a time")
+        return Fault(413, "too_large", f"a request may have at most {self._limits.body} bytes", "send less at a time")
 
 
 def _headers(scope: Scope, limits: Limits) -> dict[bytes, bytes]:
@@ -226,17 +241,17 @@ def _headers(scope: Scope, limits: Limits) -> dict[bytes, bytes]:
     if not target.startswith(b"/"):
         raise Fault(400, "bad_request", "the target must be a path")
     if len(scope["headers"]) > limits.headers:
-        raise Fault(431, "too_large", f"a request has at most {limits.headers} headers")
+        raise Fault(431, "too_large", f"a request may have at most {limits.headers} headers")
     size = len(target) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in scope["headers"])
     if size > limits.head:
-        raise Fault(431, "too_large", f"address and headers have at most {limits.head} bytes")
+        raise Fault(431, "too_large", f"the address and headers may have at most {limits.head} bytes")
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in found and name in ONCE:
-            raise Fault(400, "bad_request", f"the header {name.decode('latin-1')} stands twice")
+            raise Fault(400, "bad_request", f"the header {name.decode('latin-1')} appears twice")
         found[name] = value
     if b"transfer-encoding" in found and b"content-length" in found:
-        raise Fault(400, "bad_request", "two lengths for one body")
+        raise Fault(400, "bad_request", "the body has two lengths")
     return found
 
 
@@ -272,13 +287,13 @@ def _cross_origin(origin: str, *, preflight: bool = False) -> list[tuple[bytes, 
 
 def _more_than_a_pass() -> Fault:
     """A pass went through other people's hands: another prompt, say, does not come in with it."""
-    return Fault(403, "pass_alone", "a pass opens this path as it is, with nothing added", "ask with the token")
+    return Fault(403, "pass_alone", "a pass is valid for exactly this path", "use the token instead")
 
 
 def _too_many(wait: float) -> Fault:
     seconds = max(1, round(wait + 0.5))
     return Fault(
-        429, "too_many", "too many requests", f"wait {seconds} s and ask less often", {"retry-after": str(seconds)}
+        429, "too_many", "too many requests", f"wait {seconds} s and send fewer requests", {"retry-after": str(seconds)}
     )
 
 

@@ -32,7 +32,7 @@ CHANNELS = ("crosspoll",)
 SUBPROTOCOL = "pulse"
 
 POLICY, TRY_LATER, TURNED_OVER = 1008, 1013, 4001
-"""Why a connection ends: it broke the rules, it was too slow or there are too many, or the token is another now."""
+"""Why a connection ends: it broke the rules, it was too slow or there are too many, or the token has changed."""
 
 LARGEST_ID = 2**53
 
@@ -113,7 +113,7 @@ class _Client:
             except (ValueError, RecursionError):
                 said = None
             if not isinstance(said, dict):
-                await self._complain("a message is a JSON object")
+                await self._complain("a message must be a JSON object")
             elif "jsonrpc" in said:
                 await self._call(said)
             elif said.get("type") == "subscribe":
@@ -121,16 +121,16 @@ class _Client:
             elif said.get("type") == "ping":
                 await self._say({"type": "pong", "id": self._feed.head})
             else:
-                await self._complain("its type is subscribe or ping, or it is a call of JSON-RPC")
+                await self._complain("its type must be subscribe or ping, or it must be a JSON-RPC call")
 
     async def _subscribe(self, said: Mapping[str, Any]) -> None:
         channels, after = said.get("channels"), said.get("after")
         if not isinstance(channels, list) or not channels or any(one not in CHANNELS for one in channels):
-            return await self._complain(f"channels is a list of {', '.join(CHANNELS)}")
+            return await self._complain(f"channels must be a list of {', '.join(CHANNELS)}")
         if after is not None and (isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < LARGEST_ID):
-            return await self._complain("after is the id of the last message")
+            return await self._complain("after must be the id of the last message")
         if self._subscribed.is_set():
-            return await self._complain("it is subscribed already")
+            return await self._complain("already subscribed")
         head = self._feed.head
         cursor = head if after is None else min(after, head)
         answer: dict[str, Any] = {"type": "subscribed", "channels": list(CHANNELS), "id": cursor}
@@ -165,7 +165,7 @@ class _Client:
         loop = asyncio.get_running_loop()
         while True:
             if self._feed.generation != self._generation:
-                raise _Leave(TURNED_OVER, "the token is another now")
+                raise _Leave(TURNED_OVER, "the token has changed")
             news = self._feed.news
             if self._feed.is_behind(self._cursor):
                 made = await self._feed.catch_up(self._cursor)

@@ -30,7 +30,7 @@ CARD: dict[str, Any] = {
 STATUS: dict[str, Any] = {
     "enabled": True,
     "state": "WATCHING",
-    "cause": "the operator spoke",
+    "cause": "you are back",
     "holds": [],
     "pending": 3,
     "lastTriggerAt": "2026-01-05T09:20:00Z",

@@ -72,7 +72,7 @@ def answer(desk: Desk, method: str, params: Mapping[str, Any] | None, call_id: s
         return fault(call_id, REFUSED, refusal.message, data)
     except Exception as error:
         log.error("a call over the gateway failed\n%s", redact(traceback.format_exc()))
-        return fault(call_id, INTERNAL, f"{type(error).__name__}: this is a fault of the program; see the log")
+        return fault(call_id, INTERNAL, f"{type(error).__name__}: this is a bug; see the log")
 
 
 def fault(call_id: str | int | None, code: int, message: str, data: Document | None = None) -> Document:
@@ -84,5 +84,5 @@ def fault(call_id: str | int | None, code: int, message: str, data: Document | N
 def in_words(error: Mapping[str, Any]) -> str:
     """What is wrong with an argument, without repeating it: it may be a secret that was put into the wrong place."""
     where = ".".join(str(part) for part in error["loc"] if part != "body")[:100]
-    said = "it should be one JSON object" if error["type"] == NO_OBJECT else str(error["msg"])
+    said = "it must be one JSON object" if error["type"] == NO_OBJECT else str(error["msg"])
     return f"{where}: {said}" if where else said

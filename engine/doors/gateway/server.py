@@ -172,10 +172,10 @@ def _bound(place: Place) -> socket.socket:
         where = f"{place.host} port {place.port}"
         if error.errno == errno.EADDRINUSE:
             raise Refusal(
-                "port_taken", f"{where} is taken by another program", "another one: --port 0 finds one"
+                "port_taken", f"{where} is used by another program", "choose another; --port 0 finds a free one"
             ) from error
-        said = f"{where} cannot be listened at: {error.strerror or error}"
-        raise Refusal("bad_address", said, "name an address of this machine, and a port from 1024 on") from error
+        said = f"{where} cannot be opened: {error.strerror or error}"
+        raise Refusal("bad_address", said, "name an address of this machine, and a port of 1024 or higher") from error
     return listening
 
 

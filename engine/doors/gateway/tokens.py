@@ -26,17 +26,19 @@ def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> Do
     key = keys.get(NAME)
     if key is None:
         raise _none(keys, listening=bool(where["url"]))
-    return {"token": key.value, "source": key.source, "message": f"it is kept in the {key.source}", **where}
+    return {"token": key.value, "source": key.source, "message": f"it is stored in the {key.source}", **where}
 
 
 def _none(keys: Keys, *, listening: bool) -> Refusal:
     """Why there is no token to show, and the line that makes one on this machine."""
-    told = "no token was made yet"
+    told = "there is no token yet"
     if listening:
-        told = "the gateway's token is kept nowhere: it was shown once, if its engine has a terminal, and ends with it"
+        told = (
+            "the gateway's token is not stored: the engine showed it once, on its terminal, and it ends with the engine"
+        )
     try:
         keys.backend()
         fix = "`clawpy token new` makes one that lasts"
     except NoKeyring as fault:
         fix = f"`clawpy token new --store file` makes one that lasts, in a file that only you can read, for {fault}"
-    return Refusal("no_token", told, f"{fix}; the running gateway takes it within 15 s" if listening else fix)
+    return Refusal("no_token", told, f"{fix}; the running gateway uses it within 15 s" if listening else fix)

@@ -16,7 +16,7 @@ from engine.config_notify import KEPT, OPEN_SCHEMES, Surface, key_name, variable
 from engine.keys import ENVIRONMENT, Key
 from engine.values import Refusal
 
-EXAMPLE = 'for example "ntfys://ntfy.sh/a-topic-of-yours"; see https://appriseit.com/services/ for others'
+EXAMPLE = 'for example "ntfys://ntfy.sh/my-secret-topic"; see https://appriseit.com/services/ for others'
 """How an address is written."""
 
 
@@ -50,7 +50,7 @@ class Address:
         return f"Address({self.surface.value!r}, {self.service!r}, {self.source!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an address is not stored")
+        raise TypeError("the address was not stored")
 
 
 class Addresses:
@@ -100,7 +100,7 @@ class Addresses:
 
 
 def malformed(url: str) -> bool:
-    """Whether `url` is no address at all, of whatever service."""
+    """Whether `url` is not an address at all, of whatever service."""
     scheme, between, rest = url.partition("://")
     return not between or not scheme.isascii() or not scheme.isalnum() or any(sign.isspace() for sign in rest)
 

@@ -91,7 +91,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     )  # fmt: skip
     fields: dict[str, Any] | None = plugins.url_to_dict(address.url)  # type: ignore[no-untyped-call]
     if fields is None:
-        return Failure("there is no such service, or its address is not complete", lasting=True)
+        return Failure("there is no such service, or its address is incomplete", lasting=True)
     body, title = note.text, note.title
     if fields["schema"] in ("ntfy", "ntfys"):
         fields |= ntfy(note, buttons)
@@ -107,7 +107,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
         body, title = (uncalled(one if embed else unmarked(one)) for one in (body, title))
     service = apprise.Apprise.instantiate(fields, asset=asset)
     if service is None:
-        return Failure("its address is not complete, or the service cannot be used on this machine", lasting=True)
+        return Failure("its address is incomplete, or the service cannot be used on this machine", lasting=True)
     carrier = apprise.Apprise(asset=asset)
     carrier.add(service)
     kind = apprise.NotifyType.INFO if note.good else apprise.NotifyType.WARNING
@@ -117,7 +117,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     if result:
         return None
     if result.status.name == "TIMEOUT":
-        return Failure(f"it did not take it within {SECONDS:g} s")
+        return Failure(f"it did not accept the notification within {SECONDS:g} s")
     return explained([entry.message for entry in result.logs()])
 
 
@@ -129,7 +129,7 @@ def explained(said: Sequence[str]) -> Failure:
             return Failure(f"the server answers {status}", lasting=400 <= status < 500 and status not in PASSING)
         if "onnection error" in line:
             return Failure("it cannot be reached")
-    return Failure("it was not taken")
+    return Failure("it did not accept the notification")
 
 
 def ntfy(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
@@ -190,13 +190,13 @@ def escaped(text: str) -> str:
 
 def _run(command: Sequence[str]) -> Failure | None:
     if not command:
-        return Failure("this machine has no program for it; see `clawpy doctor`", lasting=True)
+        return Failure("this machine has no program for notifications; see `clawpy doctor`", lasting=True)
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS
         )
     except subprocess.TimeoutExpired:
-        return Failure(f"it did not take it within {SECONDS:g} s")
+        return Failure(f"it did not accept the notification within {SECONDS:g} s")
     except OSError as error:
         return Failure(f"{command[0]} cannot be run: {error.strerror}", lasting=True)
     return None if done.returncode == 0 else Failure(f"{command[0]} ended with {done.returncode}")

@@ -155,7 +155,7 @@ def digest(notes: Sequence[Note]) -> Note:
         Form.BANNER if loud else last.form,
         TITLE,
         "\n".join(lines),
-        subtitle=f"{len(notes)} at once",
+        subtitle=f"{len(notes)} notifications",
         sound=SOUND if loud else "",
         badge=last.badge,
         good=all(one.good for one in notes),

@@ -146,7 +146,7 @@ class Outbox:
 
     def dismiss(self, surface: Surface | None = None) -> int:
         """Let go of what was given up; how many that were."""
-        return self._of_dead(surface, standing=Standing.DROPPED.value, note="dismissed by the operator")
+        return self._of_dead(surface, standing=Standing.DROPPED.value, note="dismissed by you")
 
     def prune(self) -> None:
         """Give up rows that were over long ago; dead ones wait for the operator four times as long."""

@@ -208,8 +208,8 @@ class Router:
         """
         address = self.addresses.of(surface)
         if address is None:
-            fix = f"clawpy notify set {surface.value}, and give for example ntfys://ntfy.sh/a-topic-of-yours"
-            raise Refusal("no_surface", f"the {surface.value} has no address", fix)
+            fix = f"clawpy notify set {surface.value}, then paste, for example, ntfys://ntfy.sh/my-secret-topic"
+            raise Refusal("no_surface", f"{surface.value} has no address", fix)
         form = form_of(Happening.NEW_HIGH, surface) or form_of(Happening.COMPLETED, surface)
         assert form is not None
         words = f"a test of the {surface.value}: notifications arrive"

@@ -149,7 +149,7 @@ class Sender:
         hub = self._hub
         if allowed(self._surface, hub.settings.current) and hub.addresses.named(self._surface):
             return True
-        hub.outbox.settle([item.id for item in items], Standing.DROPPED, "the surface was switched off")
+        hub.outbox.settle([item.id for item in items], Standing.DROPPED, "notifications there were switched off")
         return False
 
     def _deliver(self, note: Note) -> Failure | None:

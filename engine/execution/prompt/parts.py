@@ -188,4 +188,4 @@ def read_inside(root: Path, name: str) -> tuple[str, str]:
     except FileNotFoundError:
         return "", ""
     except ValueError:
-        return "", "it is no plain file"
+        return "", "it is not a regular file"

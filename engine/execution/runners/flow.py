@@ -141,7 +141,7 @@ class Job:
     def its_upkeep(self) -> Upkeep:
         """What a flow of `Place.ENGINE` acts through. Raises `FlowUnable` where there is none."""
         if self.upkeep is None:
-            raise FlowUnable("only the engine itself can do this", "approve its card")
+            raise FlowUnable("only the engine can do this", "approve its card")
         return self.upkeep
 
     @property

@@ -105,7 +105,7 @@ class FlowRunner:
         if flow is None:
             raise Refusal("no_runner", f"there is no flow {assignment.flow!r}", f"flows: {', '.join(self._flows)}")
         if isinstance(flow, LearnedFlow) and flow.workspace not in ("", assignment.workspace):
-            told = f"the flow {flow.name} was learnt in {flow.workspace} and is for it alone"
+            told = f"the flow {flow.name} was learned in {flow.workspace} and works only there"
             raise Refusal("no_runner", told, "run it there")
         return flow
 

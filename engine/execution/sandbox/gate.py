@@ -201,7 +201,7 @@ class HostGate:
                 raise ValueError(target)
             host, port = split(parts.netloc, 80)
         except ValueError:
-            raise _Refused(f"{target[:200]} is no host that could be reached") from None
+            raise _Refused(f"{target[:200]} is not a host that could be reached") from None
         path = target.split("://", 1)[1].partition("/")
         # One request a connection, and for the host that was looked at.
         kept = [line for line in lines if not line.lower().startswith((b"host:", b"connection:", b"proxy-"))]

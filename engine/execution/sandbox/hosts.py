@@ -87,7 +87,7 @@ def _rule(entry: str) -> HostRule:
         name, port = (str(whole), HTTPS) if whole is not None else split(target, HTTPS)
     except ValueError:
         raise Refusal(
-            "bad_host", f"{entry!r} is no host", "write name, *.domain, name:port or [address]:port"
+            "bad_host", f"{entry!r} is not a host", "write name, *.domain, name:port or [address]:port"
         ) from None
     if wildcard and (address_of(name) is not None or "." not in name):
         raise Refusal("bad_host", f"{entry!r} is too wide", "name a domain of at least two parts after the *")

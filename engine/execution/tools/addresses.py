@@ -51,7 +51,7 @@ def target_of(url: str) -> Target:
         host = (parts.hostname or "").rstrip(".")
         host = host if ":" in host else host.encode("idna").decode().lower()
     except (ValueError, UnicodeError):
-        raise _bad(url, "is no URL") from None
+        raise _bad(url, "is not a URL") from None
     if parts.scheme not in DEFAULT_PORTS:
         raise _bad(url, "must begin with https:// or http://")
     if not host or re.search(r"[^a-z0-9.:_-]", host):

@@ -373,7 +373,7 @@ class Toolbelts:
 
 def _decoded(path: str, data: bytes) -> str:
     if text.is_binary(data):
-        raise Refusal("binary", f"{shown(path)} is no text: {len(data):,} bytes", "look at it with exec")
+        raise Refusal("binary", f"{shown(path)} is not text: {len(data):,} bytes", "look at it with exec")
     return data.decode(errors="replace")
 
 

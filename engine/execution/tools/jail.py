@@ -98,7 +98,7 @@ class Jail:
 
     def names(self, path: str, *, most: int) -> tuple[list[str], int] | None:
         """What is in a folder, sorted, folders with a `/` behind them, at most `most`, and how many there are; None
-        when `path` is no folder."""
+        when `path` is not a folder."""
         with self._files(path) as files:
             spot = self._walk(files, path, _REFUSED)
             if spot.found is None or not stat.S_ISDIR(spot.found.st_mode):
@@ -175,7 +175,9 @@ class Jail:
                 with contextlib.suppress(FileExistsError):
                     files.mkdir(here)
             elif not stat.S_ISDIR(found.st_mode):
-                raise Refusal("not_there", f"{shown(here)} is no folder", "read the folder above to see what is there")
+                raise Refusal(
+                    "not_there", f"{shown(here)} is not a folder", "read the folder above to see what is there"
+                )
             names.append(name)
         here = "/".join(names)
         return Spot(here, files.lstat(here))

@@ -13,7 +13,7 @@ _PROBE = 8_192
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether it is no text: a NUL near its beginning."""
+    """Whether it is not text: a NUL near its beginning."""
     return b"\0" in data[:_PROBE]
 
 

@@ -93,7 +93,7 @@ def check_assignment(assignment: Assignment, channels: Container[str], *, own: O
     """The filter's word on a whole assignment: its channel, its prompt, every text in its parameters."""
     if assignment.channel not in channels:
         return RailVerdict(
-            RAIL, Verdict.BLOCK, f"{assignment.channel!r} is no registered channel", "unregistered-channel"
+            RAIL, Verdict.BLOCK, f"{assignment.channel!r} is not a registered channel", "unregistered-channel"
         )
     found = _checked(assignment.prompt, own=own)
     for value in assignment.parameters.values():

@@ -180,7 +180,7 @@ def test_the_verb_shows_it_and_makes_another(tmp_path: Path) -> None:
     with pytest.raises(Refusal) as refused:
         gateway_token(home)
     assert refused.value.code == "no_token"
-    assert refused.value.message == "no token was made yet"
+    assert refused.value.message == "there is no token yet"
     assert "clawpy token new --store file" in refused.value.fix, "what this machine can do"
     with pytest.raises(Refusal) as refused:
         gateway_token(home, new=True)
@@ -199,7 +199,7 @@ def test_a_token_that_is_kept_nowhere_is_told_so_while_its_engine_listens(tmp_pa
         lock.announce_gateway("http://127.0.0.1:8477")
         with pytest.raises(Refusal) as refused:
             gateway_token(home)
-        assert "kept nowhere" in refused.value.message
+        assert "not stored" in refused.value.message
         assert "clawpy token new --store file" in refused.value.fix
         assert "15 s" in refused.value.fix
     finally:

@@ -144,7 +144,7 @@ def test_what_a_program_hints_at_waits_for_the_operator(served: Served, engine: 
     assert found["triggered"] is False
     assert "gate" in found["message"] or "runner" in found["message"] or "tool" in found["message"], found["message"]
     assert found["session"] is None
-    assert found["prediction"]["reasoning"] == "asked for over the gateway"
+    assert found["prediction"]["reasoning"] == "requested over the gateway"
     again = told(served, "POST", "/crosspoll/trigger", json=asked | {"hint": found["prediction"]["prompt"]})
     assert again["prediction"]["id"] == found["prediction"]["id"], "the same hint makes no second card"
     assert again["triggered"] is False, "nor does saying it twice approve it"
@@ -357,12 +357,12 @@ def test_a_body_as_curl_sends_it_unless_told(served: Served) -> None:
     """`curl -d` alone says that it sends a form: what is wrong is that, and not the body."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     wrong = told(served, "PATCH", "/crosspoll/config", 422, content=b'{"enabled": true}', headers=form)["error"]
-    assert wrong["message"] == "the body is not said to be JSON"
+    assert wrong["message"] == "the body is not declared as JSON"
     assert "Content-Type: application/json" in wrong["fix"]
     called = told(served, "POST", "/rpc", 400, content=b'{"jsonrpc": "2.0"}', headers=form)["error"]
-    assert "not said to be JSON; send the header Content-Type" in called["message"]
+    assert "not declared as JSON; send the header Content-Type" in called["message"]
     several = told(served, "POST", "/rpc", 400, json=[{"jsonrpc": "2.0"}])["error"]
-    assert several["message"].startswith("it should be one JSON object")
+    assert several["message"].startswith("it must be one JSON object")
     assert told(served, "PATCH", "/crosspoll/config", 422)["error"]["message"] == "Field required"
 
 

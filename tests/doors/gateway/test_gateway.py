@@ -334,7 +334,7 @@ def test_a_locked_key_is_refused_and_nobody_is_asked(tmp_path: Path, capfd: pyte
     both, key = pair(tmp_path, b"secret")
     with pytest.raises(Refusal) as refused:
         check_pair(both, key)
-    assert refused.value.message == f"the key in {key} is locked with a pass phrase"
+    assert refused.value.message == f"the key in {key} is protected by a passphrase"
     assert f"openssl pkey -in {key}" in refused.value.fix
     assert capfd.readouterr() == ("", "")
 

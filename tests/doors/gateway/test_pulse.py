@@ -359,7 +359,7 @@ def test_another_token_shows_everybody_out(serve: Serve, monkeypatch: pytest.Mon
         one.subscribe()
         token, kept = access.turn_over(other.engine.keys, in_file=True)
         assert kept.source == "file"
-        assert code_of(one, 30) == (4001, "the token is another now")
+        assert code_of(one, 30) == (4001, "the token has changed")
     assert other.ask("GET", "/api/v1/health").status_code == 401
     other.token = token
     assert other.ask("GET", "/api/v1/health").status_code == 200

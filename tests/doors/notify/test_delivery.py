@@ -151,7 +151,7 @@ def test_nobody_is_there() -> None:
 def test_a_server_that_never_answers(office: PostOffice, monkeypatch: pytest.MonkeyPatch) -> None:
     office.open.clear()
     monkeypatch.setattr(delivery, "SECONDS", 0.05)
-    assert send(office.ntfy, said(Form.BANNER)) == Failure("it did not take it within 0.05 s")
+    assert send(office.ntfy, said(Form.BANNER)) == Failure("it did not accept the notification within 0.05 s")
 
 
 def test_no_such_service() -> None:
@@ -162,7 +162,7 @@ def test_no_such_service() -> None:
 
 @pytest.mark.parametrize("lines", [[], ["something else entirely at ntfy://user:pass@host"]])
 def test_what_a_library_says_is_never_repeated(lines: list[str]) -> None:
-    assert explained(lines) == Failure("it was not taken")
+    assert explained(lines) == Failure("it did not accept the notification")
 
 
 def test_no_part_of_an_address_is_written_anywhere(

@@ -168,7 +168,7 @@ def test_a_digest_has_a_line_for_each_and_counts_the_rest() -> None:
     assert len(lines) == LINES
     assert lines[0] == "• koji-core • 72% confidence: card 0"
     assert lines[-1] == "• and 3 more"
-    assert found.subtitle == "12 at once"
+    assert found.subtitle == "12 notifications"
     assert found.badge == 12
     assert found.actions == ()
 

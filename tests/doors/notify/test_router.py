@@ -185,7 +185,7 @@ def test_several_low_ones_are_one_digest(world: World, clock: FakeClock) -> None
     clock.advance(timedelta(minutes=1))
     world.deliver()
     [note] = world.courier.to(Surface.PHONE)
-    assert note.subtitle == "4 at once"
+    assert note.subtitle == "4 notifications"
     assert len(note.body.splitlines()) == 4
 
 
@@ -203,7 +203,7 @@ def test_at_night_only_what_is_urgent_and_the_rest_in_the_morning(world: World, 
     world.quiet = False
     world.deliver()
     [_, morning] = world.courier.to(Surface.PHONE)
-    assert morning.subtitle == "2 at once"
+    assert morning.subtitle == "2 notifications"
     assert "Failed: 2 tests" in morning.body
 
 

@@ -56,7 +56,7 @@ def test_from_a_card_to_a_landing(engine: Any, repository: Repository) -> None:
     assert (call.provider, call.state, call.price_known) == ("acp:small", "done", False)
     sent = "\n".join(part.text for part in engine.calls.prompt(call.id))
     assert "SCRIPT" in sent
-    assert call.notes[-1] == "what the agent adds of its own is not ours to see"
+    assert call.notes[-1] == "what the agent adds itself is not visible here"
     engine.changes.land(ended.change_set_id)
     assert (repository.path / "b.txt").read_text() == "by the agent\n"
     engine.changes.undo(ended.change_set_id)

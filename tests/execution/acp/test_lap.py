@@ -48,7 +48,7 @@ def test_what_was_sent_is_on_record_for_the_x_ray(world: AcpWorld) -> None:
     (began,), (ended,) = world.calls.begun, world.calls.ended
     assert (began["provider"], began["model"], began["run_kind"]) == ("acp:small", "small-agent 1.0", "task")
     assert began["prompt"].text("user") == "fix it"
-    assert "not ours to see" in began["prompt"].notes[-1]
+    assert "not visible here" in began["prompt"].notes[-1]
     assert (ended["state"], ended["reply"]) == ("done", "You said: fix it")
     assert view.summary == "You said: fix it"
 
@@ -265,7 +265,7 @@ def test_work_that_was_cut_short_is_kept_and_says_so(world: AcpWorld, reason: st
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("reason", "words"), [("refusal", "refused"), ("cancelled", "broke the turn off")])
+@pytest.mark.parametrize(("reason", "words"), [("refusal", "refused"), ("cancelled", "ended the turn early")])
 def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason: str, words: str) -> None:
     view = world.run({"stop": reason})
     assert view.state is SessionState.FAILED

@@ -45,7 +45,7 @@ def test_the_top_says_where_the_tests_are(shop: Repository, run_flow: RunFlow) -
 
 
 def test_a_folder_that_is_no_project_is_refused(shop: Repository, run_flow: RunFlow) -> None:
-    with pytest.raises(FlowUnable, match="packages is no project of this repository"):
+    with pytest.raises(FlowUnable, match="packages is not a project of this repository"):
         run_flow("run_tests", project="packages")
     with pytest.raises(ValueError, match="inside the repository"):
         run_flow("run_tests", project="../x")

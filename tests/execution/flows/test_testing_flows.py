@@ -316,7 +316,7 @@ def test_merge_rehearsed_clean_and_tested(project: Repository, run_flow: RunFlow
     heads = project.git("rev-parse", "main", "feature")
     ran = run_flow("rehearse_merge", source="feature", target="main")
     assert "merges cleanly" in ran.result.summary
-    assert "1 of them only when merged" in ran.result.summary
+    assert "1 of them fail only when merged" in ran.result.summary
     assert ran.result.facts["red_before"] == {"tests/test_more.py::test_more": []}
     assert ran.result.full
     assert project.git("rev-parse", "main", "feature") == heads
@@ -399,7 +399,7 @@ def test_head_without_the_uncommitted_files(project: Repository, run_flow: RunFl
     assert (project.path / "shop/tax.py").exists()
     project.git("add", "-A")
     project.commit("helper")
-    assert run_flow("check_clean_head").result.summary.startswith("HEAD is whole: all 2 tests passed")
+    assert run_flow("check_clean_head").result.summary.startswith("HEAD is complete: all 2 tests passed")
 
 
 def test_tests_without_pytest_are_known_with_the_command_that_brings_it(

@@ -36,11 +36,11 @@ EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
         "Find the order of merging a and b into main with the least conflict",
     ),
     "unfinished_operation": ({"operation": "rebase"}, "Rehearse both sides of the unfinished rebase"),
-    "keep_commits": ({"commits": [SHA]}, "Make a branch for the commits that no branch holds: 0123456789"),
+    "keep_commits": ({"commits": [SHA]}, "Make a branch for the commits that are on no branch: 0123456789"),
     "rehearse_autosquash": ({"onto": SHA}, "Rehearse squashing the fixup commits since 0123456789"),
     "look_at_stash": ({"stashes": [SHA]}, "Look at 1 old stash: does it still apply?"),
     "undo_landing": ({"change_set": "change_abc"}, "Undo the landing of change_abc"),
-    "reclaim_space": ({}, "Remove the worktrees and caches of clawpy that nothing needs any more"),
+    "reclaim_space": ({}, "Remove worktrees and caches of clawpy that are no longer needed"),
     "look_at_changes": ({}, "Look at what is not committed yet and suggest commits"),
     "apply_fix": (
         {"fix": "cand_a", "tests": ["tests/test_a.py::test_x"], "patch": "diff --git a/a b/a"},
@@ -83,7 +83,7 @@ EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
     "look_at_pull_request": ({"number": 7, "title": "Totals"}, "Look at pull request #7 “Totals”"),
     "write_agents_md": (
         {"lessons": ["Use tabs", "Test first"]},
-        "Write what was learnt here into AGENTS.md, 2 lessons:\n- Use tabs\n- Test first",
+        "Write what was learned here into AGENTS.md, 2 lessons:\n- Use tabs\n- Test first",
     ),
 }
 
@@ -158,8 +158,8 @@ def test_counts_and_lists() -> None:
             "1 of 4 tests failed and 1 error in 0.0 s: a and b",
         ),
         (CheckResult("pytest", 3, 0, errors=1, failing=("a",)), "1 error, 3 tests passed in 0.0 s: a"),
-        (CheckResult("pytest", 0, 0, errors=2, failing=("a", "b")), "2 errors, no test ran in 0.0 s: a and b"),
-        (CheckResult("pytest", 0, 0, skipped=2), "no test ran, 2 skipped"),
+        (CheckResult("pytest", 0, 0, errors=2, failing=("a", "b")), "2 errors, no tests ran in 0.0 s: a and b"),
+        (CheckResult("pytest", 0, 0, skipped=2), "no tests ran, 2 skipped"),
     ],
 )
 def test_results_in_words(check: CheckResult, words: str) -> None:

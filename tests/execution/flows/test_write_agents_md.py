@@ -58,7 +58,7 @@ def test_what_is_written_is_read_back_and_the_rest_stays(data: bytes, lessons: l
 @given(LESSONS)
 def test_no_lesson_is_anything_but_an_item_of_the_list(lessons: list[str]) -> None:
     said = section(lessons).split("\n")
-    assert said[0] == "## What was learnt here"
+    assert said[0] == "## What was learned here"
     items = said[4:]
     assert len(items) == len(lessons)
     for item in items:
@@ -72,8 +72,8 @@ def test_a_new_file_and_an_old_one(repository: Repository, run_flow: RunFlow) ->
     ran = run_flow("write_agents_md", lessons=["Run the migrations first", "Use Decimal for money"])
     text = (ran.folder / FILE).read_text()
     assert text == (
-        "<!-- clawpy:learnt -->\n## What was learnt here\n\n"
-        "Written by Clawpy at your word; what stands between the marks is overwritten.\n\n"
+        "<!-- clawpy:learnt -->\n## What was learned here\n\n"
+        "Written by Clawpy with your approval; the text between the marks is overwritten.\n\n"
         "- Run the migrations first\n- Use Decimal for money\n<!-- /clawpy:learnt -->\n"
     )
     assert ran.result.summary == "AGENTS.md: 2 lessons, 2 of them new"
@@ -91,7 +91,7 @@ def test_a_new_file_and_an_old_one(repository: Repository, run_flow: RunFlow) ->
 def test_what_it_says_already_changes_nothing(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {FILE: write_section(b"", section(["Use tabs"]), LEARNT).decode()})
     ran = run_flow("write_agents_md", lessons=["Use tabs"])
-    assert ran.result.summary == "AGENTS.md says it already"
+    assert ran.result.summary == "AGENTS.md already contains all of it"
     assert (ran.folder / FILE).read_bytes() == (repository.path / FILE).read_bytes()
 
 
@@ -110,7 +110,7 @@ def test_a_link_that_leads_out_is_left_alone(repository: Repository, run_flow: R
     outside.write_text("mine")
     (repository.path / FILE).symlink_to(outside)
     repository.commit("a link")
-    with pytest.raises(FlowUnable, match="no ordinary file"):
+    with pytest.raises(FlowUnable, match="not a regular file"):
         run_flow("write_agents_md", lessons=["Use tabs"])
     assert outside.read_text() == "mine"
 

@@ -224,7 +224,7 @@ class TestNight:
         server.script(Reply(text="I would keep the port."), self.fact(source, bucket="cellar"), self.fact(source))
         report = day.knowledge.nightly.run(MONDAY)
         assert report.promoted == 1
-        assert "the answer is no JSON object" in server.requests[1].users[0]
+        assert "the answer is not a JSON object" in server.requests[1].users[0]
         assert "bucket 'cellar' is none of" in server.requests[2].users[0]
         assert report.cost == sum(call.cost for call in day.calls.for_session(NIGHT))
 

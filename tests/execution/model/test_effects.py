@@ -149,7 +149,7 @@ def test_a_flow_is_proposed_run_and_reviewed_like_any_and_gone_after_a_roll_back
                 engine.sessions.get(engine.cards.approve(card.id, without_sandbox=True).session_id or "")
             )
             assert (view.state, view.error) == (SessionState.SUCCEEDED, "")
-            assert view.summary == "2 commands of check_release ran to the end"
+            assert view.summary == "2 commands of check_release ran"
             assert [one.path for one in engine.changes.get(view.change_set_id or "").files] == ["stamp.txt"]
             assert not (repository.path / "stamp.txt").exists(), "it waits for review"
             assert world.server.requests == [], "no model was asked"
@@ -205,5 +205,5 @@ def test_a_flow_has_the_rails_of_any_other(world: ModelWorld) -> None:
         assert "one && two" in world.texts(view, "output"), "no shell reads it"
         with in_force(engine, FlowOffload("elsewhere", "Try it", ("true",)), workspace="/other"):
             card = world.propose("elsewhere")
-            with pytest.raises(Refusal, match="learnt in /other"):
+            with pytest.raises(Refusal, match="learned in /other"):
                 engine.cards.approve(card.id, without_sandbox=True)

@@ -175,7 +175,7 @@ SCENARIOS = [
     Scenario("nothing to say once", (Reply(), "Done."), requests=2, kind="anthropic"),
     Scenario("nothing to say after its work", (WRITE, *(Reply(),) * 3), requests=4, kind="anthropic", also=kept_half),
     Scenario(
-        "arguments that are no JSON",
+        "arguments that are not JSON",
         (Reply(calls=(Call("read", '{"path": '),)), "Done."),
         requests=2,
         also=told_that("no JSON"),

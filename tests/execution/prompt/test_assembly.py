@@ -164,7 +164,7 @@ def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "AGENTS.md")
 
-    assert Project().part(request(tmp_path)).notes == ("AGENTS.md was left out: it is no plain file",)
+    assert Project().part(request(tmp_path)).notes == ("AGENTS.md was left out: it is not a regular file",)
 
 
 def test_long_guidance_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_what_is_no_text_is_told(world: BeltWorld) -> None:
 def test_mistakes_are_answered_with_what_to_do(world: BeltWorld) -> None:
     world.file("a.txt", "x")
     assert "there is no nope.py (read the folder" in world.no("read", path="nope.py")
-    assert "a.txt is no folder" in world.no("read", path="a.txt/b")
+    assert "a.txt is not a folder" in world.no("read", path="a.txt/b")
     assert "is a folder" in world.no("write", path=".", content="x")
     assert "read needs path" in world.no("read")
     assert "no argument 'file'" in world.no("read", file="a.txt", path="a.txt")

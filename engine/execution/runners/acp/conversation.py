@@ -136,7 +136,7 @@ class Conversation:
         if began.protocol_version != PROTOCOL_VERSION:
             raise FlowUnable(
                 f"{self._title} speaks version {began.protocol_version} of the protocol, not {PROTOCOL_VERSION}",
-                "install another version of it",
+                "install another version",
             )
         if began.agent_info is not None:
             self.model = sanitise(f"{began.agent_info.name} {began.agent_info.version}")[:100]
@@ -180,7 +180,7 @@ class Conversation:
         except ConnectionError:
             raise await self._gone() from None
         except ValidationError:
-            raise FlowUnable(f"{self._title} answered `{method}` with what the protocol does not know") from None
+            raise FlowUnable(f"{self._title} answered `{method}` with something outside the protocol") from None
         finally:
             stop.cancel()
             asked.cancel()
@@ -204,7 +204,7 @@ class Conversation:
         while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.01)
         self._live.check_running()
-        last = f"; its last words: {' / '.join(self._complaints)[:600]}" if self._complaints else ""
+        last = f"; its last output: {' / '.join(self._complaints)[:600]}" if self._complaints else ""
         return FlowUnable(f"{self._title} {'ended' if ended else 'closed its output'} in the middle{last}", self._login)
 
     async def _hear_complaints(self) -> None:
@@ -221,7 +221,7 @@ class Conversation:
         self._listening, _ = await loop.connect_read_pipe(lambda: _Lines(tell), self._process.stderr)
 
     def _rubbish(self, line: str) -> None:
-        self._requests.odd("the agent writes lines that are no messages")
+        self._requests.odd("the agent writes lines that are not messages")
         self._live.write("output", line)
 
     def _halt(self) -> None:

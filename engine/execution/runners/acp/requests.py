@@ -85,7 +85,7 @@ class Requests:
         if serve is None:
             raise RequestError.method_not_found(sanitise(method)[:80])
         if self._open >= OPEN_MOST:
-            raise _error(f"{OPEN_MOST} requests wait for an answer already")
+            raise _error(f"{OPEN_MOST} requests are already waiting for an answer")
         self._open += 1
         try:
             return await serve(params)
@@ -116,7 +116,7 @@ class Requests:
         try:
             note = schema.SessionNotification.model_validate(params)
         except ValidationError:
-            self.odd("the agent sent updates that the protocol does not know; they are left out")
+            self.odd("the agent sent updates outside the protocol; they are left out")
             return
         if self.session_id is not None and note.session_id != self.session_id:
             self.odd("the agent sent updates for another session; they are left out")
@@ -151,7 +151,7 @@ class Requests:
             self._granted[command] += 1
         option = choose(request.options, allowed)
         if option is None:
-            self._live.note(f"{title}: it offers no way to {'allow' if allowed else 'refuse'} this once", error=True)
+            self._live.note(f"{title}: it has no option to {'allow' if allowed else 'refuse'} this once", error=True)
         return _outcome(option)
 
     async def _read(self, params: Any) -> schema.ReadTextFileResponse:

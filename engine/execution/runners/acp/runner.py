@@ -101,7 +101,7 @@ class AcpRunner:
         """The assignment with another text. Raises `Refusal` `bad_parameters`."""
         prompt = sanitise(edit).strip()
         if not prompt:
-            raise Refusal("bad_parameters", "the prompt is empty", "say what is to be done")
+            raise Refusal("bad_parameters", "the prompt is empty", "say what to do")
         return replace(assignment, prompt=prompt)
 
     def recover(self) -> list[str]:
@@ -150,10 +150,10 @@ class AcpRunner:
             belt = self._belts.open(live, view, ground.folder)
             requests = Requests(live, belt, terminals, telling, on_usage=counting.update)
             if ground.continues:
-                live.say("a new conversation: the agent sees the files of the former one, not what was said")
+                live.say("a new conversation: the agent sees the files of the previous one, but not its messages")
             if guest.settings.hosts and live.sandbox.confines and not (live.sandbox.gates or confinement.network):
                 fix = "install bubblewrap, or set network = true for this workspace"
-                raise FlowUnable(f"{live.sandbox.name} cannot hold it to the hosts of its provider", fix)
+                raise FlowUnable(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
             live.say(f"{guest.title} · {_where(live, guest)}")
             environment = house.agent_environment(
                 place=guest.place, names=guest.settings.env, environment=self._environment

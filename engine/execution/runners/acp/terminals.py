@@ -70,7 +70,7 @@ class Terminals:
         """
         where = Path(cwd).resolve() if cwd else self._folder
         if not where.is_relative_to(self._folder.resolve()) or not where.is_dir():
-            raise Refusal("outside", f"{sanitise(str(cwd))} is no folder of this session", f"work in {self._folder}")
+            raise Refusal("outside", f"{sanitise(str(cwd))} is not a folder of this session", f"work in {self._folder}")
         terminal = Terminal(KEPT if kept is None else max(0, min(kept, KEPT)))
         with self._lock:
             if len(self._terminals) >= TERMINALS:

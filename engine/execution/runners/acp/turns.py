@@ -23,12 +23,12 @@ from engine.values import (
     sanitise,
 )
 
-OWN_PROMPT = "what the agent adds of its own is not ours to see"
+OWN_PROMPT = "what the agent adds itself is not visible here"
 """Every prompt that goes to an agent says so in the X-ray."""
 
 CUT_SHORT = {
-    "max_tokens": "it stopped at its own limit of tokens; the work may be half done",
-    "max_turn_requests": "it stopped at its own limit of requests; the work may be half done",
+    "max_tokens": "it reached its own token limit; the work may be incomplete",
+    "max_turn_requests": "it reached its own request limit; the work may be incomplete",
 }
 SUMMARY = 600
 """Characters of its last words that stand as a session's summary."""
@@ -132,9 +132,9 @@ class Work:
         self._said = said or self._said
         self._cut = CUT_SHORT.get(turn.reason, "")
         if turn.reason == "refusal":
-            raise FlowUnable(f"{self._title} refused to do this", "say it in another way, or do it otherwise")
+            raise FlowUnable(f"{self._title} refused to do this", "rephrase it, or try another way")
         if turn.reason == "cancelled":
-            raise FlowUnable(f"{self._title} broke the turn off by itself")
+            raise FlowUnable(f"{self._title} ended the turn early")
 
 
 @dataclass(frozen=True, slots=True)

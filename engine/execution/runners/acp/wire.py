@@ -53,7 +53,7 @@ class Wire:
         """Queue a message. Raises ConnectionError for a request that nobody will read; answers are dropped then."""
         if self._out is None or self._closed or self._out.is_closing():
             if "method" in message:
-                raise ConnectionError("the agent is gone")
+                raise ConnectionError("the agent has exited")
             return
         self._out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         if self._out.get_write_buffer_size() > UNREAD_MOST:
@@ -132,7 +132,7 @@ def parsed(line: bytes) -> dict[str, Any] | None:
         code = error.get("code")
         message["error"] = {
             "code": code if isinstance(code, int) else -32603,
-            "message": str(error.get("message") or "an error without words")[: 10 * SHOWN],
+            "message": str(error.get("message") or "an error without a message")[: 10 * SHOWN],
             "data": error.get("data"),
         }
     return message

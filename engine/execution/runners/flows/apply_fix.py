@@ -74,14 +74,14 @@ class ApplyFix:
             return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
         fixed = job.git.text("write-tree")
         if fixed == job.git.text("rev-parse", f"{start}^{{tree}}"):
-            told = "The files have this fix already: what fails now has another cause"
+            told = "The files already have this fix, so the failure has another cause"
             return FlowResult(told, sound=False, facts=failed)
         job.say("The fix applies")
         tool = toolchain_of(toolchains(job), tests)
         check = run_tests(job, tool, tests if tool.exact else ())
         tidy(job, start)
         if set(tests) & set(check.failing) or not check.passed:
-            told = f"The fix applies, but {listed(tests, 2)} still fails, so nothing of it is kept: {in_words(check)}"
+            told = f"The fix applies, but {listed(tests, 2)} still fails, so the fix is discarded: {in_words(check)}"
             return FlowResult(told, sound=False, facts=failed)
         show_tree(job, fixed)  # what tests left behind is no part of the fix
         return FlowResult(f"The fix applies and {listed(tests, 2)} passes: {in_words(check)}", check=check, facts=facts)

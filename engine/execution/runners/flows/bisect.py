@@ -56,7 +56,9 @@ class Bisect:
     def run(self, job: Job) -> FlowResult:
         good, bad = resolve(job, job.parameters.good), resolve(job, job.parameters.bad)
         if job.git.run("merge-base", "--is-ancestor", good, bad, allowed=(0, 1)).returncode or good == bad:
-            raise FlowUnable(f"{good[:10]} is no ancestor of {bad[:10]}", "name a good commit in the bad one's history")
+            raise FlowUnable(
+                f"{good[:10]} is not an ancestor of {bad[:10]}", "name a good commit in the bad one's history"
+            )
         tidy(job, bad)
         found = toolchains(job)
         tool = toolchain_of(found, [job.parameters.test])
@@ -76,7 +78,7 @@ class Bisect:
         if red.green:
             raise FlowUnable(f"the test passes at {bad[:10]}: nothing is broken there", "run it again, it may be flaky")
         if red.failed + red.errors == 0:
-            raise FlowUnable(f"the test was skipped at {bad[:10]}: it says nothing", "choose another test")
+            raise FlowUnable(f"the test was skipped at {bad[:10]}", "choose another test")
         tidy(job, good)
         job.say(f"Good end: {commit(job.git, good)}")
         try:
@@ -135,7 +137,7 @@ class Bisect:
         facts: dict[str, object] = {"test": job.parameters.test, "steps": steps, "skipped": skipped}
         if not culprit:
             names = [str(commit(job.git, sha)) for sha in candidates]
-            job.say("\n".join(["The test cannot run at these, one of them broke it:", *names]))
+            job.say("\n".join(["The test cannot run at these commits; one of them broke it:", *names]))
             summary = f"Broken by one of {count(len(candidates), 'commit')} at which the test cannot run"
             return FlowResult(summary, check=red, facts=facts | {"candidates": candidates})
         found = commit(job.git, culprit)
@@ -158,5 +160,5 @@ def _bisect(job: Job, *arguments: str) -> str:
     try:
         done = job.git.run("bisect", *arguments, allowed=(0, 2))
     except GitError as error:
-        raise FlowUnable(f"git cannot go on bisecting: {error.message}") from error
+        raise FlowUnable(f"git cannot continue the bisect: {error.message}") from error
     return (done.stdout + done.stderr).decode(errors="replace")

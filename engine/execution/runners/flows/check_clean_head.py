@@ -38,7 +38,7 @@ class CheckCleanHeadParameters(ProjectParameters):
     """What is not committed."""
 
     files: list[RepoPath] = Field(
-        default=[], description="the uncommitted files, for the words alone: all are left out"
+        default=[], description="the uncommitted files, only for the description: all are left out"
     )
 
 
@@ -63,20 +63,24 @@ class CheckCleanHead:
         tidy(job, head)
         left_out = _between(job, head, snapshot)
         job.say(f"HEAD is {commit(job.git, head)}")
-        job.say(f"Left out: {listed(left_out) if left_out else 'nothing, all is committed'}")
+        job.say(f"Left out: {listed(left_out) if left_out else 'nothing, everything is committed'}")
         tools = toolchains(job)
         facts: dict[str, object] = {"head": head, "left_out": left_out}
         with borrowed(tools, job.folder, job.workspace):
             done = run_plan(job, [(tool, []) for tool in tools])
             check = combined([check for _, check in done])
             if check.green:
-                return FlowResult(f"HEAD is whole: {in_words(check)}", check=check, facts=facts, full=True)
+                return FlowResult(f"HEAD is complete: {in_words(check)}", check=check, facts=facts, full=True)
             needed = self._with_files(job, *reddest(done), snapshot) if left_out else None
             tidy(job, head)  # the result is HEAD's: that is the state it is recorded with
         if needed is None:
             return FlowResult(sentence(f"on HEAD alone {in_words(check)}"), check=check, facts=facts, full=True)
         facts["passes_with_files"] = needed
-        words = f"; {len(needed)} of them pass with the uncommitted files" if needed else "; the same with the files"
+        words = (
+            f"; {len(needed)} of them pass with the uncommitted files"
+            if needed
+            else "; they also fail with the uncommitted files"
+        )
         return FlowResult(f"On HEAD alone {in_words(check)}{words}", check=check, facts=facts, full=True)
 
     def _with_files(self, job: Job, tool: Toolchain, check: CheckResult, snapshot: str) -> list[str] | None:
@@ -84,7 +88,7 @@ class CheckCleanHead:
         failing = list(check.failing)
         if not tool.exact or not failing or len(failing) > COMPARE_LIMIT:
             return None
-        job.say("The failing tests again, with the uncommitted files")
+        job.say("Running the failing tests again, with the uncommitted files")
         show_tree(job, snapshot)
         if not tool.present(failing):
             return None

@@ -49,14 +49,14 @@ def plain(text: str) -> str:
 
 def _path(text: str) -> str:
     if not inside(text):
-        raise ValueError("must be a path inside the repository, relative to its top")
+        raise ValueError("must be a path inside the repository, relative to its top folder")
     if any(unicodedata.category(character) == "Cc" for character in text):
         raise ValueError("must not contain control characters")
     return text.removeprefix("./")
 
 
 RepoPath = Annotated[str, AfterValidator(_path)]
-"""A file of the repository, relative to its top, `/` between folders."""
+"""A file of the repository, relative to its top folder, `/` between folders."""
 
 ProjectPath = Annotated[str, AfterValidator(lambda text: _path(text).rstrip("/") if text else "")]
 """The folder of a project, relative to the top of the repository; "" is the top."""
@@ -173,7 +173,7 @@ def tidy(job: Job, revision: str) -> None:
     Only for flows that work in a worktree; refuses to touch the operator's own tree.
     """
     if job.folder.resolve() == job.workspace.resolve():
-        raise FlowUnable("this flow may only work in a worktree of its own")
+        raise FlowUnable("this flow may only run in its own worktree")
     job.git.run("checkout", "--quiet", "--force", "--detach", revision)
     job.git.run("reset", "--quiet", "--hard", revision)
     job.git.run("clean", "--quiet", "-ffd", *(f"--exclude={name}" for name in LINKED))
@@ -208,10 +208,10 @@ def find_project(job: Job) -> Project:
     found = projects(job.folder, job.workspace, git=job.git)
     chosen = next((one for one in found if one.path == path), None)
     if chosen is None:
-        known = listed([one.path or "the top" for one in found])
-        raise FlowUnable(f"{clean(path)} is no project of this repository: it has no manifest", f"projects: {known}")
+        known = listed([one.path or "the top folder" for one in found])
+        raise FlowUnable(f"{clean(path)} is not a project of this repository: it has no manifest", f"projects: {known}")
     if not chosen.tools and not path and (below := [one.path for one in found if one.tools]):
-        told = f"no tests at the top: the tests are in {listed(below, 4)}"
+        told = f"no tests in the top folder: the tests are in {listed(below, 4)}"
         return replace(chosen, looked=(*chosen.looked, told))
     return chosen
 
@@ -231,12 +231,12 @@ def mending(project: Project, folder: Path) -> str:
     if project.lacks in INSTALL_PROGRAM:
         return INSTALL_PROGRAM[project.lacks]
     if project.tested_by is not None:
-        return f"run the tests of {clean(project.tested_by) or 'the top of the repository'}"
+        return f"run the tests of {clean(project.tested_by) or 'the top folder of the repository'}"
     if (folder / "package.json").is_file():
         return 'give package.json a "test" script'
     if is_python_project(folder):
         return environment_command(folder)
-    return "write tests for a tool that `clawpy` knows, or a target `test` in a Makefile"
+    return "write tests for a tool that `clawpy` supports, or add a `test` target to a Makefile"
 
 
 def toolchain_of(found: Sequence[Toolchain], tests: Sequence[str]) -> Toolchain:
@@ -249,7 +249,8 @@ def exactly(tool: Toolchain) -> None:
     """Raises `FlowUnable` when the tool cannot run single tests."""
     if not tool.exact:
         raise FlowUnable(
-            f"`{tool.title}` cannot run one test alone", "a script that is only jest, vitest, mocha or node --test can"
+            f"`{tool.title}` cannot run one test alone",
+            "use a script that runs only jest, vitest, mocha or node --test",
         )
 
 
@@ -432,10 +433,10 @@ def in_words(check: CheckResult) -> str:
         # An error is no test that failed: a file that cannot be imported holds tests that nobody saw run.
         errors = count(check.errors, "error") if check.errors else ""
         failed = f"{check.failed} of {count(check.passed + check.failed, 'test')} failed" if check.failed else ""
-        rest = "" if failed else f", {count(check.passed, 'test')} passed" if check.passed else ", no test ran"
+        rest = "" if failed else f", {count(check.passed, 'test')} passed" if check.passed else ", no tests ran"
         return f"{' and '.join(filter(None, [failed, errors]))}{rest}{took}{skipped}: {listed(check.failing, 2)}"
     if not check.passed:
-        return f"no test ran{skipped}"
+        return f"no tests ran{skipped}"
     passed = "the one test passed" if check.passed == 1 else f"all {check.passed} tests passed"
     return f"{passed}{took}{skipped}"
 

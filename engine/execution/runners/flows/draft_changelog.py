@@ -35,7 +35,7 @@ class DraftChangelogParameters(Parameters):
     """Which commits, and whether a project that keeps no change log is to get one."""
 
     since: Annotated[str, AfterValidator(_from)] = Field(default="", description='a tag or commit; "" = the last tag')
-    create: bool = Field(default=False, description="make CHANGELOG.md where the project keeps no change log")
+    create: bool = Field(default=False, description="create CHANGELOG.md if the project has no change log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class DraftChangelog:
         commits = self._commits(job)
         name = changelog_of(job.folder)
         if not name and not job.parameters.create:
-            raise CannotRun("this project keeps no change log", "ask for one with create=true")
+            raise CannotRun("this project has no change log", "create one with create=true")
         name = name or "CHANGELOG.md"
         file = job.folder / name
         if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, name):
-            raise FlowUnable(f"{name} is no ordinary file of this repository", "make it one")
+            raise FlowUnable(f"{name} is not a regular file of this repository", "replace it with a regular file")
         try:
             text = read_plain(file, LARGEST).decode() if file.exists() else ""
         except UnicodeDecodeError as error:
@@ -88,11 +88,11 @@ class DraftChangelog:
             "left_out": sorted_.silent,
             "already_there": sorted_.known,
         }
-        job.say(f"{count(len(commits), 'commit')}, {name} {'is there' if text else 'is new'}")
+        job.say(f"{count(len(commits), 'commit')}, {name} {'exists' if text else 'is new'}")
         for section in SECTIONS:
             for entry in sorted_.entries.get(section, ()):
                 job.say(f"{section:<10}  {entry}")
-        for words, subjects in (("left out", sorted_.silent), ("there already", sorted_.known)):
+        for words, subjects in (("left out", sorted_.silent), ("already there", sorted_.known)):
             if subjects:
                 job.say(f"{words}: {'; '.join(subjects[:10])}" + (" …" if len(subjects) > 10 else ""))
         if not sorted_.number:
@@ -136,5 +136,5 @@ def _why(sorted_: _Sorted, commits: list[tuple[str, str]]) -> str:
     if not commits:
         return "no commits"
     if sorted_.known:
-        return f"{count(len(sorted_.known), 'commit')} mentioned already"
-    return "no commit that a user would notice"
+        return f"{count(len(sorted_.known), 'commit')} already mentioned"
+    return "no commits that users would notice"

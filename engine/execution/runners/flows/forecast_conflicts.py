@@ -26,7 +26,7 @@ _IDENTITY = {
 class ForecastConflictsParameters(Parameters):
     """Which branches, against what."""
 
-    base: Revision = Field(description="the branch they will be merged into")
+    base: Revision = Field(description="the branch that they will be merged into")
     branches: list[Revision] = Field(min_length=1, max_length=40, description="the branches to try")
 
 
@@ -120,9 +120,9 @@ def _advice(job: Job, base: str, order: Order) -> str:
     told = f"Merge {', then '.join(order.names)}"
     left = f"{count(order.cost, 'file')} in conflict"
     if not order.cost:
-        return f"{told}: in this order nothing conflicts, in another {count(order.others, 'file')}"
+        return f"{told}: no conflicts in this order, but in another {count(order.others, 'file')}"
     if order.cost < order.others:
-        return f"{told}: {left}, in the worst order {order.others}"
+        return f"{told}: {left}; the worst order has {order.others}"
     return f"{told}: {left} in any order, so the oldest goes first"
 
 

@@ -29,7 +29,7 @@ class HuntFlakesParameters(ProjectParameters):
     """Which tests, how often."""
 
     tests: list[TestId] = Field(min_length=1, max_length=200, description="ids of the tests, as their tool names them")
-    times: int = Field(default=20, ge=2, le=500, description="how often each is run")
+    times: int = Field(default=20, ge=2, le=500, description="how many times each is run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class HuntFlakes:
 def _without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[Tally]:
     """Tools that name only failures (cargo) and had none: one line for all that was asked for."""
     if not any(check.passed for check in checks):
-        raise FlowUnable(f"{tool} ran none of these tests", "take the ids from a run's own output")
+        raise FlowUnable(f"{tool} ran none of these tests", "take the ids from the output of a run")
     mean = sum(check.seconds for check in checks) / len(checks)
     return [Tally(listed(tests, 3), len(checks), 0, round(mean, 4))]
 

@@ -18,9 +18,7 @@ TOLD = 20
 class KeepCommitsParameters(Parameters):
     """Which commits."""
 
-    commits: list[Revision] = Field(
-        min_length=1, max_length=5, description="the newest commit of each line that is to be kept"
-    )
+    commits: list[Revision] = Field(min_length=1, max_length=5, description="the newest commit of each line to keep")
 
 
 class KeepCommits:
@@ -32,7 +30,7 @@ class KeepCommits:
     parameters: ClassVar[type[BaseModel]] = KeepCommitsParameters
 
     def describe(self, parameters: KeepCommitsParameters) -> str:
-        return f"Make a branch for the commits that no branch holds: {listed(one[:10] for one in parameters.commits)}"
+        return f"Make a branch for the commits that are on no branch: {listed(one[:10] for one in parameters.commits)}"
 
     def run(self, job: Job) -> FlowResult:
         git = home_git(job)
@@ -52,10 +50,10 @@ class KeepCommits:
             if len(kept) > TOLD:
                 job.say(f"  and {len(kept) - TOLD} more")
             job.say(f"To work on them: `git switch {name}`. To bring them here: `git merge {name}`.")
-            job.say(f"To remove the branch again: `git branch -D {name}`")
+            job.say(f"To remove the branch: `git branch -D {name}`")
         facts = {"branches": made, "undo": [f"git branch -D {name}" for name in made]}
         if not made:
-            return FlowResult("Nothing to keep: a branch or tag has all of them already", facts=facts)
+            return FlowResult("Nothing to keep: all of them are already on a branch or tag", facts=facts)
         names = " and ".join(f"{name} ({count(number, 'commit')})" for name, number in made.items())
         undo = f"git branch -D {' '.join(made)}"
-        return FlowResult(clean(f"Made {names}; to remove again: `{undo}`"), facts=facts)
+        return FlowResult(clean(f"Made {names}; to remove it: `{undo}`"), facts=facts)

@@ -54,7 +54,7 @@ class LearnedFlow:
                     f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
                     f"{done.exit_code}: {last_line(done.output) or 'it printed nothing'}"
                 )
-        return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran to the end")
+        return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
 
 
 class Registry(Mapping[str, Flow]):

@@ -42,7 +42,9 @@ class LintParameters(ProjectParameters):
     """Which files, and what they are compared with."""
 
     paths: list[RepoPath] = Field(default=[], max_length=1000, description="changed files; none = the whole project")
-    base: Revision = Field(default="HEAD", description="findings that changed files had at this commit are not told")
+    base: Revision = Field(
+        default="HEAD", description="findings that changed files had at this commit are not reported"
+    )
 
 
 class FixLintParameters(ProjectParameters):
@@ -58,7 +60,7 @@ def _linters(job: Job) -> list[Linter]:
         return found
     folder = job.folder / job.parameters.project
     python = is_python_project(folder) or any(folder.glob("*.py"))
-    fix = "configure a linter of the project and install it where it looks for its tools"
+    fix = "configure a linter for the project and install it in the project's environment"
     known = ", ".join(row.name for row in CHECKERS)
     raise CannotRun(
         f"no linter{in_project(job.parameters.project)}: looked for {known}",
@@ -85,7 +87,7 @@ def _broken(linter: Linter, done: CommandResult) -> CannotRun:
     if (missing := first_missing(done.output, linter.believes)) is not None:
         return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.fix(missing))
     return CannotRun(
-        f"{linter.name} ended with exit code {done.exit_code} and named no line: {last_line(done.output)}",
+        f"{linter.name} ended with exit code {done.exit_code} without naming a line: {last_line(done.output)}",
         "run it in a terminal to see why",
     )
 
@@ -160,7 +162,7 @@ class Lint:
             for lacking in trouble:
                 job.say(str(lacking))
             if not looked:
-                return FlowResult("Nothing to lint: no given file is a source file that the project's linters read")
+                return FlowResult("Nothing to lint: the project's linters read none of these files")
             if job.parameters.paths and any(one.findings for one in looked):
                 looked = self._against_base(job, looked)
         return self._told(job, looked, [lacking.message for lacking in trouble])
@@ -170,7 +172,7 @@ class Lint:
         base = resolve(job, job.parameters.base)
         now = stored(job)
         renamed = _renamed(job, base, now)
-        job.say(f"The same files at {base[:10]}, to tell what is new")
+        job.say(f"Linting the same files at {base[:10]}, to see what is new")
         try:
             show_tree(job, base)
             return [self._new(job, one, renamed) if one.findings else one for one in looked]
@@ -192,7 +194,7 @@ class Lint:
         try:
             findings = _look(job, one.linter, before)
         except CannotRun as error:
-            job.say(f"{error.message}: findings from before cannot be told from new ones")
+            job.say(f"{error.message}: old findings cannot be told apart from new ones")
             mine = [index for index, found in enumerate(one.findings) if found.path in one.targets]
             kept = [one.findings[index] for index in mine]
             return replace(one, findings=kept, keys=[one.keys[index] for index in mine], compared=False)

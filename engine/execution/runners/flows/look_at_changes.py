@@ -37,7 +37,7 @@ _SOURCE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file. `added` and `removed` count lines, both 0 for what is no text."""
+    """One file. `added` and `removed` count lines, both 0 for what is not text."""
 
     file: FileState
     added: int
@@ -64,7 +64,7 @@ class LookAtChanges:
         status = read_status(job.git)
         changes = _changes(job, head, status.files)
         if not changes:
-            return FlowResult("Nothing waits: everything is committed")
+            return FlowResult("Nothing to commit: everything is committed")
         groups = grouped(changes)
         for number, (topic, members) in enumerate(list(groups.items())[:MOST_GROUPS], 1):
             lines = f"+{sum(one.added for one in members)} -{sum(one.removed for one in members)}"
@@ -77,11 +77,11 @@ class LookAtChanges:
             job.say(f"and {len(groups) - MOST_GROUPS} more")
         untested = self._untested(job, changes)
         if untested:
-            job.say(f"No test file is named after: {listed(untested)}")
+            job.say(f"No test file found for: {listed(untested)}")
         risks = read_uncommitted(job.git, head, status.files)
         for risk in risks:
             job.say(f"Do not commit: {in_words(risk)}")
-        told = [f"{count(len(changes), 'file')} in no commit"]
+        told = [f"{count(len(changes), 'file')} not committed"]
         told.append(f"could be {count(len(groups), 'commit')}: {listed(groups, 3)}")
         if untested:
             told.append(f"no tests for {listed(untested, 2)}")

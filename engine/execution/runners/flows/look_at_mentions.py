@@ -39,7 +39,7 @@ class LookAtMentions:
             job.say(f"{clean(one.path)}:{one.line}  {clean(one.old)}{now}\n      {clean(one.text)}")
         renamed = [one for one in found if one.new]
         if len(renamed) < len(found):
-            job.say("What is gone and has no new name is yours to reword.")
+            job.say("Reword what is gone and has no new name.")
         names = listed(dict.fromkeys(one.old for one in found), 3)
         files, verb = count(len({one.path for one in found}), "file"), "name" if len(found) > 1 else "names"
         return FlowResult(
@@ -58,7 +58,7 @@ class LookAtMentions:
 class UpdateDocsParameters(Parameters):
     """Which files."""
 
-    paths: list[RepoPath] = Field(min_length=1, max_length=100, description="documents that name what was renamed")
+    paths: list[RepoPath] = Field(min_length=1, max_length=100, description="documents that contain renamed names")
 
 
 class UpdateDocs:
@@ -82,7 +82,7 @@ class UpdateDocs:
             try:
                 rows = read_plain(job.folder / path, LARGEST, follow=False).decode().split("\n")
             except (OSError, ValueError) as error:
-                job.say(f"{clean(path)} stays as it is: {clean(str(error))}")
+                job.say(f"{clean(path)} was not changed: {clean(str(error))}")
                 continue
             for one in sorted(wanted, key=lambda one: -len(one.old)):
                 new = one.new.replace("\\", "\\\\")
@@ -91,10 +91,12 @@ class UpdateDocs:
             (job.folder / path).write_bytes("\n".join(rows).encode())
             changed[path] = len(wanted)
         if not changed:
-            return FlowResult("Nothing to update: no document names what was evidently renamed")
+            return FlowResult("Nothing to update: no document contains a name with a clear replacement")
         left = sum(not one.new for one in found)
         rest = (
-            f"; {count(left, 'line')} {'names' if left == 1 else 'name'} what is gone, yours to reword" if left else ""
+            f"; {count(left, 'line')} {'names' if left == 1 else 'name'} something that is gone and must be reworded"
+            if left
+            else ""
         )
         words = f"{count(sum(changed.values()), 'name')} updated in {listed(changed, 3)}{rest}"
         return FlowResult(words, facts={"changed": list(changed)})

@@ -18,8 +18,8 @@ class LookAtPullRequestParameters(Parameters):
     number: int = Field(ge=1, description="its number")
     title: Line = Field(default="", description="its title")
     url: Line = Field(default="", description="where it is")
-    branch: Line = Field(default="", description="the branch that it wants to be merged")
-    waits: Line = Field(default="", description="who waits for what since when, in words")
+    branch: Line = Field(default="", description="the branch to be merged")
+    waits: Line = Field(default="", description="who is waiting for what, and since when")
     mine: bool = Field(default=False, description="whether it is your own")
 
 

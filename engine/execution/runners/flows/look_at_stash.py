@@ -47,14 +47,14 @@ class LookAtStash:
         there = [stash for stash in read_stashes(git) if stash.commit in asked]
         head = git.text("rev-parse", "HEAD")
         if not there:
-            return FlowResult("None of these stashes is there any more")
+            return FlowResult("None of these stashes exists any more")
         states = {stash.name: self._look(job, stash, head) for stash in there}
         tidy(job, head)
-        gone = [stash for stash in there if states[stash.name] == "in HEAD already"]
+        gone = [stash for stash in there if states[stash.name] == "already in HEAD"]
         if gone:
             # Dropping one renumbers those above it: the highest number goes first.
             commands = " && ".join(f"git stash drop {stash.name}" for stash in reversed(gone))
-            job.say(f"To drop what HEAD has already: `{commands}`")
+            job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
         told = "; ".join(f"{stash.name} ({clean(stash.words)[:40]}): {states[stash.name]}" for stash in there)
         return FlowResult(told, facts={"stashes": states})
 
@@ -72,11 +72,9 @@ class LookAtStash:
         if conflicts:
             state = f"conflicts in {listed(conflicts, 3)}"
         elif there:
-            state = (
-                f"does not apply: {listed(there, 3)}, which it would add, {'is' if len(there) == 1 else 'are'} there"
-            )
+            state = f"does not apply: {listed(there, 3)} already {'exists' if len(there) == 1 else 'exist'}"
         elif not added and not job.git.text("status", "--porcelain"):
-            state = "in HEAD already"
+            state = "already in HEAD"
         else:
             state = "still applies"
         job.say(f"  {state}")

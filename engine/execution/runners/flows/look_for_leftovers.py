@@ -54,7 +54,7 @@ class LookForLeftoversParameters(Parameters):
     """Since when a TODO is new."""
 
     today: Annotated[Line, AfterValidator(instant)] = Field(
-        default="", description="a time with its zone (ISO 8601); a TODO counts when it was added later, none without"
+        default="", description="a time with its zone (ISO 8601); TODOs count only if they were added later"
     )
 
 
@@ -78,7 +78,7 @@ class LookForLeftovers:
     def run(self, job: Job) -> FlowResult:
         found = seen(job, job.parameters.today).leftovers
         if not found:
-            return FlowResult("Nothing is left in: no debugging, no conflict marker, no TODO of today")
+            return FlowResult("No leftovers: no debugging, no conflict markers, no TODOs of today")
         removable = 0
         for path in dict.fromkeys(one.path for one in found):
             text = read(job.git, path)
@@ -91,7 +91,7 @@ class LookForLeftovers:
             removable += len(statement_lines(path, text, lines))
         marked = [one for one in found if one.kind == MARKER]
         if marked:
-            job.say(f"Next: settle {clean(marked[0].place)} in your editor; both sides stand there.")
+            job.say(f"Next: resolve {clean(marked[0].place)} in your editor; it contains both sides.")
         facts = {"findings": [{"kind": one.kind, "path": clean(one.path), "line": one.line} for one in found]}
         return FlowResult(_told(found), sound=False, facts=facts | ({"next": "remove_leftovers"} if removable else {}))
 
@@ -142,7 +142,7 @@ class RemoveLeftovers:
         for one in kept:
             job.say(f"left: {clean(one.place)}  {one.kind}, not a statement on a line of its own")
         if not changed:
-            return FlowResult("Nothing removed: no debugging statement stands on a line of its own")
+            return FlowResult("Nothing removed: no debugging statement has a line of its own")
         words = f"{count(sum(changed.values()), 'line')} removed from {listed(changed, 3)}"
         words += f", {len(kept)} left for you" if kept else ""
         check = self._tested(job, list(changed))
@@ -156,7 +156,7 @@ class RemoveLeftovers:
             taken = statement_lines(path, before, lines)
             after = without_lines(path, before, taken)
         except (OSError, ValueError, SyntaxError) as error:
-            job.say(f"{clean(path)} stays as it is: {clean(str(error))}")
+            job.say(f"{clean(path)} was not changed: {clean(str(error))}")
             return []
         if taken:
             (job.folder / path).write_bytes(after.encode())

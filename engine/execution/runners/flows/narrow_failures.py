@@ -58,7 +58,7 @@ class NarrowFailures:
         texts: dict[str, str] = {}
         check = run_tests(job, tool, tests, texts=texts)
         if check.green or not check.failing:
-            why = "what failed before depends on what runs before it, is unreliable, or is fixed"
+            why = "the earlier failures depend on what runs before these tests, are unreliable, or are fixed"
             return FlowResult(sentence(f"{in_words(check)} now: {why}"), check=check, facts={"causes": []})
         causes: dict[Cause, list[str]] = {}
         for test in check.failing:
@@ -73,11 +73,9 @@ class NarrowFailures:
                 job.say(f"    and {len(failing) - 5} more")
         passed = [test for test in tests if test not in check.failing and "::" in test]
         if passed:
-            job.say(
-                f"{listed(passed, 3)}: passes without the rest of the suite; what runs before it matters, or chance"
-            )
+            job.say(f"{listed(passed, 3)}: passes without the rest of the suite; it depends on other tests or chance")
         command = _command(job, tool, [failing[0] for _, failing in groups])
-        job.say(f"The smallest selection that shows all of it: {command}")
+        job.say(f"The smallest selection that shows every cause: {command}")
         dependent = [test for test, fails in alone.items() if not fails]
         words = f"{count(len(check.failing), 'failure')}, {count(len(groups), 'cause')}: " + "; ".join(
             f"{clean(str(cause))} ({len(failing)})" if len(groups) > 1 else clean(str(cause))
@@ -113,7 +111,7 @@ class NarrowFailures:
 
 
 def _said_alone(fails: bool | None) -> str:
-    return "" if fails is None else "  fails alone, too" if fails else "  passes alone: what runs before it matters"
+    return "" if fails is None else "  also fails alone" if fails else "  passes alone, so it depends on earlier tests"
 
 
 def _command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:

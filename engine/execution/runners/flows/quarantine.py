@@ -39,7 +39,9 @@ class QuarantineParameters(ProjectParameters):
     """Which tests, until when, and why."""
 
     tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of the tests, as pytest names them")
-    until: Annotated[Line, AfterValidator(_day)] = Field(description="the day they run again, such as 2026-12-07")
+    until: Annotated[Line, AfterValidator(_day)] = Field(
+        description="the day on which they run again, such as 2026-12-07"
+    )
     why: Line = Field(default="flaky", max_length=120, description="the reason, for example `flaky: failed 3 of 20`")
 
 
@@ -58,7 +60,7 @@ class Quarantine:
         tests: list[str] = job.parameters.tests
         tool = toolchain_of(toolchains(job), tests)
         if tool.name != "pytest" or any(".py::" not in test or not inside(test.partition("::")[0]) for test in tests):
-            raise FlowUnable("only tests of pytest can be skipped until a day")
+            raise FlowUnable("only pytest tests can be skipped until a date")
         until, marked = date.fromisoformat(job.parameters.until), []
         for test in tests:
             path, _, rest = test.partition("::")
@@ -69,19 +71,19 @@ class Quarantine:
             except (OSError, ValueError, SyntaxError) as error:
                 raise FlowUnable(f"{clean(path)} cannot be changed: {clean(str(error))}") from error
             if after is None:
-                job.say(f"{clean(test)}: has a mark of its own already")
+                job.say(f"{clean(test)}: already has its own skip mark")
                 continue
             _write(file, after)
             marked.append(test)
             job.say(f"{clean(test)} is skipped until {until.isoformat()}")
         if not marked:
-            return FlowResult("Nothing changed: these tests are in quarantine already")
+            return FlowResult("Nothing changed: these tests are already in quarantine")
         try:
             check = run_tests(job, tool, sorted({test.partition("::")[0] for test in marked}))
         except CannotRun as error:
             job.say(str(error))
             return FlowResult(
-                f"{count(len(marked), 'test')} skipped until {until.isoformat()}; not tried: {error.message}"
+                f"{count(len(marked), 'test')} skipped until {until.isoformat()}; not tested: {error.message}"
             )
         told = f"{count(len(marked), 'test')} skipped until {until.isoformat()}; its file: {in_words(check)}"
         return FlowResult(told, check=check, facts={"tests": marked, "until": until.isoformat()})

@@ -23,26 +23,26 @@ class ReclaimSpace:
     parameters: ClassVar[type[BaseModel]] = ReclaimSpaceParameters
 
     def describe(self, parameters: ReclaimSpaceParameters) -> str:
-        return "Remove the worktrees and caches of clawpy that nothing needs any more"
+        return "Remove worktrees and caches of clawpy that are no longer needed"
 
     def run(self, job: Job) -> FlowResult:
         upkeep = job.its_upkeep()
         try:
             done = upkeep.reclaim()
         except OSError as error:
-            raise FlowUnable(f"not everything could be removed: {error}", "look at what stands there") from error
+            raise FlowUnable(f"not everything could be removed: {error}", "check the folder") from error
         for session in done.worktrees:
             job.say(f"removed the worktree of {session}")
         kept = upkeep.waiting()
         if kept:
-            job.say(f"{count(kept, 'worktree')} of work that is not decided yet stay: see `clawpy work`")
+            job.say(f"{count(kept, 'worktree')} of undecided work kept: see `clawpy work`")
         if not done.worktrees and not done.caches:
-            return FlowResult("Nothing to remove: clawpy holds nothing that it does not need")
+            return FlowResult("Nothing to remove: clawpy needs everything that it stores")
         what = [count(len(done.worktrees), "worktree")] if done.worktrees else []
         what += [count(done.caches, "cache")] if done.caches else []
         free = upkeep.free()[0]
-        job.say("The next run of the tests fills its cache anew and takes longer once")
-        told = f"Freed {in_megabytes(done.freed)}: {' and '.join(what)}; {in_megabytes(free)} are free now"
+        job.say("The next test run rebuilds its cache and takes longer")
+        told = f"Freed {in_megabytes(done.freed)}: {' and '.join(what)}; {in_megabytes(free)} free now"
         return FlowResult(told, facts={"freed": done.freed})
 
 

@@ -34,7 +34,7 @@ class RehearseAutosquashParameters(ProjectParameters):
     """Where the rebase begins."""
 
     onto: Revision | None = Field(
-        default=None, description="the parent of the oldest commit that changes; without it all of the history"
+        default=None, description="the parent of the oldest commit that changes; without it, the whole history"
     )
 
 
@@ -65,16 +65,16 @@ class RehearseAutosquash:
         if done.returncode:
             return self._stopped(job, done.stderr.decode(errors="replace"), facts)
         after = _since(job, onto)
-        job.say(f"{count(len(before), 'commit')} become {len(after)}:")
+        job.say(f"{count(len(before), 'commit')} would become {len(after)}:")
         for sha in after[:TOLD]:
             job.say(f"  {commit(job.git, sha)}")
         if len(after) > TOLD:
             job.say(f"  and {len(after) - TOLD} more")
         same = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
         facts |= {"after": [clean(sha) for sha in after], "same_files": same}
-        became = f"{count(len(before), 'commit')} become {len(after)}"
+        became = f"{count(len(before), 'commit')} would become {len(after)}"
         if not same:
-            summary = f"The autosquash changes the files: {became}, but the last does not hold what HEAD holds"
+            summary = f"The autosquash changes the files: {became}, but the result differs from HEAD"
             return FlowResult(summary, sound=False, facts=facts)
         check, why = try_tests(job)
         if why:

@@ -49,9 +49,9 @@ BLAME_LIMIT = 50
 class RehearseMergeParameters(ProjectParameters):
     """Which branch into which."""
 
-    source: Revision = Field(description="the branch that is to be merged")
-    target: Revision = Field(description="the branch it is to be merged into")
-    rebase: bool = Field(default=False, description="say as well whether a rebase of the target would be clean")
+    source: Revision = Field(description="the branch to merge")
+    target: Revision = Field(description="the branch to merge into")
+    rebase: bool = Field(default=False, description="also check whether a rebase of the target would be clean")
 
 
 class RehearseMerge:
@@ -72,7 +72,7 @@ class RehearseMerge:
         source, target = resolve(job, job.parameters.source), resolve(job, job.parameters.target)
         facts: dict[str, object] = {"source": source, "target": target, "conflicts": []}
         if job.git.run("merge-base", "--is-ancestor", source, target, allowed=(0, 1)).returncode == 0:
-            return FlowResult(f"Nothing to merge: {names[1]} has all of {names[0]}", facts=facts)
+            return FlowResult(f"Nothing to merge: {names[1]} already has all of {names[0]}", facts=facts)
         tidy(job, target)
         job.say(f"{names[1]} is at {commit(job.git, target)}")
         job.say(f"{names[0]} is at {commit(job.git, source)}")
@@ -126,7 +126,7 @@ class RehearseMerge:
         summary = f"{names[0]} merges cleanly into {names[1]}, but {in_words(check)}"
         only = [test for test, sides in blame.items() if not sides]
         if only:
-            summary += f"; {len(only)} of them only when merged"
+            summary += f"; {len(only)} of them fail only when merged"
         return FlowResult(summary, check=check, facts=facts | {"red_before": blame}, full=True)
 
     def _with_rebase(
@@ -149,7 +149,7 @@ class RehearseMerge:
         if own > MOST_REBASED:
             return f"a rebase of {own} commits was not tried", None
         if job.git.text("rev-list", "--count", "--merges", f"{source}..{target}") != "0":
-            return "a rebase was not tried: there are merges among the commits", None
+            return "a rebase was not tried: the commits include merges", None
         tidy(job, target)
         done = job.git.run(*IDENTITY, "rebase", "--no-autosquash", source, allowed=(0, 1, 128))
         if done.returncode == 0:
@@ -170,7 +170,7 @@ class RehearseMerge:
             there = tool.present(failing)
             if not there:
                 continue
-            job.say(f"The same {count(len(failing), 'test')} on {name} alone")
+            job.say(f"Running the same {count(len(failing), 'test')} on {name} alone")
             try:
                 alone = run_tests(job, tool, there)
             except CannotRun as error:
@@ -185,7 +185,7 @@ class RehearseMerge:
 
 def _tell(job: Job, red: dict[str, list[str]]) -> None:
     for test, sides in red.items():
-        job.say(f"{test}: " + (f"already failing on {listed(sides)}" if sides else "red only when merged"))
+        job.say(f"{test}: " + (f"already failing on {listed(sides)}" if sides else "fails only when merged"))
 
 
 def unmerged(git: Git) -> list[tuple[str, int]]:

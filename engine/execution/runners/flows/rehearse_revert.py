@@ -61,7 +61,7 @@ class RehearseRevert:
         found = commit(job.git, culprit)
         facts: dict[str, object] = {"commit": culprit, "test": job.parameters.test, "conflicts": []}
         if job.git.run("merge-base", "--is-ancestor", culprit, head, allowed=(0, 1)).returncode:
-            raise FlowUnable(f"HEAD does not have {culprit[:10]}", "name a commit in the history of HEAD")
+            raise FlowUnable(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
         job.say(f"{found.sha}\n{found.author}, {found.date}\n{found.subject}")
         _show(job, culprit)
         start = job.git.text("rev-parse", "HEAD")
@@ -72,7 +72,7 @@ class RehearseRevert:
             for path, places in conflicts:
                 job.say(f"conflict  {clean(path)}" + (f"  ({count(places, 'place')})" if places else "  (whole file)"))
             tidy(job, start)  # files with markers in them are nothing to land
-            job.say(f"Next: git revert {culprit[:10]}, and resolve these by hand")
+            job.say(f"Next: run git revert {culprit[:10]} and resolve these by hand")
             names = [path for path, _ in conflicts]
             told = f"Reverting {found} conflicts in {count(len(names), 'file')}: {listed(names, 4)}"
             return FlowResult(told, sound=False, facts=facts | {"conflicts": [clean(path) for path in names]})
@@ -80,7 +80,7 @@ class RehearseRevert:
             raise FlowUnable(f"git cannot revert it: {clean(done.stderr.decode(errors='replace'))[-300:]}")
         reverted = job.git.text("write-tree")
         if reverted == job.git.text("rev-parse", f"{start}^{{tree}}"):
-            return FlowResult(f"Nothing to revert: nothing of {found} is left", facts=facts)
+            return FlowResult(f"Nothing to revert: no changes of {found} are left", facts=facts)
         job.say("The revert is clean")
         result = _tested(job, str(found), facts)
         tidy(job, start)
@@ -100,9 +100,9 @@ def _tested(job: Job, name: str, facts: dict[str, object]) -> FlowResult:
         job.say(str(error))
         return FlowResult(f"{name} reverts cleanly; its tests could not be run: {error.message}", facts=facts)
     if asked and (asked in check.failing or (alone is not None and not alone.green)):
-        told = f"{name} reverts cleanly, but `{clean(asked)}` fails all the same: {in_words(check)}"
+        told = f"{name} reverts cleanly, but `{clean(asked)}` still fails: {in_words(check)}"
         return FlowResult(told, check=check, facts=facts, full=True)
-    fixes = f" and `{clean(asked)}` passes then" if asked else ""
+    fixes = f" and `{clean(asked)}` then passes" if asked else ""
     joint = "; " if check.green else "; but "
     return FlowResult(f"{name} reverts cleanly{fixes}{joint}{in_words(check)}", check=check, facts=facts, full=True)
 
@@ -123,4 +123,4 @@ def _show(job: Job, culprit: str) -> None:
     for line in lines[:SHOWN]:
         job.say("(a line that looks secret)" if secret("", line[1:], "A" * 40) else sanitise(line))
     if len(lines) > SHOWN:
-        job.say(f"and {len(lines) - SHOWN} lines more: git show {culprit[:10]}")
+        job.say(f"and {len(lines) - SHOWN} more lines: git show {culprit[:10]}")

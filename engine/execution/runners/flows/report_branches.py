@@ -21,7 +21,7 @@ MAX_BRANCHES = 200
 class ReportBranchesParameters(Parameters):
     """What counts as forgotten."""
 
-    days: int = Field(default=30, ge=1, le=3650, description="a branch without a commit for so many days is stale")
+    days: int = Field(default=30, ge=1, le=3650, description="a branch without a commit for this many days is stale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,6 @@ def _told(branches: list[Branch], base: str) -> FlowResult:
     stale = sum(branch.state == "stale" for branch in branches)
     if not done + stale:
         return FlowResult(
-            f"Nothing to tidy: {count(len(branches), 'branch', 'branches')} beside {base}, all active", facts=facts
+            f"Nothing to tidy: {count(len(branches), 'branch', 'branches')} besides {base}, all active", facts=facts
         )
     return FlowResult(f"{done} merged and {stale} stale of {count(len(branches), 'branch', 'branches')}", facts=facts)

@@ -22,10 +22,10 @@ class ReviewUnpushedParameters(Parameters):
 
     upstream: Revision | None = Field(
         default=None,
-        description="what the other side has, for example origin/main; without it, what no remote branch has",
+        description="the branch to compare with, for example origin/main; without it, all remote branches",
     )
-    newest: int = Field(default=MOST_COMMITS, ge=1, le=MOST_COMMITS, description="at most so many commits")
-    broken: list[Line] = Field(default=[], max_length=20, description="what is known to be broken there, one line each")
+    newest: int = Field(default=MOST_COMMITS, ge=1, le=MOST_COMMITS, description="the most commits to review")
+    broken: list[Line] = Field(default=[], max_length=20, description="known problems of the branch, one line each")
 
 
 class ReviewUnpushed:
@@ -51,7 +51,7 @@ class ReviewUnpushed:
             return FlowResult(f"Nothing to review: {whom} has every commit")
         job.say(count(known.commits, "unpushed commit"))
         if known.unread:
-            job.say(f"The lines of {count(known.unread, 'commit')} were not read for secrets: too much in one go")
+            job.say(f"The lines of {count(known.unread, 'commit')} were not checked for secrets: too many at once")
         found = [*known.found, *uncommitted]
         for one in found[:SHOWN]:
             job.say(in_words(one))
@@ -84,7 +84,7 @@ def next_steps(found: list[Found], head: str, begin: str) -> list[str]:
     `git rebase -i` starts from."""
     bad = [one for one in found if one.secret or not one.line]
     steps = [
-        f"Next: take it out of git and keep the file: git rm -r --cached {shlex.quote(clean(path))}"
+        f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(clean(path))}"
         for path in dict.fromkeys(one.path for one in bad if not one.line and not one.gone)
     ]
     if any(one.line and not one.gone for one in bad):
@@ -94,9 +94,9 @@ def next_steps(found: list[Found], head: str, begin: str) -> list[str]:
         steps.append("Then, before you push: git commit --amend")
     elif commits:
         names = ", ".join(sha[:10] for sha in commits[:5])
-        steps.append(f"Then, before you push, edit {names} so that the history does not have it: git rebase -i {begin}")
+        steps.append(f"Then, before you push, edit {names} to remove it from the history: git rebase -i {begin}")
     if any(one.secret and one.sha for one in bad):
-        steps.append("A key that anybody else may have seen: make a new one, revoke this one.")
+        steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
 
 

@@ -110,6 +110,6 @@ class RunTests:
             plan.append((tool, tests))
         if not plan:
             if paths:
-                job.say(f"No tests belong to {listed(paths, 4)}: running the whole suite")
+                job.say(f"No tests found for {listed(paths, 4)}: running the whole suite")
             plan = [(tool, []) for tool in tools]
         return plan, mapped

@@ -22,7 +22,7 @@ class SummariseDayParameters(Parameters):
     """Which time, and what the engine knows beside git."""
 
     since: AwareDatetime = Field(description="an ISO time with its offset, for example 2026-01-05T00:00:00+01:00")
-    until: AwareDatetime | None = Field(default=None, description="the end of that time; none = now")
+    until: AwareDatetime | None = Field(default=None, description="the end of the period; none = now")
     sessions: list[Line] = Field(default=[], max_length=100, description="sessions that ran since, one line each")
     checks: list[Line] = Field(default=[], max_length=100, description="test runs since, one line each")
 

@@ -72,7 +72,7 @@ class UncoveredLines:
         paths: list[str] = job.parameters.paths
         tool = next((one for one in toolchains(job) if one.name == "pytest"), None)
         if tool is None:
-            raise FlowUnable("only pytest is measured: the tests of this project run with something else")
+            raise FlowUnable("only pytest can be measured, and this project's tests run with another tool")
         begin = f"{job.parameters.project}/" if job.parameters.project else ""
         changed = {
             path.removeprefix(begin): lines
@@ -97,9 +97,7 @@ class UncoveredLines:
         scope = "no test runs" if not tests else "none of their tests runs"
         facts = {"uncovered": found, "whole": not tests} | ({"next": "let_agent_fix"} if found and check.green else {})
         if not found:
-            return FlowResult(
-                f"Every changed line that was measured is run; {in_words(check)}", check=check, facts=facts
-            )
+            return FlowResult(f"The tests run every measured changed line; {in_words(check)}", check=check, facts=facts)
         words = "; ".join(f"{clean(path)} {spans(lines)}" for path, lines in list(found.items())[:SHOWN])
         more = f" and {len(found) - SHOWN} more files" if len(found) > SHOWN else ""
         number = sum(map(len, found.values()))

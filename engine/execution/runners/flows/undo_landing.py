@@ -35,9 +35,9 @@ class UndoLanding:
         except Refusal as refusal:
             raise FlowUnable(refusal.message, refusal.fix or "") from refusal
         for file in change.files:
-            job.say(f"as before: {clean(file.path)}")
-        job.say(f"Next: run the tests again. To have the change after all: clawpy land {change.id}")
+            job.say(f"restored: {clean(file.path)}")
+        job.say(f"Next: run the tests again. To land the change again: clawpy land {change.id}")
         return FlowResult(
-            f"The landing of “{clean(change.title)}” is undone: {count(len(change.files), 'file')} as before",
+            f"The landing of “{clean(change.title)}” is undone: {count(len(change.files), 'file')} restored",
             facts={"change_set": change.id, "next": "rerun_failing"},
         )

@@ -60,7 +60,7 @@ class UnfinishedOperation:
         git = home_git(job)
         operation = read_operation(git)
         if operation is None:
-            return FlowResult("Nothing is unfinished any more")
+            return FlowResult("Nothing is unfinished")
         if operation.name == "bisect":
             return _bisect(job, operation)
         stages = conflicted(git)
@@ -80,7 +80,7 @@ class UnfinishedOperation:
         }
         if not operation.unmerged:
             check = checks["present"]
-            tests = f"the tests as it stands: {in_words(check)}" if check else "its tests could not be run"
+            tests = f"the tests in the present state: {in_words(check)}" if check else "its tests could not be run"
             summary = f"No conflict is left in the {called(operation.name)}; {tests}. To go on: {go_on}"
             return FlowResult(summary, check=check, facts=facts, full=check is not None)
         told = [f"{_side(operation, side)}: {in_words(check)}" for side, check in checks.items() if check is not None]

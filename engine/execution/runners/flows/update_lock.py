@@ -45,8 +45,8 @@ class UpdateLock:
         name, command = clean(installation.lock), f"`{clean(installation.command)}`"
         facts = {"project": job.parameters.project, "lock": installation.lock, "command": installation.lines}
         if left:
-            told = f"{name} still does not fit after {command}: {listed(left[0].differences, 1)}"
+            told = f"{name} is still out of step after {command}: {listed(left[0].differences, 1)}"
             return FlowResult(told, sound=False, facts=facts)
         if not changed:
-            return FlowResult(f"{command} changed nothing: {name} is in step", facts=facts)
-        return FlowResult(f"{command} brought {name} in step", facts={**facts, "next": "prepare_environment"})
+            return FlowResult(f"{command} changed nothing: {name} is up to date", facts=facts)
+        return FlowResult(f"{command} updated {name}", facts={**facts, "next": "prepare_environment"})

@@ -17,7 +17,9 @@ FILE = "AGENTS.md"
 MOST = 60
 LARGEST_FILE = 1024 * 1024
 
-HEAD = "## What was learnt here\n\nWritten by Clawpy at your word; what stands between the marks is overwritten.\n\n"
+HEAD = (
+    "## What was learned here\n\nWritten by Clawpy with your approval; the text between the marks is overwritten.\n\n"
+)
 
 _HIDES = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
 _HIDDEN = re.compile(r"&(lt|amp);")
@@ -27,7 +29,7 @@ _SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
 def _lesson(text: str) -> str:
     said = clean(text)
     if not said:
-        raise ValueError("must say something")
+        raise ValueError("must not be empty")
     return said
 
 
@@ -37,25 +39,25 @@ Lesson = Annotated[str, StringConstraints(max_length=700), AfterValidator(_lesso
 class WriteAgentsMdParameters(Parameters):
     """What is written."""
 
-    lessons: list[Lesson] = Field(min_length=1, max_length=MOST, description="what was learnt, one text each")
+    lessons: list[Lesson] = Field(min_length=1, max_length=MOST, description="what was learned, one entry each")
 
 
 class WriteAgentsMd:
     """Writes the section anew; every other byte of the file stays."""
 
     name: ClassVar = "write_agents_md"
-    title: ClassVar = f"Write what was learnt into {FILE}"
+    title: ClassVar = f"Write what was learned into {FILE}"
     place: ClassVar = Place.CHANGE_SET
     parameters: ClassVar[type[BaseModel]] = WriteAgentsMdParameters
 
     def describe(self, parameters: WriteAgentsMdParameters) -> str:
         said = "\n".join(f"- {one}" for one in parameters.lessons)
-        return f"Write what was learnt here into {FILE}, {count(len(parameters.lessons), 'lesson')}:\n{said}"
+        return f"Write what was learned here into {FILE}, {count(len(parameters.lessons), 'lesson')}:\n{said}"
 
     def run(self, job: Job) -> FlowResult:
         file = job.folder / FILE
         if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, FILE):
-            raise FlowUnable(f"{FILE} is no ordinary file of this repository", "make it one")
+            raise FlowUnable(f"{FILE} is not a regular file of this repository", "replace it with a regular file")
         try:
             before = read_plain(file, LARGEST_FILE) if file.exists() else b""
         except ValueError as error:
@@ -69,7 +71,7 @@ class WriteAgentsMd:
                 job.say(f"{sign} {one}")
         after = write_section(before, section(lessons), LEARNT)
         if after == before:
-            return FlowResult(f"{FILE} says it already", facts=facts)
+            return FlowResult(f"{FILE} already contains all of it", facts=facts)
         file.write_bytes(after)
         return FlowResult(f"{FILE}: {count(len(lessons), 'lesson')}, {len(new)} of them new", facts=facts)
 

@@ -190,9 +190,9 @@ class Talk:
         try:
             arguments = json.loads(call["arguments"] or "{}")
         except (ValueError, RecursionError) as error:
-            return self._wrong(call, f"the arguments are no JSON: {error}")
+            return self._wrong(call, f"the arguments are not JSON: {error}")
         if not isinstance(arguments, dict):
-            return self._wrong(call, "the arguments are no JSON object")
+            return self._wrong(call, "the arguments are not a JSON object")
         return self._belt.call(name, arguments, call["id"])
 
     def _wrong(self, call: Message, why: str) -> ToolResult:

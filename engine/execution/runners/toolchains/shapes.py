@@ -101,7 +101,7 @@ def succeeds(argv: Sequence[str], limit: float = 10.0) -> bool:
 
 
 def read(file: Path, limit: int = 1_000_000) -> str:
-    """A text file's first `limit` bytes as text, "" when it is not there, cannot be read or is no ordinary file."""
+    """A text file's first `limit` bytes as text, "" when it is not there, cannot be read or is not a regular file."""
     try:
         return read_plain(file, limit, cut=True).decode(errors="replace")
     except (OSError, ValueError):
