@@ -63,6 +63,7 @@ GROUPS = {
     "candidates": "Learning, on a candidate",
     "learnings": "Learning, on a learning",
     "deciding": "Learning, while giving a reason",
+    "preview": "Where a change is previewed",
     "safety": "Safety",
     "insights": "Insights",
     "details": "Card details",
@@ -180,10 +181,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("hierarchy.previous", "[,left,h", "", "the previous tab", "tab(-1)"),
     Action("moving.up", "up", "", "the leader above, while typing", "up", True),
     Action("moving.down", "down", "other leader", "the leader below, while typing", "down", True),
-    Action("moving.page_up", "pageup", "", "a page up in the preview", "page(-1)", True),
-    Action("moving.page_down", "pagedown", "scroll", "a page down in the preview", "page(1)", True),
     Action("moving.move", "enter", "move it there", "move it under this leader", "move", True),
-    Action("moving.close", "escape", "cancel", "leave it where it is", "close", True),
     Action("member.make", "ctrl+s", "create", "create the agent", "make", True),
     Action("member.close", "escape", "cancel", "create no agent", "close", True),
     Action("memory.recall", "r", "recall", "preview what a task would recall, and why", "recall"),
@@ -197,9 +195,6 @@ ACTIONS: tuple[Action, ...] = (
     Action("edit.theirs", "ctrl+t", "take theirs", "continue with the other program's text", "theirs", True),
     Action("edit.close", "escape", "cancel", "close; asks first when there are unsaved changes", "close", True),
     Action("profile.save", "ctrl+s", "save", "save it, once the preview is shown", "save", True),
-    Action("profile.page_down", "pagedown", "scroll", "a page down in the preview", "page(1)", True),
-    Action("profile.page_up", "pageup", "", "a page up in the preview", "page(-1)", True),
-    Action("profile.close", "escape", "cancel", "close; asks first when there are unsaved changes", "close", True),
     Action("recalled.ask", "slash", "another task", "ask for another task", "ask"),
     Action("recalled.copy", "Y", "copy", "copy the block as it would be sent", "copy_block"),
     Action("recalled.close", "escape", "close", "back to memory", "close", True),
@@ -214,9 +209,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("learnings.keep", "a", "keep", "keep it although its source was retracted", "decide('keep')"),
     Action("learnings.promote", "p", "everywhere", "apply it in all projects", "decide('promote')"),
     Action("deciding.decide", "ctrl+s", "confirm", "confirm, with the reason", "decide", True),
-    Action("deciding.page_down", "pagedown", "scroll", "a page down in the preview", "page(1)", True),
-    Action("deciding.page_up", "pageup", "", "a page up in the preview", "page(-1)", True),
-    Action("deciding.close", "escape", "cancel", "decide nothing", "close", True),
+    Action("preview.page_down", "pagedown", "scroll", "a page down in the preview", "page(1)", True),
+    Action("preview.page_up", "pageup", "", "a page up in the preview", "page(-1)", True),
+    Action("preview.close", "escape", "cancel", "close; asks first when there are unsaved changes", "close", True),
     Action("safety.allow_once", "a", "allow once", "allow exactly this text once", "allow_once"),
     Action("safety.dnd", "d", "dnd", "do not disturb for 2 hours; again to end", "dnd"),
     Action("insights.train", "t", "train", "train a Twin model, or stop the training; asks first", "train"),
@@ -244,28 +239,27 @@ ACTIONS: tuple[Action, ...] = (
 
 BY_ID = {action.id: action for action in ACTIONS}
 
-# Keys of two groups clash when both can be live at once. `rows` and `stack` never are: only one has the focus.
+_LIST = {"rows", "panes", "zoom"}
+_COLUMNS = _LIST | {"columns", "filter"}
+
+# Keys of two groups clash when both can be live at once; those of "app" always are. `rows` and `stack` never are: only
+# one has the focus. A group that is not here is alone.
 _TOGETHER = (
-    {"app", "stack", "panes", "zoom", "mission"},
-    {"app", "rows", "panes", "zoom", "queue", "mission"},
-    {"app", "rows", "panes", "zoom", "columns", "filter", "work", "asked", "changes"},
-    {"app", "rows", "panes", "zoom", "columns", "filter", "work", "asked", "diff"},
-    {"app", "reply"},
-    {"app", "rows", "panes", "zoom", "xray"},
-    {"app", "rows", "panes", "zoom", "filter", "hierarchy", "tree"},
-    {"app", "moving"},
-    {"app", "member"},
-    {"app", "rows", "panes", "zoom", "columns", "filter", "memory"},
-    {"app", "edit"},
-    {"app", "profile"},
-    {"app", "rows", "panes", "zoom", "recalled"},
-    {"app", "rows", "panes", "zoom", "columns", "filter", "learning", "candidates"},
-    {"app", "rows", "panes", "zoom", "columns", "filter", "learning", "learnings"},
-    {"app", "deciding"},
-    {"app", "rows", "panes", "zoom", "columns", "filter", "safety"},
-    {"app", "rows", "panes", "zoom", "columns", "insights"},
-    {"app", "details"},
-    {"app", "prompt"},
+    {"stack", "panes", "zoom", "mission"},
+    _LIST | {"queue", "mission"},
+    _COLUMNS | {"work", "asked", "changes"},
+    _COLUMNS | {"work", "asked", "diff"},
+    _LIST | {"xray"},
+    _LIST | {"filter", "hierarchy", "tree"},
+    {"moving", "preview"},
+    _COLUMNS | {"memory"},
+    {"profile", "preview"},
+    _LIST | {"recalled"},
+    _COLUMNS | {"learning", "candidates"},
+    _COLUMNS | {"learning", "learnings"},
+    {"deciding", "preview"},
+    _COLUMNS | {"safety"},
+    _COLUMNS | {"insights"},
 )
 
 _ON_PURPOSE = (
@@ -368,9 +362,8 @@ def _clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]
     mine = BY_ID[action_id]
     found = []
     for other in ACTIONS:
-        if other.id == action_id or not any({mine.group, other.group} <= together for together in _TOGETHER):
-            continue
-        if {mine.id, other.id} in _ON_PURPOSE:
-            continue
-        found += [(other.id, key) for key in sorted(_keys_of(mine, keymap) & _keys_of(other, keymap))]
+        groups = {mine.group, other.group}
+        together = len(groups) == 1 or "app" in groups or any(groups <= live for live in _TOGETHER)
+        if other.id != action_id and together and {mine.id, other.id} not in _ON_PURPOSE:
+            found += [(other.id, key) for key in sorted(_keys_of(mine, keymap) & _keys_of(other, keymap))]
     return found

@@ -16,8 +16,8 @@ from clawpy_console.keys import BY_ID, shown_key
 
 ORDER = (
     "zoom", "stack", "details", "prompt", "reply", "asked", "diff", "changes", "xray", "edit", "profile", "recalled",
-    "moving", "member", "work", "hierarchy", "tree", "memory", "deciding", "candidates", "learnings", "learning",
-    "safety", "insights", "queue", "mission", "filter", "columns", "rows", "lines", "panes", "app",
+    "moving", "member", "work", "hierarchy", "tree", "memory", "deciding", "preview", "candidates", "learnings",
+    "learning", "safety", "insights", "queue", "mission", "filter", "columns", "rows", "lines", "panes", "app",
 )  # fmt: skip
 """Groups of actions, those that matter most first."""
 

@@ -28,7 +28,7 @@ SETTLED = 0.3
 class EditProfile(PreviewDialog[bool]):
     """Edits a profile; True when it was saved."""
 
-    BINDINGS = bindings("profile")
+    BINDINGS = bindings("profile", "preview")
     DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#text"
     DEFAULT_CSS = """

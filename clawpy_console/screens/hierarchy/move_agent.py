@@ -29,7 +29,7 @@ SETTLED = 0.08
 class MoveAgent(PreviewDialog[str | None]):
     """Gives the id of the leader that was chosen, None on Escape. Nothing is moved here."""
 
-    BINDINGS = bindings("moving")
+    BINDINGS = bindings("moving", "preview")
     AUTO_FOCUS = "#wanted"
     DEFAULT_CSS = """
     MoveAgent #leaders-pane { width: 32; margin: 0 1 0 0; }

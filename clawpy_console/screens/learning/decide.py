@@ -10,25 +10,24 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input
 
-from clawpy_console.dialogs.base import Dialog
+from clawpy_console.dialogs.preview import PreviewDialog
 from clawpy_console.fields import Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
-from clawpy_console.widgets.parts import drawn
 
 
-class Decide(Dialog[str | None]):
+class Decide(PreviewDialog[str | None]):
     """Gives the reason that was typed, "" for none; None on Escape. Enter decides nothing, and says so. `told` is what
     the decision changes, `reason` stands in the line already."""
 
-    BINDINGS = bindings("deciding")
+    BINDINGS = bindings("deciding", "preview")
     AUTO_FOCUS = "#reason"
     DEFAULT_CSS = """
     Decide .dialog { width: 100; }
-    Decide #what { height: auto; max-height: 60vh; scrollbar-size-vertical: 1; }
+    Decide #pane { height: auto; max-height: 60vh; padding: 0; }
     Decide #reason { height: 3; margin: 1 0 0 0; }
-    Decide KeyLine { background: $surface; dock: none; padding: 0; margin: 1 0 0 0; }
+    Decide KeyLine { dock: none; margin: 1 0 0 0; }
     """
 
     def __init__(self, title: str, told: Sequence[Field], reason: str) -> None:
@@ -38,25 +37,18 @@ class Decide(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Content(self._title)
-            with VerticalScroll(id="what", can_focus=False):
-                yield Drawn(id="told")
+            with VerticalScroll(id="pane", can_focus=False):
+                yield Drawn(id="change")
             asks = "Reason, in a few words (kept with it)"
             yield Input(self._reason, placeholder=asks, select_on_focus=False, id="reason", max_length=400)
             yield KeyLine()
 
     def on_mount(self) -> None:
-        self.query_one("#told", Drawn).show(lambda width: drawn(self._told, width))
+        self.show(self._told)
 
     @on(Input.Submitted)
     def _entered(self) -> None:
         self.not_by_enter(f"{shown_key('deciding.decide', self.app.keymap)} confirms")
 
-    def action_page(self, by: int) -> None:
-        pane = self.query_one("#what", VerticalScroll)
-        pane.scroll_to(y=pane.scroll_offset.y + by * max(1, pane.size.height - 1), animate=False)
-
     def action_decide(self) -> None:
         self.dismiss(self.query_one("#reason", Input).value.strip())
-
-    def action_close(self) -> None:
-        self.dismiss(None)

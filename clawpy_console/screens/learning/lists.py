@@ -53,7 +53,7 @@ def read_listing(engine: Engine, needle: str, wanted: str) -> Listing:
     return Listing(candidates, learnings, {id: lift for id, lift in lifts.items() if lift}, faults)
 
 
-def grouped(listing: Listing, needle: Sequence[str], only: str, now: datetime) -> dict[str, list[Row]]:
+def listed(listing: Listing, needle: Sequence[str], only: str, now: datetime) -> dict[str, list[Row]]:
     """The rows with all words of `needle`, by their headings; of the heading or the kind of learning `only`."""
     groups: dict[str, list[Row]] = {title: [] for title in GROUPS.values()}
     for one in sorted(listing.candidates, key=lambda one: (-one["score"], one["title"])):

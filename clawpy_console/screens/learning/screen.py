@@ -21,11 +21,11 @@ from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.filtering import Filtering
 from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.screens.learning.candidate import Document
-from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, grouped, linked, read_listing
+from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, linked, listed, read_listing
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.parts import drawn
-from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.rows import Rows, grouped
 from clawpy_console.widgets.scrolled import Scrolled
 from engine import document
 from engine.values.adaptation import CANDIDATE_MOVES
@@ -141,10 +141,10 @@ class LearningScreen(Filtering):
 
     def _read_view(self, wait: float = 0.0) -> None:
         id = self.current
-        if self._find(id) is None:
+        if not id or id.startswith(FAULT):
             self._take_view(None)
             return
-        port = "adaptation" if self._is_candidate(id) else "learnings"
+        port = "adaptation" if id.startswith("cand_") else "learnings"
         self.read(lambda engine: document(getattr(engine, port).view(id)), self._take_view, group="view", wait=wait)
 
     def _take_view(self, view: Document | None) -> None:
@@ -165,17 +165,6 @@ class LearningScreen(Filtering):
         """What is under the cursor, None until it was read."""
         return self._view if self._view and _id(self._view) == self.current else None
 
-    def _find(self, id: str) -> Document | None:
-        listing = self._listing
-        return (
-            next((one for one in (*listing.candidates, *listing.learnings) if one["id"] == id), None)
-            if listing
-            else None
-        )
-
-    def _is_candidate(self, id: str) -> bool:
-        return self._listing is not None and any(one["id"] == id for one in self._listing.candidates)
-
     def show(self, id: str) -> None:
         """Put the cursor on a candidate or a learning, whatever is filtered, as soon as it was read."""
         self._wanted, self._only = id, ""
@@ -192,12 +181,9 @@ class LearningScreen(Filtering):
     def _draw_list(self) -> None:
         if self._listing is None:
             return
-        groups = grouped(self._listing, self.needle, self._only, self.app.now())
-        rows: list[Row] = []
-        for title, members in groups.items():
-            rows += [Row("", "")] if rows else []
-            rows += [Row("", f" {title}  {len(members):,}"), *members]
+        groups = listed(self._listing, self.needle, self._only, self.app.now())
         empty = "No match." if self.needle or self._only else "Nothing yet."
+        rows = grouped({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self.query_one("#list", Rows).show(rows, empty=empty)
         only = entry.KINDS[self._only][1] if self._only in entry.KINDS else self._only
         total = sum(map(len, groups.values()))
@@ -333,7 +319,7 @@ class LearningScreen(Filtering):
         said = DECISIONS[how].done
         if isinstance(result, RetractReport) and result.queued:
             said += f"; {words.count(len(result.queued), 'learning')} promoted from it: check below “{YOURS}”"
-        if self._is_candidate(id):
+        if id.startswith("cand_"):
             self._last = id
             said += f". Undo: {shown_key('candidates.undo', self.app.keymap)}"
         self.app.say(said)
