@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import engine
 
 PIECE_BYTES = 1024 * 1024
-"""A piece is about this large at most, so that answers come out as they are made."""
+"""A piece is at most so large, written as JSON: answers come out as they are made."""
 
 
 def answer(name: str, ask: Callable[[list[str]], Mapping[str, Any]], *, most: int) -> bool:
@@ -22,8 +22,8 @@ def answer(name: str, ask: Callable[[list[str]], Mapping[str, Any]], *, most: in
     What had to be left out is told on standard error, once. Raises `Refusal`: `no_file`, and what the engine refuses.
     """
     good, told = True, set[str]()
-    for numbers, lines in _pieces(name, most):
-        for number, result in zip(numbers, ask(lines)["results"], strict=True):
+    for piece in pieces(((number, line) for number, line in numbered(name) if line.strip()), most):
+        for number, result in zip(piece, ask(list(piece.values()))["results"], strict=True):
             if "error" in result:
                 result["error"]["message"] = f"line {number}: {result['error']['message']}"
                 good = False
@@ -35,20 +35,19 @@ def answer(name: str, ask: Callable[[list[str]], Mapping[str, Any]], *, most: in
     return good
 
 
-def _pieces(name: str, most: int) -> Iterator[tuple[list[int], list[str]]]:
-    """The lines that are not blank, with their numbers, piece by piece."""
-    numbers, lines, size = list[int](), list[str](), 0
-    for number, line in numbered(name):
-        if not line.strip():
-            continue
-        if lines and (len(lines) >= most or size + len(line) > PIECE_BYTES):
-            yield numbers, lines
-            numbers, lines, size = [], [], 0
-        numbers.append(number)
-        lines.append(line)
-        size += len(line)
-    if lines:
-        yield numbers, lines
+def pieces(lines: Iterable[tuple[int, str]], most: int) -> Iterator[dict[int, str]]:
+    """Lines by their numbers, in pieces of at most so many, and of `PIECE_BYTES` but for one line that alone is
+    larger."""
+    piece, size = dict[int, str](), 0
+    for number, line in lines:
+        length = len(json.dumps(line))
+        if piece and (len(piece) >= most or size + length > PIECE_BYTES):
+            yield piece
+            piece, size = {}, 0
+        piece[number] = line
+        size += length
+    if piece:
+        yield piece
 
 
 def parsed(line: str) -> Any:

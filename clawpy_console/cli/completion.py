@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from argcomplete import autocomplete
@@ -48,30 +49,24 @@ def _complete(made: argparse.ArgumentParser) -> None:
             for one in action.choices.values():
                 _complete(one)
         elif action.choices is None:
-            action.completer = _Values(getattr(action, "values", ""))  # type: ignore[attr-defined]
+            action.completer = partial(_values, getattr(action, "values", ""))  # type: ignore[attr-defined]
 
 
-class _Values:
-    """Completes one argument with the names of a kind."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    def __call__(self, prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
-        home = Home.locate(getattr(parsed_args, "home", None))
-        match self._kind:
-            case "":
-                return ()
-            case "file":
-                return list(FilesCompleter()(prefix))
-            case "topics":
-                return dict.fromkeys(pages.topics(), "page of the documentation")
-            case "workspaces":
-                return [*names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
-            case "flows":
-                return _flow_or_parameter(names(home, "flows"), parsed_args.text or [])
-            case kind:
-                return _ids(names(home, kind), prefix)
+def _values(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
+    """The values of a kind."""
+    home = Home.locate(getattr(parsed_args, "home", None))
+    match kind:
+        case "":
+            return ()
+        case "file":
+            return list(FilesCompleter()(prefix))
+        case "topics":
+            return dict.fromkeys(pages.topics(), "page of the documentation")
+        case "workspaces":
+            return [*names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
+        case "flows":
+            return _flow_or_parameter(names(home, "flows"), parsed_args.text or [])
+    return _ids(names(home, kind), prefix)
 
 
 def _ids(known: Mapping[str, str], prefix: str) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ It ends at Ctrl-C, SIGTERM, a closed terminal (but for nohup), or the end of `--
 from __future__ import annotations
 
 import json
+import os
 import queue
 import signal
 import sys
@@ -15,10 +16,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import PurePath
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+from clawpy_console import words
 from clawpy_console.attach.consoles import Consoles
 from engine import Home, open_engine
 from engine.events import Event
@@ -60,12 +61,10 @@ def run(
     *,
     seconds: int | None,
     as_json: bool,
-    out: IO[str] | None = None,
     gateway: Mapping[str, Any] | None = None,
 ) -> None:
     """Run until told to end, with the gateway open where `gateway` says how. Raises `Refusal` as `open_engine` and
     `Gateway.open` do."""
-    out = out or sys.stdout
     ending = _Ending()
     former = _take_signals(ending)
     try:
@@ -78,16 +77,17 @@ def run(
             raise
         opened.set_result(engine)
         feed = engine.bus.subscribe(lambda: ending.wake.put(None), capacity=1)
-        say = _Sayer(out, as_json, engine)
+        say = _Sayer(as_json, engine)
         try:
-            say.note(f"watching {_listed(engine.workspaces)}; {engine.autonomy.state().state.value}")
+            watched = ", ".join(map(words.name, engine.workspaces)) or "no workspace"
+            say.note(f"watching {watched}; {engine.autonomy.state().state.value}")
             if gateway is not None:
-                show_once(engine.gateway.open(**gateway), engine.gateway.state().token, out)
+                show_once(engine.gateway.open(**gateway), engine.gateway.state().token)
             until = None if seconds is None else time.monotonic() + seconds
             while not ending.reason:
                 feed.drain()  # only its waking counts: what happened is read from the ledger
                 say.news()
-                show_once(engine.gateway.reveal(), engine.gateway.state().token, out)
+                show_once(engine.gateway.reveal(), engine.gateway.state().token)
                 left = LOOK if until is None else min(LOOK, until - time.monotonic())
                 if left <= 0:
                     ending.end("the time set by --for is over", finish=True)
@@ -111,26 +111,27 @@ def run(
             signal.signal(number, handler)
 
 
-def show_once(token: str, source: str, out: IO[str]) -> None:
+def show_once(token: str, source: str) -> None:
     """Show a token that was made now, on a terminal and nowhere else: what goes to a file stays there. `source` is
     where it is kept: "keyring", "file", "environment", or "this run", which is nowhere."""
     if not token:
         return
     lasts = "`clawpy token new --store file` makes a permanent one, in a file that only you can read"
     kept = source in ("keyring", "file", "environment")
-    screen = next((one for one in (out, sys.stderr) if one.isatty()), None)
+    screen = next((one for one in (sys.stdout, sys.stderr) if one.isatty()), None)
     if screen is not None:
         then = (
             f"it is stored in the {source}; `clawpy token` shows it again"
             if kept
             else f"it is valid for this run only; {lasts}"
         )
-        print(f"the token, shown once: {token}\n{then}", file=screen, flush=True)
+        said = f"the token, shown once: {token}\n{then}"
     elif kept:
-        print(f"created a token and stored it in the {source}; `clawpy token` shows it", file=sys.stderr, flush=True)
+        said = f"created a token and stored it in the {source}; `clawpy token` shows it"
     else:
         told = "created a token, but there is no keyring to store it in and no terminal to show it on"
-        print(f"{told}; {lasts}, and it is valid here within 15 s", file=sys.stderr, flush=True)
+        said = f"{told}; {lasts}, and it is valid here within 15 s"
+    print(said, file=screen or sys.stderr, flush=True)
 
 
 def _take_signals(ending: _Ending) -> dict[int, Any]:
@@ -144,8 +145,8 @@ class _Sayer:
     """Writes lines, each at once, from the ledger on from the engine's start: nothing is missed, nothing told twice.
     A reader who went away does not end the engine."""
 
-    def __init__(self, out: IO[str], as_json: bool, engine: Engine) -> None:
-        self._out = out
+    def __init__(self, as_json: bool, engine: Engine) -> None:
+        self._out = sys.stdout
         self._as_json = as_json
         self._ledger = engine.ledger
         [started] = self._ledger.latest(1, kinds=("EngineStarted",))
@@ -173,15 +174,4 @@ class _Sayer:
         try:
             print(line, file=self._out, flush=True)
         except OSError:
-            self._out = open_nothing()
-
-
-def open_nothing() -> IO[str]:
-    """Where lines go that nobody reads any more."""
-    import os
-
-    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
-
-
-def _listed(workspaces: Sequence[str]) -> str:
-    return ", ".join(PurePath(path).name for path in workspaces) or "no workspace"
+            self._out = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115

@@ -190,7 +190,8 @@ def _verb(options: argparse.Namespace, where: Where) -> int:
         from clawpy_console.cli.printing.render import render
         from clawpy_console.cli.printing.style import has_colours
 
-        if text := render(options.verb, document, vars(options), colour=has_colours(sys.stdout)):
+        action = getattr(options, "action", None)
+        if text := render(options.verb, document, action, colour=has_colours(sys.stdout)):
             print(text)
     if options.verb == "approve":
         return engine.exit_status(document)
@@ -256,6 +257,16 @@ def _token(options: argparse.Namespace, where: Where) -> Any:
 
 def _stop(options: argparse.Namespace, where: Where) -> Any:
     return engine.stop(where.home, " ".join(options.reason))
+
+
+def _status(options: argparse.Namespace, where: Where) -> Any:
+    document = _ask(options, where)
+    if where.as_json or options.format == "full":
+        return document
+    from clawpy_console.cli.status_bar import of_status
+
+    print(of_status(document, options.format))
+    return DONE
 
 
 def _doctor(options: argparse.Namespace, where: Where) -> Any:
@@ -360,6 +371,7 @@ def _completion(options: argparse.Namespace, where: Where) -> int:
 SPECIAL = {
     "run": _run,
     "serve": _serve,
+    "status": _status,
     "stop": _stop,
     "doctor": _doctor,
     "check": _check,

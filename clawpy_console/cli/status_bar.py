@@ -52,6 +52,15 @@ def line(document: Any, form: str, now: datetime) -> str | None:
         return None
 
 
+def of_status(document: Any, form: str) -> str:
+    """The line for a status bar from the document of `clawpy status`."""
+    hold, top = next(iter(document["holds"]), None), document["top"]
+    if top is not None:
+        sure = f"{top['confidence']:.0%}" if top["stated"] else top["tierWord"]
+        top = top | {"prompt": " ".join(top["prompt"].split()), "howSure": sure}
+    return shown(form, hold, document["pending"], top, datetime.now(UTC))
+
+
 def shown(form: str, hold: Any, pending: int, top: Any, now: datetime) -> str:
     """What a status bar shows: the hold that is in force, else how many cards are pending, or the first of them."""
     if hold is not None:

@@ -20,7 +20,7 @@ Request = dict[str, Any]
 
 class Argument(NamedTuple):
     """One argument or option: what `argparse.add_argument` takes, and which values a shell completes it with
-    (a name in `completion.VALUES`, or "file")."""
+    (see `completion`)."""
 
     name: str
     settings: Mapping[str, Any]

@@ -35,7 +35,7 @@ def changed(world: World, edit: Callable[[Path], object]) -> tuple[ChangeSet, di
 def printed(change_set: ChangeSet) -> str:
     """What `clawpy work` prints, which is all that many an operator looks at."""
     document = {"prediction": None, "session": None, "changeSet": wire.change_set(change_set)}
-    return render("work", json.loads(json.dumps(document)), {})
+    return render("work", json.loads(json.dumps(document)))
 
 
 RUN_BY_THEMSELVES = (

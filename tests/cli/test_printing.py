@@ -29,7 +29,7 @@ def test_how_a_session_ended_is_told(state: str, result: str, check: dict[str, A
 
 def test_a_setting_without_a_value_is_named_as_one_that_is_not_set() -> None:
     document = {"settings": {"workspaces": {"/srv/shop": {"retention": {"memoryEvents": 60, "costEntries": None}}}}}
-    assert render("config", document | {"file": "config.toml"}, {}).splitlines() == [
+    assert render("config", document | {"file": "config.toml"}).splitlines() == [
         'workspaces."/srv/shop".retention.memoryEvents = 60',
         '# workspaces."/srv/shop".retention.costEntries is not set',
         "# config.toml",
@@ -38,7 +38,7 @@ def test_a_setting_without_a_value_is_named_as_one_that_is_not_set() -> None:
 
 def test_what_comes_from_outside_brings_no_escape_sequences() -> None:
     one = {"id": "task_1", "state": "open", "title": "round\x1b[31m it", "note": "", "waitsFor": []}
-    assert render("tasks", {"tasks": [one]}, {}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
+    assert render("tasks", {"tasks": [one]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_what_comes_from_outside_brings_no_escape_sequences() -> None:
 def test_one_is_told_in_the_singular(number: int, pairs: str, examples: str, bad: str, later: str) -> None:
     run = {"id": "run_1", "state": "adopted", "method": "dpo", "records": number, "cost": 0.1, "message": ""}
     document = {"twinModel": None, "enabled": False, "imported": number, "runs": [run], "next": "weekly"}
-    told = render("train", document, {}).splitlines()
+    told = render("train", document).splitlines()
     assert told[1] == pairs
     assert examples in told[2]
     document = {"remembered": 1, "known": 0, "badLines": number, "seconds": 0.1, "trouble": "", "missing": number}
-    assert f", {bad}, 0.1 s\n{later}" in render("remember", document, {})
+    assert f", {bad}, 0.1 s\n{later}" in render("remember", document)
 
 
 @pytest.mark.parametrize("signal", DecisionSignal)

@@ -21,8 +21,9 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("source", ["keyring", "file", "this run"])
 def test_what_is_said_of_a_new_token_is_true(terminal: bool, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     out, errors = Terminal() if terminal else io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", errors)
-    show_once(TOKEN, source, out)
+    show_once(TOKEN, source)
     said = out.getvalue() + errors.getvalue()
     assert (TOKEN in said) is terminal
     assert ("`clawpy token` shows it" in said) is (source != "this run")
@@ -31,5 +32,5 @@ def test_what_is_said_of_a_new_token_is_true(terminal: bool, source: str, monkey
 
 
 def test_of_no_token_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    show_once("", "keyring", sys.stdout)
+    show_once("", "keyring")
     assert capsys.readouterr() == ("", "")

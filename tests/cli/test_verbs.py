@@ -200,7 +200,7 @@ def test_what_ran_in_another_repository_is_named(
 
 def test_a_card_shows_which_rail_blocks_or_asks(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
     document = {"predictions": [wire.card(card("pred_x", datetime(2026, 1, 5, tzinfo=UTC), verdicts=VERDICTS))]}
-    told = render("propose", document, {})
+    told = render("propose", document)
     assert told.endswith("\n    block content: force push\n    ask cost: dear")
 
 

@@ -32,7 +32,7 @@ def done(engine: Engine, *words: str) -> tuple[dict[str, Any], str]:
     options = parse(words)
     document = dispatch(engine, options.verb, request(options, Where(None, [], False)))
     json.dumps(document)
-    return document, render(options.verb, document, {})
+    return document, render(options.verb, document)
 
 
 def in_vain(engine: Engine, session: str) -> None:

@@ -59,7 +59,7 @@ def test_xray_lists_the_calls_of_a_session(engine: StandIn, session_id: str) -> 
     assert document["calls"][0]["cost"] == 0.0015
     assert document["calls"][0]["provenance"] == {"leadership_chain": ["cto"]}
     assert "prompt" not in document
-    text = render("xray", document, {})
+    text = render("xray", document)
     assert "gpt-5-mini" in text
     assert "~$0.0015" in text
 
@@ -78,7 +78,7 @@ def test_xray_of_a_session_without_calls_says_why(
     session = replace(engine.sessions.get(session_id), flow=flow, state=state)
     engine.sessions.get = lambda id: session  # type: ignore[method-assign]
     engine.calls.for_session = lambda id: []  # type: ignore[attr-defined]
-    text = render("xray", ask(engine, "xray", id=session_id), {})
+    text = render("xray", ask(engine, "xray", id=session_id))
     assert said in f"{text}\n"
 
 
@@ -95,7 +95,7 @@ def test_xray_shows_one_prompt_with_sources(engine: StandIn, session_id: str, wa
         ("", ""), ("operator", ""), ("operator", ""), ("quoted", "runs what it downloads"),
     ]  # fmt: skip
     assert document["reply"] == "done\nall of it"
-    text = render("xray", document, {})
+    text = render("xray", document)
     assert "builder/soul.m operator        │ You build.\n" in text
     assert "               operator        │ Well." in text
     assert f"          read quoted          │ ▲ hostile, runs what it downloads: {HOSTILE}" in text
@@ -118,7 +118,7 @@ def test_reply_reaches_the_session(engine: StandIn, session_id: str) -> None:
     document = ask(engine, "reply", id=session_id, text="use the other file")
 
     assert told == [(session_id, "use the other file")]
-    assert render("reply", document, {}).startswith(f"sent to {session_id}")
+    assert render("reply", document).startswith(f"sent to {session_id}")
 
 
 def test_propose_continues_a_session_in_its_workspace(engine: StandIn, session_id: str) -> None:

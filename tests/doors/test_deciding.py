@@ -51,7 +51,7 @@ def captured(engine: Engine, *texts: str) -> None:
 
 
 def text(verb: str, document: dict[str, Any]) -> str:
-    return render(verb, document, {})
+    return render(verb, document)
 
 
 class TestDrafts:

@@ -40,7 +40,7 @@ def done(engine: Engine, *words: str) -> tuple[dict[str, object], str]:
     verb, arguments = typed(*words)
     document = dispatch(engine, verb, arguments)
     json.dumps(document)
-    return document, render(verb, document, {})
+    return document, render(verb, document)
 
 
 @pytest.mark.long
@@ -166,11 +166,11 @@ def test_what_was_learnt_in_a_workspace_is_written_down_as_a_reviewed_change(tmp
         opened.wisdom.flush()
         listed = dispatch(opened, "learnings", {"action": "list", "workspace": here})
         assert [one["text"] for one in listed["learnings"]] == [found.text]
-        assert "backend_builder → backend_lead" in render("learnings", listed, {})
+        assert "backend_builder → backend_lead" in render("learnings", listed)
         document = dispatch(opened, "learnings", {"action": "write", "workspace": here})
         [card] = document["predictions"]
         assert found.text in card["prompt"]
-        assert found.text in render("learnings", document, {})
+        assert found.text in render("learnings", document)
         opened.cards.approve(card["id"])
         session = opened.sessions.of_prediction(card["id"])
         assert session is not None

@@ -44,7 +44,7 @@ def typed(engine: Engine, repository: Repository, *words: str) -> tuple[Any, str
     arguments = request(options, Where(None, [str(repository.path)], False))
     document = dispatch(engine, "learnings", arguments)
     json.dumps(document)
-    return document, render("learnings", document, {})
+    return document, render("learnings", document)
 
 
 @pytest.mark.long

@@ -36,7 +36,7 @@ def ask(world: World, **given: Any) -> dict[str, Any]:
 
 
 def printed(document: dict[str, Any]) -> str:
-    return render("notify", document, {})
+    return render("notify", document)
 
 
 def test_every_surface_is_listed_with_what_is_missing(world: World) -> None:

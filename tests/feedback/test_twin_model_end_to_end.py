@@ -176,7 +176,7 @@ def test_metrics_of_real_cards(engine: Engine) -> None:
     first, *others = engine.cards.pending()
     said = dispatch(engine, "metrics", {})
     assert (said["waiting"], said["withdrawn"]) == (len(others) + 1, 0)
-    assert f"0 dismissed, {len(others) + 1} waiting" in render("metrics", said, {})
+    assert f"0 dismissed, {len(others) + 1} waiting" in render("metrics", said)
     engine.cards.dismiss(first.id)
     said = dispatch(engine, "metrics", {})
     assert (said["period"], said["totalPredictions"], said["rejected"]) == ("last_7_days", len(others) + 1, 1)

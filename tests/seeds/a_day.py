@@ -53,7 +53,7 @@ class Week:
     def say(self, verb: str, typed: str = "", **arguments: Any) -> dict[str, Any]:
         """Give a verb, and show what it prints; `typed` is what stands behind it on a command line."""
         document = dispatch(self.shop.engine, verb, arguments)
-        self.show(f"$ clawpy {verb} {typed}".rstrip(), *render(verb, document, arguments).splitlines())
+        self.show(f"$ clawpy {verb} {typed}".rstrip(), *render(verb, document, arguments.get("action")).splitlines())
         return document
 
     def prompt(self) -> list[str]:

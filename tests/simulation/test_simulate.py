@@ -44,7 +44,7 @@ def test_it_counts_what_it_lists(two_days: dict[str, Any]) -> None:
 
 
 def test_the_text_says_what_is_made_up_and_names_every_rail(two_days: dict[str, Any]) -> None:
-    text = render("simulate", two_days, {})
+    text = render("simulate", two_days)
     assert "made up: the clock" in text
     for rail in ("loop", "rate", "cost", "content", "gate", "kill"):
         assert f"\n{rail} " in text

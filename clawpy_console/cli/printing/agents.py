@@ -8,7 +8,6 @@ from datetime import datetime
 from clawpy_console.cli.printing.style import (
     Document,
     Lines,
-    Options,
     bad,
     bold,
     count,
@@ -22,7 +21,7 @@ from clawpy_console.fields import Field
 from clawpy_console.screens.hierarchy import agent as told
 
 
-def agents(document: Document, options: Options) -> Lines:
+def agents(document: Document) -> Lines:
     """The organisation as a tree with the coding agents, or one agent, or who serves a channel now."""
     if "agents" in document:
         yield from _tree(document["agents"])
@@ -37,7 +36,7 @@ def agents(document: Document, options: Options) -> Lines:
         yield from printed(told.agent(document))
 
 
-def guidance(document: Document, options: Options) -> Lines:
+def guidance(document: Document) -> Lines:
     """The guidance of an agent, of each leader how much, what was left out; or what another leader would change."""
     title = Field("", f"{document['targetAgent']} → {told.chain(document)}", "title")
     if "moved" in document:
@@ -51,7 +50,7 @@ def guidance(document: Document, options: Options) -> Lines:
         yield from printed(told.teaching(teaching, datetime.now().astimezone()))
 
 
-def profile(document: Document, options: Options) -> Lines:
+def profile(document: Document) -> Lines:
     """The guidance of a leader as a text, or whose prompts another text changes."""
     if document.get("undone"):
         yield f"The guidance from {document['leader']} is as it was before the last save."
@@ -65,7 +64,7 @@ def profile(document: Document, options: Options) -> Lines:
             yield f"\nNot saved. Add `{bold('--yes')}` to save it."
 
 
-def bubbles(document: Document, options: Options) -> Lines:
+def bubbles(document: Document) -> Lines:
     """Findings and what the gates said, or what was sent up."""
     if "flushed" in document:
         yield from (f"{leader} ← {', '.join(ids)}" for leader, ids in document["flushed"].items())
@@ -112,7 +111,7 @@ def _tree(agents: Sequence[Document]) -> Lines:
         yield f"{one['tier']}  {name:{wide}}  {dim(one['title'])}{channels}{broken}"
 
 
-def tasks(document: Document, options: Options) -> Lines:
+def tasks(document: Document) -> Lines:
     """The board, or one task."""
     found = document["tasks"] if "tasks" in document else [document["task"]]
     signs = {"open": "○", "running": "◐", "done": "✓", "failed": "✗"}
@@ -123,7 +122,7 @@ def tasks(document: Document, options: Options) -> Lines:
         yield f"{signs[one['state']]} {one['state']:7}  {dim(one['id'])}  {one['title']}{note}"
 
 
-def permissions(document: Document, options: Options) -> Lines:
+def permissions(document: Document) -> Lines:
     """What sessions ask for, with the whole of what they want to do."""
     for one in document["permissions"]:
         state = one["answer"] or ("withdrawn" if one["withdrawn"] else f"waits {span(one['waitedSeconds'])}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from clawpy_console.cli.printing.style import Document, Lines, Options, bold, count, dim, paint, printed, wants
+from clawpy_console.cli.printing.style import Document, Lines, bold, count, dim, paint, printed, wants
 from clawpy_console.screens.learning import candidate
 
 NEXT = {
@@ -14,7 +14,7 @@ NEXT = {
 }
 
 
-def candidates(document: Document, options: Options) -> Lines:
+def candidates(document: Document) -> Lines:
     """A list, one with all about it, what became of one, what a check found, or records."""
     if "candidates" in document:
         yield from _list(document)

@@ -10,7 +10,6 @@ from clawpy_console import words
 from clawpy_console.cli.printing.style import (
     Document,
     Lines,
-    Options,
     bad,
     bold,
     count,
@@ -24,13 +23,13 @@ from clawpy_console.cli.printing.style import (
 )
 
 
-def cards(document: Document, options: Options) -> Lines:
+def cards(document: Document) -> Lines:
     """The stack, or the latest cards of any status."""
     found = document["predictions"]
     if not found:
         places = [f"{number} in {path}" for path, number in document.get("elsewhere", {}).items()]
         said = f"No cards here; {', '.join(places)}." if places else "No cards."
-        advise = not (places or options.get("all") or "created" in document)  # `clawpy predict` has just checked
+        advise = not (places or "created" in document)  # `clawpy predict` has just checked
         yield f"{said} `clawpy predict` checks for new ones." if advise else said
     for one in found:
         yield from _card(one)
@@ -83,7 +82,7 @@ def state(card: Document, *, with_outcome: bool = True) -> str:
     return words.session_state(card["outcome"]) if card["outcome"] and with_outcome else str(said)
 
 
-def lap(document: Document, options: Options) -> Lines:
+def lap(document: Document) -> Lines:
     """Card, session and change set after a verb."""
     card, session, change = document["prediction"], document["session"], document["changeSet"]
     if card is not None:
@@ -102,7 +101,7 @@ def lap(document: Document, options: Options) -> Lines:
         sign, tone = ("$ ", "title") if line["kind"] == "command" else ("", "ink")
         yield from (f"  │ {paint(tone, one)}" for one in f"{sign}{line['text']}".splitlines() or [""])
     if change is not None:
-        yield from _change(change, named=options.get("verb") in CHANGING)
+        yield from _change(change)
     for file in document.get("diff", ()):
         yield from ("", bold(f"{file['status']} {file['path']}"))
         hunks = 0
@@ -119,14 +118,11 @@ def _session(one: Document) -> Lines:
     yield from indented(one["error"] or one["summary"])
 
 
-CHANGING = frozenset({"land", "branch", "discard", "undo"})
-"""Verbs that may change any repository by an id alone, and so name the one they changed."""
-
-
-def _change(one: Document, *, named: bool = False) -> Lines:
+def _change(one: Document) -> Lines:
+    """What was changed in a repository, which is named once something was done there: an id alone leads to any."""
     waiting = one["state"] == "waiting"
     where = f" on {one['branch']}" if one["branch"] else ""
-    place = f"  in {one['workspace']}" if named else ""
+    place = f"  in {one['workspace']}" if one["landedFiles"] or not waiting else ""
     state = paint("wants" if waiting else "grey", one["state"])
     yield f"{bold(one['id'])}  {state}{where}  {count(len(one['files']), 'file')}{place}"
     for file in one["files"]:
@@ -146,10 +142,10 @@ def _change(one: Document, *, named: bool = False) -> Lines:
         yield dim(f"    {landed}land, branch or discard it")
 
 
-def work(document: Document, options: Options) -> Lines:
+def work(document: Document) -> Lines:
     """Sessions and change sets, or one lap."""
     if "sessions" not in document:
-        yield from lap(document, options)
+        yield from lap(document)
         return
     for one in document["sessions"]:
         yield from _session(one)
@@ -172,15 +168,23 @@ def _nothing(elsewhere: Mapping[str, int]) -> str:
     return f"Nothing has run here; {', '.join(told)}{more}.\n  `clawpy --workspace {first} work` shows them"
 
 
-def muted(document: Document, options: Options) -> Lines:
-    """What stays away because it was dismissed, or what was just lifted."""
-    lifted = options.get("action") == "unmute"
+def muted(document: Document) -> Lines:
+    """What stays away because it was dismissed."""
     for one in document["muted"]:
-        where = f"in {PurePath(one['workspace']).name}" if one["workspace"] else "everywhere"
-        away = f"muted until {time(one['until'])}" if one["until"] else "switched off"
-        title = one["kindTitle"]
-        what = f"{title} {where}" if one["subject"] else f"all cards “{title}” {where}"
-        yield f"{bold(one['id'])}  {what}: {'unmuted' if lifted else away}  ({one['why']})"
-        yield from indented(one["prompt"])
-    if document["muted"] and not lifted:
+        yield from _mute(one, f"muted until {time(one['until'])}" if one["until"] else "switched off")
+    if document["muted"]:
         yield dim("`clawpy muted unmute ID` lets its cards appear again")
+
+
+def unmuted(document: Document) -> Lines:
+    """What was muted until now."""
+    for one in document["muted"]:
+        yield from _mute(one, "unmuted")
+
+
+def _mute(one: Document, how: str) -> Lines:
+    where = f"in {PurePath(one['workspace']).name}" if one["workspace"] else "everywhere"
+    title = one["kindTitle"]
+    what = f"{title} {where}" if one["subject"] else f"all cards “{title}” {where}"
+    yield f"{bold(one['id'])}  {what}: {how}  ({one['why']})"
+    yield from indented(one["prompt"])

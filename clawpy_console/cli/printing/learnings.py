@@ -8,7 +8,6 @@ from clawpy_console.cli.printing.cards import cards
 from clawpy_console.cli.printing.style import (
     Document,
     Lines,
-    Options,
     bad,
     bold,
     count,
@@ -23,10 +22,10 @@ from clawpy_console.fields import Field
 from clawpy_console.screens.learning import entry
 
 
-def learnings(document: Document, options: Options) -> Lines:
+def learnings(document: Document) -> Lines:
     """What was learned, one learning, the scopes, or what became of one."""
     if "predictions" in document:
-        yield from cards(document, options)
+        yield from cards(document)
         if left := document["leftOut"]:
             yield dim(f"{count(left, 'older one')} left out: the card is full")
     elif "learning" in document:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from clawpy_console.cli.printing.style import Document, Lines, Options, bold, count, dim, good, printed, wants
+from clawpy_console.cli.printing.style import Document, Lines, bold, count, dim, good, printed, wants
 from clawpy_console.screens.memory import entry as told
 
 
-def remember(document: Document, options: Options) -> Lines:
+def remember(document: Document) -> Lines:
     """How much was remembered; bad lines were told as they came."""
     said = f"{document['remembered']:,} remembered"
     said += f", {document['known']:,} known before" if document["known"] else ""
@@ -18,14 +18,14 @@ def remember(document: Document, options: Options) -> Lines:
         yield dim(f"{count(missing, 'memory', 'memories')} can be found by meaning a little later")
 
 
-def recall(document: Document, options: Options) -> Lines:
+def recall(document: Document) -> Lines:
     """What was found, each line with its layer, its source and why."""
     for one in document["results"]:
         yield from printed(told.recalled(one))
     yield from (wants(f"left out: {words}") for words in document["leftOut"])
 
 
-def drafts(document: Document, options: Options) -> Lines:
+def drafts(document: Document) -> Lines:
     """Drafts of facts, or what became of one."""
     if "fact" in document:
         fact = document["fact"]
@@ -40,7 +40,7 @@ def drafts(document: Document, options: Options) -> Lines:
         yield dim("`clawpy drafts promote ID` keeps one as a fact, `clawpy drafts dismiss ID` does not")
 
 
-def forget(document: Document, options: Options) -> Lines:
+def forget(document: Document) -> Lines:
     """What forgetting touches, or touched, and what it leaves."""
     yield good("forgotten") if document["forgotten"] else wants("would be forgotten")
     yield from printed(told.forgetting(document))

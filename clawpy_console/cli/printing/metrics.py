@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from clawpy_console.cli.printing.style import Document, Lines, Options, count, dim, printed
+from clawpy_console.cli.printing.style import Document, Lines, count, dim, printed
 from clawpy_console.fields import Field
 from clawpy_console.screens.insights import figures
 
 
-def export(document: Document, options: Options) -> Lines:
+def export(document: Document) -> Lines:
     """Where what was learnt now lies."""
     what = "pairs" if document["what"] == "dpo" else "conversations"
     yield f"{document['records']:,} {what}, {document['new']:,} of them new: {document['file']}"
@@ -15,7 +15,7 @@ def export(document: Document, options: Options) -> Lines:
         yield dim(f"their weights: {document['weights']}")
 
 
-def train(document: Document, options: Options) -> Lines:
+def train(document: Document) -> Lines:
     """The Twin model in use, the runs, and when the next one is due."""
     model = document["twinModel"]
     used = "no Twin model is set" if model is None else f"Twin model {model}"
@@ -28,7 +28,7 @@ def train(document: Document, options: Options) -> Lines:
     yield document["next"]
 
 
-def metrics(document: Document, options: Options) -> Lines:
+def metrics(document: Document) -> Lines:
     """Rates, calibration, drift; sources, channels and kinds as tables."""
     fields = [
         *figures.head(document),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from clawpy_console.cli.printing.style import Document, Lines, Options, bad, dim, good, wants
+from clawpy_console.cli.printing.style import Document, Lines, bad, dim, good, wants
 
 
-def notify(document: Document, options: Options) -> Lines:
+def notify(document: Document) -> Lines:
     """Where notifications go and what did not arrive, or how a test went."""
     if "message" in document:
         yield document["message"]

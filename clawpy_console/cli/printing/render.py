@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from clawpy_console.cli.printing.agents import agents, bubbles, guidance, permissions, profile, tasks
 from clawpy_console.cli.printing.candidates import candidates
-from clawpy_console.cli.printing.cards import cards, lap, muted, work
+from clawpy_console.cli.printing.cards import cards, lap, muted, unmuted, work
 from clawpy_console.cli.printing.learnings import learnings
 from clawpy_console.cli.printing.memory import drafts, forget, recall, remember
 from clawpy_console.cli.printing.metrics import export, metrics, train
@@ -14,14 +14,16 @@ from clawpy_console.cli.printing.notifications import notify
 from clawpy_console.cli.printing.settings import check, config, doctor, key
 from clawpy_console.cli.printing.simulation import simulation
 from clawpy_console.cli.printing.state import dnd, resume, status, stop
-from clawpy_console.cli.printing.style import Document, Lines, Options, bad, clean, dim, plain
+from clawpy_console.cli.printing.style import Document, Lines, bad, clean, dim, plain
 from clawpy_console.cli.printing.xray import replied, xray
 from engine.values import Refusal
 
 
-def render(verb: str, document: Document, options: Options, *, colour: bool = False) -> str:
-    """The text for a verb's document."""
-    text = "\n".join(RENDER[verb](clean(document), options)) or EMPTY.get(verb, "")
+def render(verb: str, document: Document, action: str | None = None, *, colour: bool = False) -> str:
+    """The text for the document of a verb, or of one of its actions. Card, session and changes are what is printed of
+    most of them."""
+    printer = RENDER.get(f"{verb} {action}") or RENDER.get(verb, lap)
+    text = "\n".join(printer(clean(document))) or EMPTY.get(verb, "")
     return text if colour else plain(text)
 
 
@@ -32,19 +34,12 @@ def refusal(error: Refusal, *, colour: bool) -> str:
     return text if colour else plain(text)
 
 
-RENDER: Mapping[str, Callable[[Document, Options], Lines]] = {
+RENDER: Mapping[str, Callable[[Document], Lines]] = {
     "predict": cards,
     "cards": cards,
     "propose": cards,
-    "approve": lap,
-    "dismiss": lap,
     "muted": muted,
-    "snooze": lap,
-    "undo": lap,
-    "land": lap,
-    "comment": lap,
-    "branch": lap,
-    "discard": lap,
+    "muted unmute": unmuted,
     "work": work,
     "xray": xray,
     "reply": replied,
@@ -62,7 +57,7 @@ RENDER: Mapping[str, Callable[[Document, Options], Lines]] = {
     "config": config,
     "key": key,
     "notify": notify,
-    "token": lambda document, options: iter([document["token"]]),
+    "token": lambda document: iter([document["token"]]),
     "remember": remember,
     "recall": recall,
     "candidates": candidates,

@@ -6,18 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clawpy_console.cli.printing.style import Document, Lines, Options, bad, dim, good, paint, wants
+from clawpy_console.cli.printing.style import Document, Lines, bad, dim, good, paint, wants
 
 
-def config(document: Document, options: Options) -> Lines:
+def config(document: Document) -> Lines:
     """One setting or all."""
     if "settings" in document:
         yield from _flat("", document["settings"])
         yield dim(f"# {document['file']}")
         return
     yield from _flat(document["key"], document["value"])
-    accepted = "" if options.get("action") == "set" else f"; expected {document['accepted']}"
-    yield dim(document["origin"]) + accepted
+    yield f"{dim(document['origin'])}; expected {document['accepted']}"
 
 
 def _flat(key: str, value: Any) -> Lines:
@@ -34,7 +33,7 @@ def _quoted(name: str) -> str:
     return name if name.replace("-", "").replace("_", "").isalnum() else f'"{name}"'
 
 
-def check(document: Document, options: Options) -> Lines:
+def check(document: Document) -> Lines:
     """The content filter's word."""
     tone = {"allow": "good", "ask": "wants"}.get(document["verdict"], "wrong")
     reason = f"  {document['reason']}" if document["reason"] else ""
@@ -42,7 +41,7 @@ def check(document: Document, options: Options) -> Lines:
     yield paint(tone, document["verdict"]) + reason + rule
 
 
-def key(document: Document, options: Options) -> Lines:
+def key(document: Document) -> Lines:
     """Which keys there are, or what was done with one."""
     if "keys" in document:
         for one in document["keys"]:
@@ -75,7 +74,7 @@ def _rungs(rungs: Sequence[Document]) -> Lines:
     yield dim("  * active")
 
 
-def doctor(document: Document, options: Options) -> Lines:
+def doctor(document: Document) -> Lines:
     """Every check, how to mend what is not well, and where things are."""
     signs = {"ok": good("✓"), "warn": wants("!"), "fail": bad("✗")}
     yield f"clawpy {document['version']}, Python {document['python']}"

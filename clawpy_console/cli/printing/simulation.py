@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clawpy_console.cli.printing.style import Document, Lines, Options, bold, count, dim, printed, table
+from clawpy_console.cli.printing.style import Document, Lines, bold, count, dim, printed, table
 from clawpy_console.fields import Field
 from clawpy_console.screens.safety.standing import HOLDS
 
 
-def simulation(document: Document, options: Options) -> Lines:
+def simulation(document: Document) -> Lines:
     """The whole month. The same document gives the same text, whatever the machine."""
     cards = document["cards"]
     fates = ", ".join(f"{cards[name]} {name}" for name in ("approved", "dismissed", "expired", "withdrawn", "pending"))

@@ -5,11 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from clawpy_console import words
-from clawpy_console.cli import status_bar
 from clawpy_console.cli.printing.style import (
     Document,
     Lines,
-    Options,
     bad,
     bold,
     count,
@@ -29,11 +27,8 @@ MOST = 5
 """Sessions that ran since you were away, and that were blocked, which are listed: the last ones."""
 
 
-def status(document: Document, options: Options) -> Lines:
-    """State, caps, what waits; or one line for a status bar."""
-    if options.get("format") in status_bar.FORMS:
-        yield _bar(document, options["format"])
-        return
+def status(document: Document) -> Lines:
+    """State, caps, what waits."""
     held = document["holds"]
     tone = "wrong" if held or document["state"] == "DISABLED" else "good"
     since = f"since {time(document['stateSince'])}, {document['cause']}"
@@ -111,15 +106,7 @@ def _since(then: Document) -> Lines:
         yield f"    {time(one['createdAt'])}  {rail}  {words.one_line(one['prompt'])}: {one['reason']}"
 
 
-def _bar(document: Document, form: str) -> str:
-    hold, top = next(iter(document["holds"]), None), document["top"]
-    if top is not None:
-        sure = f"{top['confidence']:.0%}" if top["stated"] else top["tierWord"]
-        top = top | {"prompt": words.one_line(top["prompt"]), "howSure": sure}
-    return status_bar.shown(form, hold, document["pending"], top, datetime.now(UTC))
-
-
-def dnd(document: Document, options: Options) -> Lines:
+def dnd(document: Document) -> Lines:
     """Until when nobody is disturbed."""
     if document["dndUntil"]:
         yield f"{wants('do not disturb')} until {time(document['dndUntil'])}; `clawpy dnd --off` ends it"
@@ -127,14 +114,14 @@ def dnd(document: Document, options: Options) -> Lines:
         yield "Do not disturb is off." + ("; quiet hours still apply" if document["quiet"] else "")
 
 
-def resume(document: Document, options: Options) -> Lines:
+def resume(document: Document) -> Lines:
     """What ended, and how everything stands now."""
     for one in document.get("lifted", ()):
         yield f"{good('▶')} Resumed after the {standing.HOLDS[one['word']]} of {time(one['since'])}: {one['reason']}"
-    yield from status(document, options)
+    yield from status(document)
 
 
-def stop(document: Document, options: Options) -> Lines:
+def stop(document: Document) -> Lines:
     """What was stopped."""
     ended = document["stopped"]
     first = f"stopped; {count(len(ended), 'session')} ended" if ended else "stopped; nothing was running"

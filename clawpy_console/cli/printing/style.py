@@ -17,7 +17,6 @@ from engine.values.text import count as count
 from engine.values.text import failures
 
 Document = Mapping[str, Any]
-Options = Mapping[str, Any]
 Lines = Iterator[str]
 
 PAINTS = {

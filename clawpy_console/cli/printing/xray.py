@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from clawpy_console.cli.printing.style import Document, Lines, Options, bad, bold, count, dim, paint, wants
+from clawpy_console.cli.printing.style import Document, Lines, bad, bold, count, dim, paint, wants
 
 GUTTER = 14
 TRUST = 15
 """Cells for a source, and for how far its lines may be followed."""
 
 
-def xray(document: Document, options: Options) -> Lines:
+def xray(document: Document) -> Lines:
     """The list of calls, or one call whole."""
     session, name = document["session"], document["id"]
     yield f"{bold(name)}  {session['prompt'] if session else 'what to keep of the day'}"
@@ -30,7 +30,7 @@ def _no_call(session: Document | None) -> str:
     return "no model calls" if session["state"] not in ("queued", "running") else "no model calls yet"
 
 
-def replied(document: Document, options: Options) -> Lines:
+def replied(document: Document) -> Lines:
     """That it was told."""
     yield f"sent to {document['session']['id']}; it reads the message at its next turn"
 
