@@ -155,7 +155,7 @@ def address_of(workspace: Path) -> str:
     Our own git reads it: `gh` in the repository would run git there, with all that its configuration names.
     """
     git = Git(workspace, timeout=LIMIT_SECONDS)
-    names = git.text("remote").splitlines()
+    names = git.text("remote").split()
     for name in sorted(names, key=lambda one: (_REMOTES.index(one) if one in _REMOTES else len(_REMOTES), one)):
         if match := _ADDRESS.fullmatch(git.text("remote", "get-url", "--", name)):
             return f"{match['host']}/{match['owner']}/{match['name']}"

@@ -34,7 +34,7 @@ def read_history(git: Git, head: str = "HEAD", most: int = MOST_COMMITS) -> tupl
     Raises `GitError`, also where there is no commit yet."""
     tagged: dict[str, list[str]] = {}
     refs = git.text("for-each-ref", "--format=%(objectname) %(*objectname) %(refname)", "refs/tags")
-    for line in refs.splitlines():
+    for line in filter(None, refs.split("\n")):
         tip, peeled, name = line.split(" ", 2)
         tagged.setdefault(peeled or tip, []).append(name.removeprefix("refs/tags/"))
     out = git.output(

@@ -170,8 +170,8 @@ def conflicted(git: Git) -> dict[str, dict[int, Stage]]:
 def _bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> Operation:
     terms = (*_text(folder / "BISECT_TERMS").split(), "", "")
     bad_term, good_term = terms[0] or "bad", terms[1] or "good"
-    lines = git.text("for-each-ref", "--format=%(objectname) %(refname)", "refs/bisect").splitlines()
-    marks = [(tip, name.removeprefix("refs/bisect/")) for tip, name in (line.split(" ", 1) for line in lines)]
+    lines = git.text("for-each-ref", "--format=%(objectname) %(refname)", "refs/bisect").split("\n")
+    marks = [(tip, name.removeprefix("refs/bisect/")) for tip, name in (line.split(" ", 1) for line in lines if line)]
     bad = next((tip for tip, name in marks if name == bad_term), "")
     good = tuple(tip for tip, name in marks if name.startswith(f"{good_term}-"))
     suspects = int(git.text("rev-list", "--count", bad, "--not", *good)) if bad and good else 0
@@ -202,7 +202,7 @@ def _rest_of_rebase(state: Path) -> tuple[tuple[str, ...], bool]:
 
 def _steps(todo: str) -> tuple[tuple[str, ...], bool]:
     ids, simple = [], True
-    for line in todo.splitlines():
+    for line in todo.split("\n"):
         if step := _STEP.match(line):
             ids.append(step[1])
         elif not _NO_STEP.match(line):
@@ -222,9 +222,9 @@ def _named(git: Git, commit: str) -> str:
     """A branch that stands at `commit`, else its short id."""
     names = git.text(
         "for-each-ref", "--count=20", f"--points-at={commit}", "--format=%(refname)", "refs/heads", "refs/remotes"
-    ).splitlines()
+    ).split("\n")
     short = [name.removeprefix("refs/heads/").removeprefix("refs/remotes/") for name in names]
-    return next((name for name in short if not name.endswith("/HEAD")), commit[:10])
+    return next((name for name in short if name and not name.endswith("/HEAD")), commit[:10])
 
 
 def _subjects(git: Git, commits: list[str]) -> dict[str, str]:

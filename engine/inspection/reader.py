@@ -353,7 +353,7 @@ def _history(git: Git, repository: Repository, status: Status, refs: str) -> Git
     """What only changes when HEAD or a ref moves; every walk is bounded."""
     tips: dict[str, str] = {}
     links: dict[str, str] = {}
-    for line in refs.splitlines():
+    for line in filter(None, refs.split("\n")):
         tip, name, target = line.split(" ", 2)
         tips[name] = tip
         if target:
@@ -400,14 +400,14 @@ def _branches(git: Git, present: str) -> list[Branch]:
         "for-each-ref",
         "--sort=-committerdate",
         "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)%00%(worktreepath)%00"
-        "%(contents:trailers:key=Session,valueonly,separator=%2C)",
+        "%(contents:trailers:key=Session,valueonly,unfold,separator=%2C)%00",
         "refs/heads",
         "refs/remotes",
     )
     branches = []
-    for line in out.splitlines():
-        line, worktree, session = line.split("\0")
-        tip, seconds, name, link = line.split(" ", 3)
+    fields = iter(out.split("\0"))  # not lines: a commit's text may hold anything but NUL
+    for line, worktree, session in zip(fields, fields, fields, strict=False):
+        tip, seconds, name, link = line.lstrip("\n").split(" ", 3)
         if link:
             continue  # origin/HEAD
         remote = name.startswith("refs/remotes/")
@@ -471,7 +471,7 @@ def _tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple
     tagged: dict[str, str] = {}
     if any(name.startswith("refs/tags/") for name in tips):
         out = git.text("for-each-ref", "--format=%(objectname) %(*objectname) %(refname)", "refs/tags")
-        for line in out.splitlines():
+        for line in filter(None, out.split("\n")):
             tip, peeled, name = line.split(" ", 2)
             tagged[peeled or tip] = name.removeprefix("refs/tags/")
     found = [(commit, tagged[commit]) for commit in walked if commit in tagged][:2]
@@ -487,7 +487,7 @@ def _subjects(git: Git, head: str, since: str) -> tuple[str, ...]:
         return ()
     span = f"refs/tags/{since}..{head}"
     out = git.text("log", f"-n{RECENT}", "--no-merges", "--no-show-signature", "--format=%s", span)
-    return tuple(filter(None, out.splitlines()))
+    return tuple(filter(None, out.split("\n")))
 
 
 def _recent(git: Git, head: str) -> tuple[Commit, ...]:

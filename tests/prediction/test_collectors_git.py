@@ -168,6 +168,18 @@ def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, 
     assert branching.free_name(Git(repository.path), title, "sess_1") == f"{name}-2"
 
 
+@pytest.mark.parametrize("value", ["a\fb", "a\u2028b", "a\x1cb", "a\x0bb", "a\x85b", "a\rb", "sess_1\n and more"])
+def test_a_commit_message_cannot_break_the_list_of_branches(
+    repository: Repository, reader: GitReader, value: str
+) -> None:
+    repository.commit("one", {"a.py": "1"})
+    repository.git("switch", "-c", "theirs")
+    repository.commit(f"theirs\n\nSession: {value}", {"b.py": "2"})
+    repository.git("tag", "v1\u2028")
+    repository.git("switch", "main")
+    assert {branch.name for branch in reader.read(repository.path).branches} == {"main", "theirs"}
+
+
 def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, reader: GitReader) -> None:
     repository.commit("one", {"a.py": "1"})
     repository.git("checkout", "-q", "-b", "feature/x")
