@@ -115,8 +115,7 @@ class Terminal(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for kind, content in self._messages.feed(data):
             if kind in (wire.SIZE, wire.BACK):
-                columns, rows = json.loads(content)
-                self.size = (columns, rows)
+                self.size = bounded(json.loads(content))
             if self.driver is None:
                 continue
             if kind == wire.INPUT:

@@ -12,8 +12,9 @@ _PYTEST = r"(?:\S+ )?(?P<dots>[.FEsxX]+) *\[ *(?P<percent>\d+)%\]"
 _PYTEST_VERBOSE = r"\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) *\[ *(?P<percent>\d+)%\]"
 _CARGO_TESTS = r"running (?P<total>\d+) tests?"
 _CARGO_TEST = r"test \S+ \.\.\. (?P<word>ok|FAILED|ignored)"
-_OF = r"[\[|][█▉▊▋▌▍▎▏▇━╸#=>.\- ]*[\]|]:? *(?P<done>\d+)/(?P<total>\d+)"  # cargo build, tqdm
+_OF = r"(?:.*\s|\d+%)?[\[|][█▉▊▋▌▍▎▏▇━╸#=>.\- ]{3,}[\]|]:? *(?P<done>\d+)/(?P<total>\d+)(?!\S*/)"  # cargo build, tqdm
 _DRAWN = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"  # npm, pip, curl -#
+_TROUBLE = r"(?i)error|fail|fatal|fault|refus|denied|abort|panic|warn|exception"  # such a line is shown as it is
 _FAILED = frozenset({"F", "E", "FAILED", "ERROR"})
 
 
@@ -39,7 +40,9 @@ class Progress:
             return self._ran([match["word"]], float(match["percent"]))
         if self._total and (match := re.fullmatch(_CARGO_TEST, line)):
             return self._ran([match["word"]], 100 * (self._done + 1) / self._total)
-        if match := re.search(_OF, line):
+        if re.search(_TROUBLE, line):
+            return None
+        if match := re.match(_OF, line):
             done, total = int(match["done"]), max(1, int(match["total"]))
             return f"{bar(100 * done / total)}  {done} of {total}"
         if match := re.match(_DRAWN, line):
