@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from clawpy_console.attach import wire
+from engine import __version__
 from engine.home import Home
 
 PASSED_ON = (
@@ -53,7 +54,11 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
     of its process. `workspaces` are what the operator named, to be told what is not looked after."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        connection, child = attach(home, workspaces) if home else None, 0
+        try:
+            connection, child = attach(home, workspaces) if home else None, 0
+        except Refused as refused:
+            print(refused, file=sys.stderr)
+            return 1
         if connection is None:
             connection, theirs = socket.socketpair()
             child = os.fork()
@@ -68,17 +73,23 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
             while _holds_unheard(home) and time.monotonic() < deadline:
                 time.sleep(0.05)
             continue
-        if "code" not in told:
+        if told.get("again"):
+            told = {"code": 1, "text": _silent(home)}
+        elif "code" not in told:
             told = {"code": 1, "text": _died(home, child)}
         if told["text"]:
             print(told["text"], file=sys.stderr)
         return int(told["code"])
 
 
+class Refused(Exception):
+    """The engine that holds the home refuses this terminal: its words."""
+
+
 def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
-    """A connection to a console of the engine that holds `home`, None where no engine offers one."""
-    address = _note(home).get("address")
-    if not address:
+    """A connection to a console of the engine that holds `home`, None where no engine offers one. Raises `Refused`."""
+    note = _note(home)
+    if not (address := note.get("address")):
         return None
     hello = here() | {"workspaces": [str(Path(one).expanduser().absolute()) for one in workspaces]}
     request = {"verb": "attach", "arguments": hello}
@@ -86,6 +97,9 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     try:
         connection.settimeout(PATIENCE)
         connection.connect(str(address))
+        if note.get("version") != __version__:
+            fix = f"end it and start `clawpy` again: kill {note.get('pid')}"
+            raise Refused(f"The running engine is clawpy {note.get('version')}, this is {__version__}: {fix}")
         connection.sendall(json.dumps(request).encode() + b"\n")
         answer = b""
         while byte := connection.recv(1):  # one by one: what follows the line is the console's
@@ -95,8 +109,10 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
         if b'"ok"' in answer:
             connection.settimeout(None)
             return connection
+    except TimeoutError:
+        raise Refused(_silent(home)) from None
     except (OSError, ValueError):
-        pass  # a dead engine's note; who opens one finds out
+        pass  # a dead engine's note, or an engine that ends; who opens one finds out
     connection.close()
     return None
 
@@ -307,6 +323,12 @@ def _holds_unheard(home: Home) -> bool:
     except OSError:
         pass
     return False
+
+
+def _silent(home: Home | None) -> str:
+    """What to say of an engine that holds the home and does not answer."""
+    pid = _note(home).get("pid", "unknown") if home else "unknown"
+    return f"The engine (process {pid}) does not answer. `clawpy stop` stops its work; kill {pid} ends it."
 
 
 def _died(home: Home | None, child: int) -> str:

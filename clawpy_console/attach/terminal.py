@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,21 @@ from clawpy_console.attach import wire
 if TYPE_CHECKING:
     from textual.app import App
 
+log = logging.getLogger(__name__)
+
 BEHIND = 512 * 1024
 """Bytes that wait for a client at most. What is drawn then is dropped, and the screen is drawn anew when the client has
 read what waited."""
+
+
+LARGEST = (2000, 1000)
+"""Columns and rows that are drawn at most: a terminal may say any size, and each cell costs memory."""
+
+
+def bounded(size: Sequence[int]) -> tuple[int, int]:
+    """A terminal's size as it is drawn. Raises ValueError or TypeError for what is no size."""
+    columns, rows = size
+    return max(1, min(int(columns), LARGEST[0])), max(1, min(int(rows), LARGEST[1]))
 
 
 class Terminal(asyncio.Protocol):
@@ -36,7 +49,7 @@ class Terminal(asyncio.Protocol):
 
     def __init__(self, environment: Mapping[str, str], size: Sequence[int]) -> None:
         self.environment = environment
-        self.size = (int(size[0]), int(size[1]))
+        self.size = bounded(size)
         self.driver: TerminalDriver | None = None
         self.hung_up: Callable[[], None] = lambda: None
         """Called when the client went away."""
@@ -113,6 +126,14 @@ class Terminal(asyncio.Protocol):
             self.driver.draw_anew()
 
     def data_received(self, data: bytes) -> None:
+        try:
+            self._received(data)
+        except (ValueError, TypeError) as error:
+            log.warning("a terminal sent what no client sends, and is let go: %s", error)
+            if self._transport is not None:
+                self._transport.abort()
+
+    def _received(self, data: bytes) -> None:
         for kind, content in self._messages.feed(data):
             if kind in (wire.SIZE, wire.BACK):
                 self.size = bounded(json.loads(content))

@@ -238,7 +238,7 @@ def _hello(arguments: Any) -> dict[str, Any]:
     """What a client says of its terminal. Raises `Refusal` when that is not what a console needs."""
     try:
         environment = {str(name): str(value) for name, value in arguments["environment"].items()}
-        columns, rows = (max(1, min(int(one), 4000)) for one in arguments["size"])
+        columns, rows = map(int, arguments["size"])
         workspaces = [str(one) for one in arguments["workspaces"]]
         return {
             "environment": environment,

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from clawpy_console.attach import wire
-from clawpy_console.attach.client import RESTORE, Client, attach
-from engine import Home
+from clawpy_console.attach.client import RESTORE, Client, Refused, attach
+from engine import Home, __version__
 
 
 class Held:
@@ -167,3 +167,28 @@ def test_where_no_engine_answers_there_is_nothing_to_attach_to(tmp_path: Path, n
     home.data.mkdir()
     (home.data / "engine.json").write_text(note)
     assert attach(home, []) is None
+
+
+def test_an_engine_of_another_version_is_named(tmp_path: Path) -> None:
+    home = Home.locate(tmp_path)
+    home.data.mkdir()
+    address = str(tmp_path / "socket")
+    (home.data / "engine.json").write_text(json.dumps({"address": address, "version": "0.0.9", "pid": 77}))
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(address)
+        engine.listen()
+        with pytest.raises(Refused, match=r"The running engine is clawpy 0\.0\.9, this is .*: kill 77"):
+            attach(home, [])
+
+
+def test_an_engine_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clawpy_console.attach.client.PATIENCE", 0.05)
+    home = Home.locate(tmp_path)
+    home.data.mkdir()
+    address = str(tmp_path / "socket")
+    (home.data / "engine.json").write_text(json.dumps({"address": address, "version": __version__, "pid": 77}))
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(address)
+        engine.listen()
+        with pytest.raises(Refused, match=r"process 77\) does not answer.* kill 77 ends it"):
+            attach(home, [])

@@ -7,6 +7,7 @@ import gc
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from unittest.mock import Mock
 
 import pytest
 from textual._styles_cache import StylesCache
@@ -16,7 +17,7 @@ from textual.widgets import Input, Static
 from clawpy_console.app import ConsoleApp
 from clawpy_console.attach import wire
 from clawpy_console.attach.consoles import Consoles
-from clawpy_console.attach.terminal import BEHIND, Terminal, TerminalDriver
+from clawpy_console.attach.terminal import BEHIND, LARGEST, Terminal, TerminalDriver
 from engine import Home, Refusal
 from engine.doors.control import ControlServer, ask
 from engine.doors.verbs import VERBS
@@ -91,6 +92,20 @@ async def test_what_is_typed_pasted_and_resized_arrives() -> None:
         await client.read(until=b"\x1b[?1049h", kind=wire.ENTER)
         await client.read(until=b"hello")
         assert app.size == (50, 15)
+
+
+@pytest.mark.parametrize(
+    ("said", "size"),
+    [(b"[100000, 100000]", LARGEST), (b"[0, -1]", (1, 1)), (b'["a", 1]', None), (b"7", None), (b"[", None)],
+)
+async def test_a_size_that_no_terminal_has_is_bounded_or_ends_the_connection(
+    said: bytes, size: tuple[int, int] | None
+) -> None:
+    terminal = Terminal({}, (80, 24))
+    terminal.connection_made(Mock(spec=asyncio.Transport))
+    terminal.data_received(wire.message(wire.SIZE, said))
+    assert terminal.size == (size or (80, 24))
+    assert terminal._transport.abort.called == (size is None)  # type: ignore[attr-defined, union-attr]
 
 
 async def test_a_client_that_reads_nothing_holds_up_nothing_and_gets_the_whole_screen_later() -> None:
