@@ -10,7 +10,7 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
-from clawpy_console.widgets.selecting import lit
+from clawpy_console.widgets.selecting import selectable
 
 Draw = Callable[[int], Sequence[Content]]
 """`draw(width)`: the lines for a width in cells; what is wider is cut."""
@@ -62,7 +62,4 @@ class Drawn(Widget):
         if y >= len(lines):
             return Strip.blank(width, self.visual_style.rich_style)
         [strip] = Visual.to_strips(self, lines[y], width, 1, self.visual_style, apply_selection=False)
-        if self.text_selection is not None and (marked := self.text_selection.get_span(y)) is not None:
-            start, end = marked
-            strip = lit(self, strip, start, strip.cell_length if end == -1 else end)
-        return strip.apply_offsets(0, y)
+        return Strip(selectable(self, strip, 0, y))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
 from textual.geometry import Region
 from textual.message import Message
-from textual.reactive import reactive
 
 from clawpy_console import words
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.lines import LinesView
+from clawpy_console.widgets.row_view import CursorView
 from engine.values import PromptPart, PromptSource, SourceKind, Trust
 from engine.values.trust import APPROVED
 
@@ -31,12 +31,14 @@ COLOURS = {
 """The style of a source's name. The name says it too."""
 
 
-class PromptLines(LinesView):
+OURS = (None, "")
+"""The origin of a heading, which was not sent."""
+
+
+class PromptLines(LinesView, CursorView):
     """Lines of a prompt. Posts `Opened` when the source of the line under the cursor is wanted."""
 
     BINDINGS = bindings("rows")
-
-    cursor: reactive[int] = reactive(0)
 
     class Opened(Message):
         """The operator wants to see where a line came from."""
@@ -45,145 +47,96 @@ class PromptLines(LinesView):
             super().__init__()
             self.source = source
 
-    class Moved(Message):
-        """The cursor stands on another line."""
-
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, cap=1_000_000, gutter={"": " " * GUTTER}, empty="Select a call.", tail=False)
-        self._sources: list[PromptSource | None] = []  # None: a heading of ours, that was not sent
-        self._hostile: list[str] = []
+        self._origins: list[tuple[PromptSource | None, str]] = []  # of each line: its source, and what is hostile in it
 
     @property
     def source(self) -> PromptSource | None:
         """Where the line under the cursor came from."""
-        return self._source(self.cursor)
+        return self._origins[self.cursor][0] if self.takes(self.cursor) else None
 
     @property
     def standing(self) -> str:
         """How far the line under the cursor may be followed, and what the content filter has against it."""
         source = self.source
-        hostile = self._objection(self.cursor)
-        said = source.standing or "text from Clawpy Console" if source is not None else ""
+        if source is None:
+            return ""
+        said, hostile = source.standing or "text from Clawpy Console", self._origins[self.cursor][1]
         return f"{said}, ▲ hostile: {hostile}" if hostile else said
 
     @property
     def line(self) -> str:
         """The text under the cursor."""
-        return self._lines[self.cursor][1] if self._source(self.cursor) else ""
+        return self._lines[self.cursor][1] if self.source else ""
 
     @property
     def whole(self) -> str:
         """Everything that was sent."""
-        texts = zip(self._sources, self._lines, strict=True)
-        return "\n".join(text for source, (_, text) in texts if source is not None)
+        texts = zip(self._origins, self._lines, strict=True)
+        return "\n".join(text for (source, _), (_, text) in texts if source is not None)
 
     def show(self, parts: Sequence[PromptPart], reply: str = "", objections: Sequence[Sequence[str]] = ()) -> None:
         """Show a prompt from its top, what was answered below it. `objections`: for each line of each part what the
         content filter has against it."""
         lines: list[tuple[str, str]] = []
-        sources: list[PromptSource | None] = []
-        for part in parts:
+        origins: list[tuple[PromptSource | None, str]] = []
+        for number, part in enumerate(parts):
             lines += [("hunk", ""), ("file", f"{part.role} · {part.name} · ≈{part.tokens:,} tokens")]
-            sources += [None, None]
             lines += [("output" if part.role != "assistant" else "say", line.text) for line in part.lines]
-            sources += [line.source for line in part.lines]
+            found = objections[number] if objections else repeat("")
+            origins += [OURS, OURS, *zip((line.source for line in part.lines), found, strict=False)]
         if reply:
             lines += [("hunk", ""), ("file", "answered"), *(("say", one) for one in reply.rstrip("\n").split("\n"))]
-            sources += [None] * (len(lines) - len(sources))
-        hostile: list[str] = []
-        for number, part in enumerate(parts):
-            hostile += ["", "", *(objections[number] if objections else [""] * len(part.lines))]
+        origins += [OURS] * (len(lines) - len(origins))
         self.clear(empty="nothing was sent")
-        self._sources = sources[1:]  # no empty line on top
-        self._hostile = hostile[1:]
-        self.extend(lines[1:], follow=False)
+        self._origins = origins[1:]  # no empty line on top
+        self.extend(lines[1:])
         self.set_reactive(PromptLines.cursor, 0)
-        self._step(1)
+        self.go(0, 1)
         self.scroll_home(animate=False)
 
     def seek(self, kind: SourceKind) -> None:
         """Put the cursor on the first line of this kind, the view stays at its top."""
-        found = (number for number, one in enumerate(self._sources) if one is not None and one.kind is kind)
+        found = (number for number, (one, _) in enumerate(self._origins) if one is not None and one.kind is kind)
         self.set_reactive(PromptLines.cursor, next(found, self.cursor))
         self.refresh()
 
-    def watch_cursor(self) -> None:
-        if 0 <= self.cursor < len(self._starts):
-            row = self._starts[self.cursor] - self._first
-            self.scroll_to_region(Region(0, row, 1, self._rows(self._lines[self.cursor][1])), animate=False)
-        self.refresh()
-        self.post_message(self.Moved())
+    @property
+    def entries(self) -> int:
+        return len(self._lines)
 
-    def _source(self, number: int) -> PromptSource | None:
-        return self._sources[number] if 0 <= number < len(self._sources) else None
+    def takes(self, number: int) -> bool:
+        return super().takes(number) and self._origins[number][0] is not None
 
-    def _objection(self, number: int) -> str:
-        return self._hostile[number] if 0 <= number < len(self._hostile) else ""
+    def place(self, number: int) -> Region:
+        first, end = self._starts[number : number + 2]
+        return Region(0, first, 1, end - first)
 
-    def _base(self, number: int, base: Style) -> Style:
-        lit = number == self.cursor and self.has_focus and self._source(number) is not None
+    def entry_at(self, row: int) -> int:
+        return self.line_at(row)
+
+    def base(self, line: int, base: Style) -> Style:
+        lit = line == self.cursor and self.has_focus and self.takes(line)
         return base + self.tone("reply") if lit else base
 
-    def _lead(self, number: int, part: int, base: Style) -> list[Segment]:
-        kind, _ = self._lines[number]
-        source = self._source(number)
+    def lead(self, line: int, part: int, base: Style) -> list[Segment]:
+        source, hostile = self._origins[line]
         if source is None:
-            return [] if kind == "file" else [Segment(self._gutter[""], base)]
+            return [] if self._lines[line][0] == "file" else [Segment(self._gutter[""], base)]
         name = ""
-        if not part and source != self._source(number - 1):
+        if not part and (not line or source != self._origins[line - 1][0]):
             name = source.label.rpartition("/")[2] or source.kind.value
-        lead = Segment(words.fit(name, GUTTER - 3) + " ", base + self._kind(COLOURS[source.kind]))
-        marker = "▲" if self._objection(number) else MARKS.get(source.standing, "│")
-        marker = "▸" if number == self.cursor and self.has_focus and not part else marker
-        return [lead, Segment(f"{marker} ", base + self._kind("error" if marker == "▲" else "hunk"))]
+        marker = "▲" if hostile else MARKS.get(source.standing, "│")
+        marker = "▸" if line == self.cursor and self.has_focus and not part else marker
+        return [
+            Segment(words.fit(name, GUTTER - 3) + " ", base + self.tone(COLOURS[source.kind])),
+            Segment(f"{marker} ", base + self.tone("error" if marker == "▲" else "hunk")),
+        ]
 
-    def _before(self, number: int) -> str:
+    def sign(self, line: int) -> str:
         return ""  # what is selected with the mouse is copied as it was sent
 
-    def _step(self, by: int) -> None:
-        number = self.cursor + by
-        while 0 <= number < len(self._sources) and self._sources[number] is None:
-            number += 1 if by > 0 else -1
-        if 0 <= number < len(self._sources):
-            self.cursor = number
-
-    def action_up(self) -> None:
-        self._step(-1)
-
-    def action_down(self) -> None:
-        self._step(1)
-
-    def _leap(self, number: int, by: int) -> None:
-        """Near to `number`: as far as there are lines, and not onto a heading."""
-        self.cursor = min(max(0, number), max(0, len(self._sources) - 1))
-        if self._sources and self._source(self.cursor) is None:
-            self._step(by)
-
-    def action_page_up(self) -> None:
-        self._leap(self.cursor - self.size.height, 1)
-
-    def action_page_down(self) -> None:
-        self._leap(self.cursor + self.size.height, -1)
-
-    def action_first(self) -> None:
-        self._leap(0, 1)
-
-    def action_last(self) -> None:
-        self._leap(len(self._sources) - 1, -1)
-
     def action_open(self) -> None:
-        if (source := self._source(self.cursor)) is not None:
+        if (source := self.source) is not None:
             self.post_message(self.Opened(source))
-
-    def on_click(self, event: events.Click) -> None:
-        number = self._line_at(event.y + self.scroll_offset.y)
-        if self._source(number) is not None:
-            if number == self.cursor:
-                self.action_open()
-            self.cursor = number
-
-    def on_focus(self) -> None:
-        self.refresh()
-
-    def on_blur(self) -> None:
-        self.refresh()

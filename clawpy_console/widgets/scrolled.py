@@ -20,17 +20,11 @@ SCROLLS = bindings("rows", but="rows.open")
 class ScrollKeys(Scrolling):
     """What j and k, arrows, pages, ends do to a widget that scrolls and has no cursor."""
 
-    def action_up(self) -> None:
-        self.scroll_up(animate=False)
+    def action_step(self, by: int) -> None:
+        self.scroll_relative(y=by, animate=False)
 
-    def action_down(self) -> None:
-        self.scroll_down(animate=False)
-
-    def action_page_up(self) -> None:
-        self.scroll_page_up(animate=False)
-
-    def action_page_down(self) -> None:
-        self.scroll_page_down(animate=False)
+    def action_page(self, by: int) -> None:
+        self.scroll_relative(y=by * self.scrollable_content_region.height, animate=False)
 
     def action_first(self) -> None:
         self.scroll_home(animate=False)

@@ -24,8 +24,8 @@ class Transcript(LinesView):
     class Grew(Message):
         """New lines are on screen."""
 
-    def __init__(self, *, tail: int = 20_000, wrap: bool = True, id: str | None = None) -> None:
-        super().__init__(cap=tail, empty="Nothing has run yet.", wrap=wrap, id=id)
+    def __init__(self, *, tail: int = 20_000, id: str | None = None) -> None:
+        super().__init__(cap=tail, empty="Nothing has run yet.", id=id)
         self._tail = tail
         self.session_id = ""
         self.last_line = ""

@@ -45,7 +45,7 @@ def test_lines_have_the_numbers_of_both_files() -> None:
         (" ", 1, 1), ("-", 2, 0), ("-", 3, 0), ("+", 0, 2), ("+", 0, 3), ("+", 0, 4), (" ", 4, 5),
     ]  # fmt: skip
     assert (second.title, second.count, [line.text for line in second.lines]) == ("", 2, ["gone", "last"])
-    assert second.unended == {1}
+    assert [line.ended for line in second.lines] == [True, False]
 
 
 def test_side_by_side_a_removed_line_stands_beside_what_took_its_place() -> None:

@@ -396,7 +396,8 @@ async def test_a_thousand_agents_leave_the_keys_alone(console: ConsoleApp, engin
         await until(pilot, lambda: len(names(screen)) > 1000)
         longest = 0.0
         for step in (
-            screen.query_one(Tree).action_down, screen.query_one(Tree).action_page_down, screen._draw_tree,
+            lambda: screen.query_one(Tree).action_step(1), lambda: screen.query_one(Tree).action_page(1),
+            screen._draw_tree,
             screen.query_one(Tree).action_toggle_fold, screen.action_everyone, lambda: screen.action_tab(1),
         ):  # fmt: skip
             began = time.thread_time()

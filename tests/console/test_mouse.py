@@ -38,7 +38,7 @@ async def test_the_wheel_scrolls_lists_and_output(console: ConsoleApp) -> None:
         await live(pilot)
         await pilot.press("escape", "2")
         output = console.screen.query_one(Transcript)
-        output.extend([("output", f"line {number}") for number in range(200)], follow=False)
+        output.extend([("output", f"line {number}") for number in range(200)])
         output.scroll_home(animate=False)
         await pilot._post_mouse_events([MouseScrollDown], widget=output, offset=(4, 4))
         await until(pilot, lambda: output.scroll_offset.y > 0)

@@ -116,7 +116,7 @@ async def test_it_opens_on_what_asks_before_what_can_be_landed(console: ConsoleA
 
 @pytest.mark.long
 async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await to_the_change(pilot)
         await pilot.press("u")  # nothing has landed yet
         assert not engine.changes.all[0].decided_at
@@ -125,8 +125,7 @@ async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: Stand
         await until(pilot, lambda: "3 files landed" in screen_text(console))
         await pilot.press("u")
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
-        await until(pilot, lambda: "anding undone" in screen_text(console))
-        assert "L lands it again" in screen_text(console)
+        await until(pilot, lambda: "L lands it again" in screen_text(console))
         await pilot.press("L")  # taken back is not thrown away
         await until(pilot, lambda: engine.noted.count(("landed", CHANGE)) == 2)
 
@@ -295,7 +294,7 @@ async def test_lines_over_the_cap_fall_off_the_top_without_moving_what_one_reads
         await pilot.pause()
         view.extend([("output", "one more"), ("output", "and one")])
         await pilot.pause()
-        assert view.cut == 2
+        assert len(view._lines) == 100
         assert view.scroll_offset.y == 48
 
 

@@ -98,11 +98,8 @@ class MoveAgent(PreviewDialog[str | None]):
         self.say("")
         self.show([Field("", f"{self._agent.id} under {self._leader}", "title"), *moved(document)])
 
-    def action_up(self) -> None:
-        self._rows.action_up()
-
-    def action_down(self) -> None:
-        self._rows.action_down()
+    def action_step(self, by: int) -> None:
+        self._rows.action_step(by)
 
     @on(Rows.Opened, "#leaders")
     def action_move(self) -> None:

@@ -57,7 +57,7 @@ class Tree(Rows):
         if node is not None and (node.open is False or node.id.startswith(FOLD)):
             self.post_message(self.Fold(node.id, True))
         elif node is not None and node.open:
-            self.action_down()
+            self.action_step(1)
 
     def action_toggle_fold(self) -> None:
         if self.current:

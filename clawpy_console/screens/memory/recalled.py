@@ -116,7 +116,7 @@ class WouldRecall(PreviewDialog[Recalled | None]):
             return None
         return next((one for one in (*found.items, *found.dropped) if one.id == source.ref), None)
 
-    @on(PromptLines.Moved)
+    @on(PromptLines.Moved, "#block")
     def _show_why(self) -> None:
         if self._found is not None:
             self.show(self._why(self.current, self._found))

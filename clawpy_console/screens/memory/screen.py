@@ -172,9 +172,10 @@ class MemoryScreen(Remembering, Filtering):
         return bool(self._entries) and len(self._entries) % PAGE == 0
 
     @on(Rows.Moved, "#layers")
-    def _layer_moved(self, message: Rows.Moved) -> None:
-        if message.row_id and Layer(message.row_id) is not self._layer:
-            self._go_to_layer(Layer(message.row_id))
+    def _layer_moved(self) -> None:
+        here = self.query_one("#layers", Rows).current
+        if here and Layer(here) is not self._layer:
+            self._go_to_layer(Layer(here))
             self.read_again(TYPING)
 
     def _go_to_layer(self, there: Layer) -> None:

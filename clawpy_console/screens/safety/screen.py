@@ -158,10 +158,10 @@ class SafetyScreen(Filtering):
     @on(Rows.Moved, "#switches")
     def _moved(self, message: Rows.Moved) -> None:
         """On a low terminal the cursor takes what stands below the list along."""
-        if message.rows.id == "rails":
+        if message.view.id == "rails":
             self._draw_standing(self.app.now())
-        column = self.query_one("#left" if message.rows.id == "rails" else "#third")
-        share = message.rows.cursor / max(1, message.rows.virtual_size.height - 1)
+        column = self.query_one("#left" if message.view.id == "rails" else "#third")
+        share = message.view.cursor / max(1, message.view.virtual_size.height - 1)
         column.scroll_to(y=round(column.max_scroll_y * share), animate=False)
 
     # Blocked work

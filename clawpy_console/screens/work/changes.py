@@ -174,9 +174,9 @@ class Changes(Vertical):
         sends = self._session is not None and self._session.flow is None and self._session.state.over
         return sends and self._change is not None and any(not one.sent for one in self._change.comments)
 
-    @on(DiffView.Moved)
-    def _follow(self, message: DiffView.Moved) -> None:
-        self.query_one(Files).select(message.path)
+    @on(DiffView.Moved, "#diff")
+    def _follow(self) -> None:
+        self.query_one(Files).select(self.view.path)
 
     @on(Files.Marked)
     def _mark(self, message: Files.Marked) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import groupby, starmap, zip_longest
+from os.path import commonpath, commonprefix
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -22,13 +24,14 @@ SIMILAR = 0.4
 
 class Line(NamedTuple):
     """A line of a file: `sign` is "+", "-" or " ", `old` and `new` count from 1, 0 where it is not in that file.
-    `number` is its place in the hunk."""
+    `number` is its place in the hunk; `ended` is False where no newline follows."""
 
     sign: str
     old: int
     new: int
     text: str
     number: int
+    ended: bool = True
 
 
 class Pair(NamedTuple):
@@ -61,17 +64,13 @@ class Hunk:
         return len(self.signs) - self.signs.count("\\")
 
     @cached_property
-    def unended(self) -> set[int]:
-        """The lines without a newline at the end."""
-        return {found.start() - 1 - number for number, found in enumerate(re.finditer(r"\\", self.signs))}
-
-    @cached_property
     def lines(self) -> list[Line]:
         lines: list[Line] = []
         old, new = self.old, self.new
         for line in self.text.split("\n"):
             sign = line[:1] or " "
             if sign == "\\":
+                lines[-1] = lines[-1]._replace(ended=False)
                 continue
             lines.append(Line(sign, old if sign != "+" else 0, new if sign != "-" else 0, line[1:], len(lines)))
             old, new = old + (sign != "+"), new + (sign != "-")
@@ -87,19 +86,10 @@ class Hunk:
     def pairs(self) -> list[Pair]:
         """Its lines side by side: removed lines beside those that were added in their place."""
         pairs: list[Pair] = []
-        removed: list[Line] = []
-        added: list[Line] = []
-        for line in [*self.lines, None]:
-            if line is not None and line.sign != " ":
-                (removed if line.sign == "-" else added).append(line)
-                continue
-            both = min(len(removed), len(added))
-            pairs += map(Pair, removed[:both], added[:both])
-            pairs += [Pair(one, None) for one in removed[both:]]
-            pairs += [Pair(None, one) for one in added[both:]]
-            removed, added = [], []
-            if line is not None:
-                pairs.append(Pair(line, line))
+        for same, run in groupby(self.lines, key=lambda line: line.sign == " "):
+            lines = list(run)
+            removed, added = ([line for line in lines if same or line.sign == sign] for sign in "-+")
+            pairs += starmap(Pair, zip_longest(removed, added))
         return pairs
 
 
@@ -168,16 +158,9 @@ def _hunks(file: int, text: str) -> list[Hunk]:
 
 def changed_part(one: str, other: str) -> tuple[int, int]:
     """Where `one` differs from `other`: from this character to before that one. (0, 0) when they are not alike."""
-    start = _alike(one, other)
-    end = _alike(one[start:][::-1], other[start:][::-1])
+    start = len(commonprefix((one, other)))  # noqa: RUF071 (characters are what it compares)
+    end = len(commonprefix((one[start:][::-1], other[start:][::-1])))  # noqa: RUF071
     return (start, len(one) - end) if start + end >= SIMILAR * max(len(one), len(other)) else (0, 0)
-
-
-def _alike(one: str, other: str) -> int:
-    """Characters at the beginning of both."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
 
 
 def parts(files: Sequence[DiffFile], marked: set[tuple[str, int]]) -> list[FilePart]:
@@ -209,18 +192,14 @@ def _branch(files: Sequence[DiffFile], above: str, depth: int, marked: set[tuple
         groups.setdefault(first + inside, []).append(file)
     indent = "  " * depth
     for name, members in groups.items():
-        path = above + name
         mark = mark_of(set().union(*(one.marks for one in members)), marked) if marked else ""
+        before = f"{indent}{mark}{' ' * bool(mark)}"
         if not name.endswith("/"):
             row = file_row(members[0].change)
-            text = f"{indent}{mark}{' ' * bool(mark)}{row.mark} {name}"
-            rows.append(Row(row.id, text, "", row.right, row.mark_style if row.mark in "✗▲" else "ink", "", "faint"))
+            style = row.mark_style if row.mark in "✗▲" else "ink"
+            rows.append(replace(row, text=f"{before}{row.mark} {name}", mark="", style=style))
             continue
-        while len({one.change.path[len(path) :].partition("/")[0] for one in members}) == 1 and all(
-            "/" in one.change.path[len(path) :] for one in members
-        ):
-            path += members[0].change.path[len(path) :].partition("/")[0] + "/"
+        path = commonpath([one.change.path.rpartition("/")[0] for one in members]) + "/"
         added, removed = (sum(getattr(one.change, side) or 0 for one in members) for side in ("added", "removed"))
-        text = f"{indent}{mark}{' ' * bool(mark)}{path[len(above) :]}"
-        rows.append(Row(path, text, "", f"+{added} -{removed}", "grey"))
+        rows.append(Row(path, f"{before}{path[len(above) :]}", "", f"+{added} -{removed}", "grey"))
         _branch(members, path, depth + 1, marked, rows)

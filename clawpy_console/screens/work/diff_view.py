@@ -5,25 +5,23 @@ from __future__ import annotations
 import textwrap
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
 from pygments.token import Token
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
-from textual.geometry import Region, Size
 from textual.highlight import HighlightTheme, highlight
 from textual.message import Message
-from textual.reactive import reactive
 from textual.selection import Selection
 from textual.strip import Strip
 
 from clawpy_console import words
 from clawpy_console.keys import bindings
 from clawpy_console.screens.work.diff_files import DiffFile, Hunk, Line, changed_part, language_of, mark_of
-from clawpy_console.widgets.selecting import lit
-from clawpy_console.widgets.toned import Toned
+from clawpy_console.widgets.row_view import CursorView
+from clawpy_console.widgets.selecting import selectable
 from engine.values import DiffComment
 
 SIDE_BY_SIDE, LEAST = 160, 100
@@ -50,8 +48,11 @@ class Syntax(HighlightTheme):
 
 
 class Entry(NamedTuple):
-    """A row of the view: a file, a note, a hunk, a line (`old` or `new`, beside it what became of it), a pair of lines
-    side by side, or a row of a comment."""
+    """A row of the view: a file, a note, a hunk, a line, or a row of a comment.
+
+    A line has what it was (`old`) and what it became (`new`). Its `tone` is the sign of the one that is shown; it is ""
+    where both are, side by side.
+    """
 
     kind: str
     file: int
@@ -65,73 +66,59 @@ class Entry(NamedTuple):
 
 def _rows(hunk: Hunk, split: bool) -> list[Entry]:
     if split:
-        return [Entry("pair", hunk.file, hunk, old, new) for old, new in hunk.pairs]
-    other = {}
-    for old, new in hunk.pairs:
-        if old is not None and new is not None and old is not new:
-            other[old.number], other[new.number] = new, old
-    rows = []
-    for line in hunk.lines:
-        old, new = (line, other.get(line.number)) if line.sign == "-" else (other.get(line.number), line)
-        rows.append(Entry("line", hunk.file, hunk, old, new, tone=line.sign))
-    return rows
+        return [Entry("line", hunk.file, hunk, old, new) for old, new in hunk.pairs]
+    pairs = {line.number: pair for pair in hunk.pairs for line in pair if line is not None}
+    return [Entry("line", hunk.file, hunk, *pairs[line.number], tone=line.sign) for line in hunk.lines]
 
 
-class DiffView(Toned, can_focus=True):
+class DiffView(CursorView, can_focus=True):
     """Shows the files of a change set one below the other, with a cursor."""
 
     BINDINGS = bindings("rows", "diff", but="rows.open")
     TONES = {
-        "ink": "$ink", "grey": "$grey", "faint": "$faint", "accent": "$accent", "wants": "$wants", "wrong": "$wrong",
         "lit": "on $lit", "file": "bold $ink on $lit", "+": "$good", "-": "$wrong", " ": "$faint",
         "added": "on $good 12%", "removed": "on $wrong 12%", "added part": "on $good 30%",
         "removed part": "on $wrong 30%", "comment": "italic $grey", "keyword": "$accent", "string": "$wants",
         "name": "bold $ink",
     }  # fmt: skip
-    DEFAULT_CSS = "DiffView { height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden; }"
-
-    cursor: reactive[int] = reactive(0)
-
-    class Moved(Message):
-        """The cursor stands in the file of `path` now."""
-
-        def __init__(self, path: str) -> None:
-            super().__init__()
-            self.path = path
 
     class Marked(Message):
         """`marked` changed."""
 
+    @dataclass
     class Wanted(Message):
         """A comment on line `line` of `path` is wanted."""
 
-        def __init__(self, path: str, line: int, old: bool) -> None:
-            super().__init__()
-            self.path, self.line, self.old = path, line, old
+        path: str
+        line: int
+        old: bool
 
+    @dataclass
     class Removed(Message):
         """This comment is to be removed."""
 
-        def __init__(self, number: int) -> None:
-            super().__init__()
-            self.number = number
+        number: int
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.files: Sequence[DiffFile] = ()
         self.marked: set[tuple[str, int]] = set()
         """What lands: paths with the number of a hunk, 0 for a file without hunks. Nothing: all of it lands."""
-        self._blocks: list[tuple[Entry | Hunk, list[Entry]]] = []
+        self._blocks: list[list[Entry] | Hunk] = []  # rows one below the other; those of a hunk are made when seen
         self._starts: list[int] = []  # the first row of each block
+        self._heads: list[tuple[int, Entry]] = []  # the rows of files and hunks
         self._end = 0  # the row after the last
         self._comments: tuple[DiffComment, ...] = ()
-        self._says = ""
         self._split = False
         self._digits = 3
         self._left = 0  # columns that long lines are moved by
         self._width = 0
         self._tokens: dict[tuple[int, str, int], dict[int, list[tuple[str, str]]]] = {}
         self._strips: dict[tuple[int, bool], Strip] = {}  # rows as they were drawn, and whether the cursor was there
+
+    @property
+    def height(self) -> int:
+        return self._end
 
     @property
     def split(self) -> bool:
@@ -142,25 +129,28 @@ class DiffView(Toned, can_focus=True):
     def current(self) -> Entry | None:
         return self._entry(self.cursor) if self.cursor < self._end else None
 
+    @property
+    def path(self) -> str:
+        """The file that the cursor stands in, "" for none."""
+        return self.files[entry.file].change.path if (entry := self.current) else ""
+
     def _entry(self, row: int) -> Entry:
         place = bisect_right(self._starts, row) - 1
-        block, rows = self._blocks[place]
-        if isinstance(block, Entry):
-            return block
-        if not rows:
-            rows += _rows(block, self._split)
-        return rows[row - self._starts[place]]
+        block = self._blocks[place]
+        if isinstance(block, Hunk):
+            block = self._blocks[place] = _rows(block, self._split)
+        return block[row - self._starts[place]]
 
     def say(self, text: str) -> None:
         """Show no files, but `text`."""
-        self._says = text
+        self.empty = text
         self.show(())
 
     def show(self, files: Sequence[DiffFile], comments: tuple[DiffComment, ...] = ()) -> None:
         """Show these files from the top, nothing marked."""
         self.files, self._comments, self.marked, self._left = files, comments, set(), 0
-        hunks = [file.hunks[-1] for file in files if file.hunks]
-        self._digits = max(3, len(str(max((max(one.old, one.new) + one.count for one in hunks), default=0))))
+        last = (max(file.hunks[-1].old, file.hunks[-1].new) + file.hunks[-1].count for file in files if file.hunks)
+        self._digits = max(3, len(str(max(last, default=0))))
         self._tokens.clear()
         self._build(None)
 
@@ -172,63 +162,52 @@ class DiffView(Toned, can_focus=True):
 
     def _build(self, at: Entry | None) -> None:
         """Make the rows anew, with the cursor on `at`."""
-        told: dict[str, list[DiffComment]] = {}
-        for one in self._comments:
-            told.setdefault(one.path, []).append(one)
         self._split = self.split
-        self._blocks, self._starts, self._end = [], [], 0
+        self._blocks, self._starts, self._heads, self._end = [], [], [], 0
         self._strips.clear()
         for number, file in enumerate(self.files):
-            self._add(Entry("file", number))
+            self._add_head(Entry("file", number))
             if file.folded:
                 continue
-            for tone, text in file.notes:
-                self._add(Entry("note", number, text=text, tone=tone))
-            comments = told.get(file.change.path, [])
+            notes = [Entry("note", number, text=text, tone=tone) for tone, text in file.notes]
+            self._add(notes, len(notes))
+            comments = [one for one in self._comments if one.path == file.change.path]
             for hunk in file.hunks:
-                self._add(Entry("hunk", number, hunk))
-                if not hunk.folded:
-                    self._add(hunk, self._with_comments(_rows(hunk, self._split), comments) if comments else [])
-            for one in comments:
-                for row in self._comment_rows(one, number):
-                    self._add(row)
-        self.virtual_size = Size(self.scrollable_content_region.width, max(1, self._end))
-        place = self._place(at) if at is not None else 0
-        self.set_reactive(DiffView.cursor, place)
-        self.scroll_to_region(Region(0, place, 1, 1), animate=False)
-        self.refresh()
+                self._add_head(Entry("hunk", number, hunk))
+                if comments and not hunk.folded:
+                    rows = self._with_comments(_rows(hunk, self._split), comments)
+                    self._add(rows, len(rows))
+                elif not hunk.folded:
+                    self._add(hunk, hunk.height if self._split else hunk.count)
+            left = [row for one in comments for row in self._comment_rows(one, number)]
+            self._add(left, len(left))
+        self.set_reactive(DiffView.cursor, self._row_of(at) if at else 0)
+        self.resized()
+        self.show_cursor()
 
-    def _add(self, block: Entry | Hunk, rows: Sequence[Entry] = ()) -> None:
-        """Add a row, or the rows of a hunk, which are made when they are seen where there are no `rows`."""
-        rows = list(rows)
-        self._blocks.append((block, rows))
-        self._starts.append(self._end)
-        if isinstance(block, Entry):
-            self._end += 1
-        else:
-            self._end += len(rows) or (block.height if self._split else block.count)
+    def _add_head(self, head: Entry) -> None:
+        self._heads.append((self._end, head))
+        self._add([head], 1)
 
-    def _place(self, at: Entry) -> int:
-        """The row of `at`; the first when it is not there any more."""
-        line = at.new or at.old
-        for start, (block, rows) in zip(self._starts, self._blocks, strict=True):
-            if isinstance(block, Entry):
-                if _same(block, at):
-                    return start
-            elif block is at.hunk and at.kind != "hunk":
-                rows = rows or _rows(block, self._split)
-                here = (row for row, one in enumerate(rows, start) if _same(one, at) or line in (one.old, one.new))
-                return next(here, start)
-        return 0
+    def _add(self, block: list[Entry] | Hunk, height: int) -> None:
+        if height:
+            self._blocks.append(block)
+            self._starts.append(self._end)
+            self._end += height
+
+    def _row_of(self, at: Entry) -> int:
+        """The row of `at`, else that of its hunk or file."""
+        heads = [*self._heads, (self._end, at)]
+        place = next(place for place, (_, head) in enumerate(heads) if head.file == at.file and head.hunk is at.hunk)
+        below = range(heads[place][0] + 1, heads[place + 1][0]) if at.kind not in ("file", "hunk") else ()
+        return next((row for row in below if _same(self._entry(row), at)), heads[place][0])
 
     def _with_comments(self, rows: Iterable[Entry], comments: list[DiffComment]) -> list[Entry]:
         """Takes from `comments` those on these rows."""
         entries = []
         for entry in rows:
             entries.append(entry)
-            if entry.hunk is None:
-                continue
-            for one in [one for one in comments if one.line == _number(entry, old=one.old)]:
+            for one in [one for one in comments if _is_on(one, entry)]:
                 comments.remove(one)
                 entries += self._comment_rows(one, entry.file, entry.hunk)
         return entries
@@ -245,19 +224,13 @@ class DiffView(Toned, can_focus=True):
     def on_resize(self) -> None:
         width = self.scrollable_content_region.width
         if width == self._width:
-            self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False)
+            self.show_cursor()
             return
         at = self.current
         self._width = width
         self._build(at)
 
-    def render_line(self, y: int) -> Strip:
-        width = self.scrollable_content_region.width
-        number = y + self.scroll_offset.y
-        base = self.visual_style.rich_style
-        if number >= self._end:
-            text = f"  {self._says}" if number == 0 else ""
-            return Strip([Segment(words.fit(text, width), base + self.tone("faint"))])
+    def row(self, number: int, width: int, base: Style) -> Strip:
         here = number == self.cursor and self.has_focus
         strip = self._strips.get((number, here))
         if strip is None:
@@ -265,76 +238,66 @@ class DiffView(Toned, can_focus=True):
                 self._strips.clear()
             strip = self._drawn(self._entry(number), here, width, base).apply_offsets(0, number)
             self._strips[number, here] = strip
-        if self.text_selection is not None and (span := self.text_selection.get_span(number)) is not None:
-            start, end = span
-            strip = lit(self, strip, start, strip.cell_length if end == -1 else end)
-        return strip
+        return strip if self.text_selection is None else Strip(selectable(self, strip, 0, number), width)
 
     def _drawn(self, entry: Entry, here: bool, width: int, base: Style) -> Strip:
-        lead = Segment("▸" if here else " ", base + self.tone("accent"))
-        if entry.kind in ("line", "pair"):
-            strips = self._sides(entry, width - 1, base + self.tone("lit") if here else base)
-            return Strip.join([Strip([lead]), *strips])
+        lead = Strip([Segment("▸" if here else " ", base + self.tone("accent"))])
+        style = base + self.tone("file" if entry.kind == "file" else "lit") if here or entry.kind == "file" else base
+        width -= 1
+        if entry.kind == "line":
+            return Strip.join([lead, self._line(entry, width, style)])
         if entry.kind == "file":
-            return self._file(self.files[entry.file], lead, width, base + self.tone("file"))
-        style = base + self.tone("lit") if here else base
-        if entry.kind == "hunk":
-            return self._hunk(entry, lead, width, style)
-        before = " " * (2 * self._digits + 2) + "┃ " if entry.kind == "comment" else "    "
-        text = words.fit(before + entry.text, width - 1)
-        return Strip([lead, Segment(text, style + self.tone(entry.tone))])
+            return Strip.join([lead, self._file(self.files[entry.file], width, style)])
+        if entry.hunk is not None and entry.kind == "hunk":
+            text, tone = self._hunk(entry.hunk), "faint"
+        else:
+            before = " " * (2 * self._digits + 2) + "┃ " if entry.kind == "comment" else "    "
+            text, tone = before + entry.text, entry.tone
+        return Strip.join([lead, Strip([Segment(words.fit(text, width), style + self.tone(tone))])])
 
-    def _file(self, file: DiffFile, lead: Segment, width: int, style: Style) -> Strip:
+    def _file(self, file: DiffFile, width: int, style: Style) -> Strip:
         change = file.change
-        right = "binary " if change.added is None else f"+{change.added} -{change.removed} "
-        fold = "▸" if file.folded else "▾"
-        name = words.fit(f"{self._mark(file.marks)}{fold} {file.name}", width - 2 - len(right))
-        return Strip([lead, Segment(name, style), Segment(f" {right}", style + self.tone("grey"))])
+        right = " binary " if change.added is None else f" +{change.added} -{change.removed} "
+        name = f"{self._mark(file.marks)}{'▸' if file.folded else '▾'} {file.name}"
+        name = words.fit(name, width - len(right))
+        return Strip([Segment(name, style), Segment(right, style + self.tone("grey"))])
 
-    def _hunk(self, entry: Entry, lead: Segment, width: int, style: Style) -> Strip:
-        hunk, file = entry.hunk, self.files[entry.file]
-        assert hunk is not None
+    def _hunk(self, hunk: Hunk) -> str:
+        file = self.files[hunk.file]
         folded = f"  {words.count(hunk.count, 'line')}" if hunk.folded else ""
         mark = "" if file.whole else self._mark({(file.change.path, hunk.number)})
-        text = f"  {mark}{'▸' if hunk.folded else '▾'} hunk {hunk.number} of {len(file.hunks)}{folded}  {hunk.title}"
-        return Strip([lead, Segment(words.fit(text, width - 1), style + self.tone("faint"))])
+        return f"  {mark}{'▸' if hunk.folded else '▾'} hunk {hunk.number} of {len(file.hunks)}{folded}  {hunk.title}"
 
     def _mark(self, marks: set[tuple[str, int]]) -> str:
         return f"{mark_of(marks, self.marked)} " if self.marked else ""
 
-    def _sides(self, entry: Entry, width: int, base: Style) -> list[Strip]:
-        hunk, digits = entry.hunk, self._digits
+    def _line(self, entry: Entry, width: int, base: Style) -> Strip:
+        """One line, or what it was and what it became side by side."""
+        hunk, old, new, digits = entry.hunk, entry.old, entry.new, self._digits
         assert hunk is not None
-        if entry.kind == "line":
-            line, other = (entry.old, entry.new) if entry.tone == "-" else (entry.new, entry.old)
+        if entry.tone:
+            line, other = (old, new) if entry.tone == "-" else (new, old)
             assert line is not None
-            numbers = f"{line.old or '':>{digits}} {line.new or '':>{digits}} {line.sign} "
-            code = self._code_of(hunk, line, other, width - len(numbers), base)
-            return [Strip([Segment(numbers, base + self.tone(line.sign))]), code]
-        strips: list[Strip] = []
+            return self._side(hunk, line, other, f"{line.old or '':>{digits}} {line.new or '':>{digits}}", width, base)
         half = (width - 1) // 2
-        for line, other, number in (
-            (entry.old, entry.new, entry.old and entry.old.old),
-            (entry.new, entry.old, entry.new and entry.new.new),
-        ):
-            if strips:
-                strips.append(Strip([Segment("│", base + self.tone("faint"))]))
-            room = half if not strips else width - 1 - half
-            if line is None:
-                strips.append(Strip.blank(room, base))
-                continue
-            gutter = f"{number:>{digits}} {line.sign} "
-            strips.append(Strip([Segment(gutter, base + self.tone(line.sign))]))
-            strips.append(self._code_of(hunk, line, None if line is other else other, room - len(gutter), base))
-        return strips
+        return Strip.join(
+            [
+                self._side(hunk, old, new, f"{old.old if old else '':>{digits}}", half, base),
+                Strip([Segment("│", base + self.tone("faint"))]),
+                self._side(hunk, new, old, f"{new.new if new else '':>{digits}}", width - 1 - half, base),
+            ]
+        )
 
-    def _code_of(self, hunk: Hunk, line: Line, other: Line | None, room: int, base: Style) -> Strip:
-        """The text of `line` in `room` cells; what `other`, the same line before or after, has not stands out."""
-        room = max(1, room)
+    def _side(self, hunk: Hunk, line: Line | None, other: Line | None, numbers: str, room: int, base: Style) -> Strip:
+        """`line` after its `numbers`, in `room` cells. What it was or became is `other`: the difference stands out."""
+        if line is None:
+            return Strip.blank(room, base)
+        gutter = Strip([Segment(f"{numbers} {line.sign} ", base + self.tone(line.sign))])
+        room = max(1, room - gutter.cell_length)
         ground = {"+": "added", "-": "removed"}.get(line.sign, "")
         few = self.app.current_theme.ansi  # sixteen colours: no ground is faint enough for text of any other
         style = base + self.tone(line.sign if few else ground) if ground else base
-        start, end = changed_part(line.text, other.text) if other is not None else (0, 0)
+        start, end = changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
         segments, place = [], 0
         for tone, text in self._highlighted(hunk, line):
             for begin, stop in ((0, start), (start, end), (end, len(line.text))):
@@ -343,16 +306,16 @@ class DiffView(Toned, can_focus=True):
                     part = Style(underline=True) if few else self.tone(f"{ground} part") if ground else Style()
                     segments.append(Segment(piece, kind + part if begin == start < end else kind))
             place += len(text)
-        if line.number in hunk.unended:
+        if not line.ended:
             segments.append(Segment("  no newline at the end", style + self.tone("faint")))
-        strip = Strip(segments)
-        left = min(self._left, max(0, strip.cell_length - room))
-        if strip.cell_length > left + room:
+        code = Strip(segments)
+        left = min(self._left, max(0, code.cell_length - room))
+        if code.cell_length > left + room:
             more = Strip([Segment("…", style + self.tone("faint"))])
-            strip = Strip.join([strip.crop(left, left + room - 1).extend_cell_length(room - 1, style), more])
+            code = Strip.join([code.crop(left, left + room - 1).extend_cell_length(room - 1, style), more])
         else:
-            strip = strip.crop(left).extend_cell_length(room, style)
-        return strip
+            code = code.crop(left).extend_cell_length(room, style)
+        return Strip.join([gutter, code])
 
     def _highlighted(self, hunk: Hunk, line: Line) -> list[tuple[str, str]]:
         """The words of `line`, each with its tone."""
@@ -384,65 +347,22 @@ class DiffView(Toned, can_focus=True):
 
     # Moving
 
-    def watch_cursor(self, before: int, now: int) -> None:
-        self.scroll_to_region(Region(0, now, 1, 1), animate=False)
-        self.refresh_line(before)
-        self.refresh_line(now)
-        entry = self.current
-        if entry is not None and (before >= self._end or self._entry(before).file != entry.file):
-            self.post_message(self.Moved(self.files[entry.file].change.path))
-
-    def on_focus(self) -> None:
-        self.refresh_line(self.cursor)
-
-    def on_blur(self) -> None:
-        self.refresh_line(self.cursor)
-
-    def on_click(self, event: events.Click) -> None:
-        row = event.y + self.scroll_offset.y
-        if row < self._end:
-            if row == self.cursor and self._entry(row).kind in ("file", "hunk"):
-                self.action_fold()
-            else:
-                self.cursor = row
-
-    def _go(self, row: int) -> None:
-        self.cursor = max(0, min(row, self._end - 1))
-
-    def action_up(self) -> None:
-        self._go(self.cursor - 1)
-
-    def action_down(self) -> None:
-        self._go(self.cursor + 1)
-
-    def action_page_up(self) -> None:
-        self._go(self.cursor - self.size.height)
-
-    def action_page_down(self) -> None:
-        self._go(self.cursor + self.size.height)
-
-    def action_first(self) -> None:
-        self._go(0)
-
-    def action_last(self) -> None:
-        self._go(self._end - 1)
+    def action_open(self) -> None:
+        """What a click on the row under the cursor does."""
+        if (entry := self.current) is not None and entry.kind in ("file", "hunk"):
+            self.action_fold()
 
     def action_seek(self, kind: str, by: int) -> None:
         """To the next row of `kind`, the one before with -1."""
-        rows = [
-            start
-            for start, (block, _) in zip(self._starts, self._blocks, strict=True)
-            if isinstance(block, Entry) and block.kind == kind and (start - self.cursor) * by > 0
-        ]
+        rows = [row for row, head in self._heads[::by] if head.kind == kind and (row - self.cursor) * by > 0]
         if rows:
-            self._jump(rows[0] if by > 0 else rows[-1], 2)
+            self._jump(rows[0], 2)
 
     def go_to_file(self, path: str) -> None:
         """To the first file whose path begins so."""
-        for start, (block, _) in zip(self._starts, self._blocks, strict=True):
-            here = isinstance(block, Entry) and block.kind == "file" and self.files[block.file].change.path
-            if here and here.startswith(path):
-                self._jump(start, 0)
+        for row, head in self._heads:
+            if head.kind == "file" and self.files[head.file].change.path.startswith(path):
+                self._jump(row, 0)
                 break
 
     def _jump(self, row: int, above: int) -> None:
@@ -461,14 +381,10 @@ class DiffView(Toned, can_focus=True):
     def action_fold(self) -> None:
         """Fold or unfold the hunk under the cursor; on a file all of it."""
         entry = self.current
-        if entry is None:
-            return
-        if entry.hunk is not None:
-            entry.hunk.folded = not entry.hunk.folded
-            self._build(Entry("hunk", entry.file, entry.hunk))
-        else:
-            self.files[entry.file].folded = not self.files[entry.file].folded
-            self._build(Entry("file", entry.file))
+        if entry is not None:
+            folds = entry.hunk or self.files[entry.file]
+            folds.folded = not folds.folded
+            self._build(Entry("hunk" if entry.hunk else "file", entry.file, entry.hunk))
 
     def action_mark(self) -> None:
         """Mark the hunk under the cursor to be landed, or no longer; on a file all of it."""
@@ -501,17 +417,16 @@ class DiffView(Toned, can_focus=True):
 
 
 def _same(one: Entry, other: Entry) -> bool:
-    return (one.kind, one.file, one.old, one.new) == (other.kind, other.file, other.old, other.new) and (
-        one.hunk is other.hunk and one.comment == other.comment
-    )
+    """Whether they stand for the same row, side by side or not."""
+    line = other.new or other.old
+    return (one.comment, one.text) == (other.comment, other.text) and line in (None, one.old, one.new)
 
 
-def _number(entry: Entry, *, old: bool) -> int:
-    """The line of the old or the new file that stands in this row; 0 for none."""
-    if entry.kind == "line" and (entry.tone == "-") is not old and entry.tone != " ":
-        return 0
-    line = entry.old if old and entry.old is not None else entry.new
-    return 0 if line is None else line.old if old else line.new
+def _is_on(comment: DiffComment, entry: Entry) -> bool:
+    """Whether the line of `comment` is shown in the row of `entry`."""
+    line = entry.old if comment.old else entry.new
+    shown = entry.tone in ("", " ") or (entry.tone == "-") == comment.old
+    return shown and line is not None and comment.line == (line.old if comment.old else line.new)
 
 
 def _words(code: str, language: str) -> list[list[tuple[str, str]]]:

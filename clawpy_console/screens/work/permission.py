@@ -110,7 +110,7 @@ class Asked(Vertical):
         view.display = bool(one.detail.strip()) and one.detail.strip() != one.title
         is_diff = one.detail.startswith(("@@", "--- ", "diff "))
         lines = list(diff_lines(one.detail)) if is_diff else [("output", line) for line in one.detail.splitlines()]
-        view.extend(lines, follow=False)
+        view.extend(lines)
         self._lines = len(lines) if view.display else 0
 
     def _fit(self) -> int:

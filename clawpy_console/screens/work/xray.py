@@ -136,7 +136,7 @@ class XRay(Dialog[PromptSource | None]):
             at = view.cursor
             view.show(*sent)
             if again:
-                view.cursor = at
+                view.go(at, 1)
 
         self._read(read, drawn, "prompt")
 
@@ -144,7 +144,7 @@ class XRay(Dialog[PromptSource | None]):
     def _call_opened(self) -> None:
         self.set_focus(self.query_one("#prompt"))
 
-    @on(PromptLines.Moved)
+    @on(PromptLines.Moved, "#prompt")
     def _line_moved(self) -> None:
         """Below the prompt: how far the line under the cursor may be followed."""
         standing = self.query_one("#prompt", PromptLines).standing
