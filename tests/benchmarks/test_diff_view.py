@@ -149,7 +149,7 @@ async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[World, Chang
     async def plain(view: Widget) -> None:
         assert isinstance(view, LinesView)
         view.clear()
-        view.extend((("output", line) for one in text for line in one.split("\n")), follow=False)
+        view.extend((("output", line) for one in text for line in one.split("\n")))
 
     async def static(view: Widget) -> None:
         view.query_one(Static).update(highlight("".join(text), language="python"))
@@ -161,7 +161,9 @@ async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[World, Chang
         git.append((time.perf_counter() - began) * 1000)
     found = await measured(DiffView(), diff, ["j", "pagedown", "right_square_bracket", "k", "G", "pageup", "g"])
     rows = {"this view": found}
-    rows["LinesView, plain"] = await measured(LinesView(cap=200_000), plain, ["j", "pagedown", "k", "pageup"])
+    rows["LinesView, plain"] = await measured(
+        LinesView(cap=200_000, tail=False), plain, ["j", "pagedown", "k", "pageup"]
+    )
     rows["Textual's Static, highlighted"] = await measured(
         VerticalScroll(Static()), static, ["down", "pagedown", "up", "pageup"], times=40
     )
