@@ -149,7 +149,7 @@ async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[World, Chang
     async def plain(view: Widget) -> None:
         assert isinstance(view, LinesView)
         view.clear()
-        view.extend((("output", line) for one in text for line in one.split("\n")))
+        view.extend(("output", line) for one in text for line in one.split("\n"))
 
     async def static(view: Widget) -> None:
         view.query_one(Static).update(highlight("".join(text), language="python"))
