@@ -259,7 +259,7 @@ class Landings:
 
     def reverse(self, session_id: str) -> bool:
         change = self.changes.for_session(session_id)
-        if change is None or (change.state is ChangeState.WAITING and not change.landed):
+        if change is None or (change.state is ChangeState.WAITING and not change.landings):
             return False
-        self.changes.undo(change.id)
+        self.changes.undo_all(change.id)
         return True

@@ -128,16 +128,28 @@ def _permitted(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
 
 
 def _landed(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
-    """The operator took it; and tests that it turned green were healed."""
-    session_id, files = fact.payload["session_id"], fact.payload["files"]
-    yield replace(_approval(fact, "change_set", weighing.landed(files), files=files), session_id=session_id)
+    if not fact.payload.get("left"):  # else it is not known yet what becomes of the rest
+        yield from _taken(fact, sources, fact.payload["files"])
+
+
+def _branched(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    if files := fact.payload.get("landed"):
+        yield from _taken(fact, sources, files)
+
+
+def _taken(fact: Fact, sources: Sources, files: int) -> Iterator[Found]:
+    """The operator took so many files of it; and tests that it turned green were healed. Once a change set."""
+    session_id = fact.payload["session_id"]
+    approval = _approval(fact, "change_set", weighing.landed(files), files=files)
+    yield replace(approval, session_id=session_id, key=fact.subject, whole_key=True)
     mended = sources.mended(session_id)
     if mended is not None:
         causes = sorted({cause for cause in mended.tests.values() if cause})
         details = {"causes": causes, "project": mended.project, "landed": fact.subject, "cost": mended.cost}
         about = {"agent": mended.agent, "session_id": session_id, "details": details}
         weight = weighing.successful_heal(1, mended.cost, len(mended.tests))
-        yield from _of_tests(fact, RecordKind.SUCCESSFUL_HEAL, weight, list(mended.tests), **about)
+        for found in _of_tests(fact, RecordKind.SUCCESSFUL_HEAL, weight, list(mended.tests), **about):
+            yield replace(found, key=f"{fact.subject}/{found.key}", whole_key=True)
 
 
 def _kept(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
@@ -236,6 +248,8 @@ READERS: Mapping[str, Callable[[Fact, Sources, Before], Iterator[Found]]] = {
     "PredictionConfirmed": _approved,
     "PermissionAnswered": _permitted,
     "ChangeSetLanded": _landed,
+    "ChangeSetNarrowed": _landed,
+    "ChangeSetBranched": _branched,
     "FactPromoted": _kept,
     "AgentErred": _erred,
     "MemoryBubbleFlushed": _flushed,

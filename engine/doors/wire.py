@@ -217,6 +217,7 @@ def change_set(one: ChangeSet | None) -> Document | None:
         "check": check(one.check),
         "note": one.note,
         "landedFiles": one.landed,
+        "landings": one.landings,
         "comments": [dataclasses.asdict(comment) for comment in one.comments],
     }
 

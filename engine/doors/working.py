@@ -104,9 +104,9 @@ def comment(engine: Engine, arguments: Arguments) -> Document:
             raise Refusal(
                 "no_agent", f"{session.id} was not made by an agent, so its comments stay as notes", "`clawpy propose`"
             )
-        text = changes.unsent_comments(id)
+        text, numbers = changes.unsent_comments(id)
         document["continues"] = wire.card(engine.cards.propose(text, workspace=session.workspace, continues=session.id))
-        document["changeSet"] = wire.change_set(changes.sent_comments(id))
+        document["changeSet"] = wire.change_set(changes.sent_comments(id, numbers))
     return document
 
 

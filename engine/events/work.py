@@ -141,7 +141,7 @@ class ChangeSetReady(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSetLanded(Event):
-    """All of a change set was landed, or a part: `left` files of it still wait."""
+    """All of a change set was landed, in `files` files, or parts up to now: `left` files of it still wait."""
 
     topics: ClassVar = ("changes", "place")
 
@@ -155,9 +155,12 @@ class ChangeSetLanded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSetBranched(Event):
+    """It was committed to a branch; where `landed` files of it had been landed, the rest."""
+
     topics: ClassVar = ("changes",)
     session_id: str
     branch: str
+    landed: int = 0
 
     def sentence(self) -> str:
         return f"changes {self.subject} were committed to the branch {self.branch}"
@@ -206,11 +209,14 @@ class ChangeSetCommented(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingUndone(Event):
+    """The last landing of a change set was undone; `left` earlier ones, of parts, still stand."""
+
     topics: ClassVar = ("changes", "place", "phase")
     session_id: str
+    left: int = 0
 
     def sentence(self) -> str:
-        return f"landing undone: {self.subject}"
+        return f"landing undone: {self.subject}" + (f", {count(self.left, 'part')} still landed" if self.left else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

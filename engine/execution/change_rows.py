@@ -22,8 +22,8 @@ NEXT: dict[ChangeState, set[ChangeState]] = {
 
 class ChangeSetRow(Row, table=True):
     """One change set. `landings` are those that were not undone, the oldest first: the `tree` that its work is then
-    landed up to, the `files` of that, the `plan` that wrote them. `written`: what the last one wrote (path, mtime_ns);
-    `kept`: its refs in the repository are still there."""
+    landed up to, the `files` of that, the `plan` that wrote them. `written`: what landings and undos wrote (path,
+    mtime_ns); `kept`: its refs in the repository are still there."""
 
     __tablename__ = "change_sets"
     __table_args__ = (
@@ -63,6 +63,11 @@ class ChangeSetRow(Row, table=True):
         return self.landings[-1]["tree"] if self.landings else self.base_tree
 
     @property
+    def landed(self) -> int:
+        """Files that its landings changed."""
+        return len({entry["path"] for one in self.landings for entry in one["plan"]["entries"]})
+
+    @property
     def shown_from(self) -> str:
         """The tree that its diff begins at: what is left while some of it waits, all of it once it is decided."""
         return self.landed_tree if self.state == ChangeState.WAITING else self.base_tree
@@ -86,8 +91,9 @@ class ChangeSetRow(Row, table=True):
             branch=self.branch,
             check=None if check is None else CheckResult(**check),
             note=self.note,
-            landed=len({entry["path"] for one in self.landings for entry in one["plan"]["entries"]}),
+            landed=self.landed,
             comments=tuple(DiffComment(**one) for one in self.comments),
+            landings=len(self.landings),
         )
 
 

@@ -6,8 +6,8 @@ takes a landing back may want its work after all. Everything else is refused as 
 Part of a change set can be landed: the rest stays waiting, and is landed, branched or discarded later. Landings are a
 stack: undo takes back the last one. Once the rest is discarded, or is on a branch, the change set is what was landed.
 
-A session's worktree stays while its change set waits, so that it can be looked into; its trees stay while the change
-set can be landed or its landing undone.
+A session's worktree stays until nothing of its change set waits, so that you can look into it; an undo does not bring
+it back. Its trees stay while the change set can be landed or its landing undone.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class ChangeSets(ChangeReader):
             plan = self._plan(plain, root, row, tree)
             staging.keep_blobs(plain.git, plan, row.session_id, len(row.landings))
             if tree != row.result_tree:
-                snapshots.keep(plain.git, row.session_id, f"landed{len(row.landings)}", tree)
+                snapshots.keep(plain.git, row.session_id, f"landed-{tree}", tree)
             return self._apply(plain, root, row, plan, ChangeState.LANDED, tree)
 
     def undo(self, change_set_id: str) -> ChangeSet:
@@ -221,6 +221,19 @@ class ChangeSets(ChangeReader):
             plan = dataclasses.replace(plan, old_folders=tuple(sorted({*plan.old_folders, *empty})))
             tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
             return self._apply(plain, root, row, plan, ChangeState.UNDONE, tree)
+
+    def undo_all(self, change_set_id: str) -> ChangeSet:
+        """Take all its landings back, the last one first. Raises as `undo` does; `later_edits` before the first one."""
+        workspace = self._row(change_set_id).workspace
+        with self._locks.alone(workspace), _files(workspace) as root:
+            self._settle(workspace)
+            row = self._row(change_set_id, becoming=ChangeState.UNDONE)
+            plans = [landing.Plan.from_json(one["plan"]).reversed() for one in reversed(row.landings)]
+            if changed := landing.changed_since(root, *plans):
+                raise change_words.later_edits(changed)
+            for _ in plans[1:]:
+                self.undo(change_set_id)
+            return self.undo(change_set_id)
 
     def branch(self, change_set_id: str) -> ChangeSet:
         """Commit what is left of its diff alone onto HEAD as a new branch, named after its prompt (`clawpy/fix-lint`);
@@ -310,19 +323,19 @@ class ChangeSets(ChangeReader):
 
         return self._comment(change_set_id, remove)
 
-    def unsent_comments(self, change_set_id: str) -> str:
-        """Its comments that went to no agent yet, as a message. Raises `Refusal`: `unknown_change_set`,
-        `no_comments`."""
+    def unsent_comments(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
+        """Its comments that went to no agent yet, as a message, and their numbers. Raises `Refusal`:
+        `unknown_change_set`, `no_comments`."""
         unsent = [one for one in self.get(change_set_id).comments if not one.sent]
         if not unsent:
             raise Refusal("no_comments", "it has no unsent comments", "`clawpy comment ID FILE:LINE TEXT`")
-        return comments.message(unsent)
+        return comments.message(unsent), tuple(one.number for one in unsent)
 
-    def sent_comments(self, change_set_id: str) -> ChangeSet:
-        """All its comments went to an agent now. Raises `Refusal` `unknown_change_set`."""
+    def sent_comments(self, change_set_id: str, numbers: Collection[int]) -> ChangeSet:
+        """Its comments of these numbers went to an agent now. Raises `Refusal` `unknown_change_set`."""
 
         def send(row: ChangeSetRow, at: str) -> None:
-            row.comments = [one | {"sent": one["sent"] or at} for one in row.comments]
+            row.comments = [one | {"sent": at} if one["number"] in numbers else one for one in row.comments]
 
         return self._comment(change_set_id, send)
 
@@ -429,7 +442,7 @@ class ChangeSets(ChangeReader):
         asked = ChangeState(payload["state"])
 
         def fact(row: ChangeSetRow) -> Event:
-            row.written = written
+            row.written = {**{path: at for path, at in row.written.items() if path not in plan.going}, **written}
             row.files = payload.get("files", row.files)
             if asked is ChangeState.LANDED:
                 tree, landed = payload.get("tree", row.result_tree), payload.get("landed", row.files)
@@ -441,8 +454,8 @@ class ChangeSets(ChangeReader):
             row.state = (ChangeState.WAITING if waits else asked).value
             about = {"subject": row.id, "workspace": row.workspace, "session_id": row.session_id}
             if asked is ChangeState.LANDED:
-                return ChangeSetLanded(**about, files=len(plan.entries), left=len(row.files) if waits else 0)
-            return LandingUndone(**about)
+                return ChangeSetLanded(**about, files=row.landed, left=len(row.files) if waits else 0)
+            return LandingUndone(**about, left=len(row.landings))
 
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
@@ -456,7 +469,8 @@ class ChangeSets(ChangeReader):
         def fact(row: ChangeSetRow) -> Event:
             row.branch = name
             _narrow(row, f"the rest is on branch {name}")
-            return ChangeSetBranched(subject=row.id, workspace=row.workspace, session_id=row.session_id, branch=name)
+            about = {"subject": row.id, "workspace": row.workspace, "session_id": row.session_id}
+            return ChangeSetBranched(**about, branch=name, landed=row.landed)
 
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
@@ -469,7 +483,7 @@ class ChangeSets(ChangeReader):
     ) -> ChangeSet:
         """Store a decision: `fact` says it, and may leave `row` in another state than the one asked for."""
         row = checked(tx.session, change_set_id, state)
-        row.state = state.value
+        row.state, row.note = state.value, ""
         row.decided_at = tx.now
         tx.record(fact(row))
         tx.session.add(row)

@@ -109,15 +109,19 @@ class TakenBack:
     foreign: list[str] = field(default_factory=list)
 
 
-def changed_since(root: Beneath, plan: Plan) -> list[str]:
-    """Paths that are not what `plan` expects before it is carried out, or that something now stands in front of."""
+def changed_since(root: Beneath, *plans: Plan) -> list[str]:
+    """Paths that are not what `plans`, carried out one after another, expect, or that something now stands in front
+    of."""
     found = []
-    going = plan.going
-    for entry in plan.entries:
-        if plan.observe(root, entry.path) != entry.before:
-            found.append(entry.path)
-        elif entry.after.kind is not Kind.ABSENT and (front := in_front(root, entry.path, going)):
-            found.append(front)
+    then: dict[str, Image] = {}  # what the plans before make of a path
+    for plan in plans:
+        going = plan.going | {path for path, image in then.items() if image.kind is Kind.ABSENT}
+        for entry in plan.entries:
+            if (then.get(entry.path) or plan.observe(root, entry.path)) != entry.before:
+                found.append(entry.path)
+            elif entry.after.kind is not Kind.ABSENT and (front := in_front(root, entry.path, going)):
+                found.append(front)
+        then |= {entry.path: entry.after for entry in plan.entries}
     return list(dict.fromkeys(found))
 
 

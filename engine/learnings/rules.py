@@ -152,7 +152,7 @@ def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
             ]
         case "ChangeSetDiscarded" if not payload.get("continued_in"):
             return [_unwanted(record, "was thrown away", DISCARDED)]
-        case "LandingUndone":
+        case "LandingUndone" if not payload.get("left"):
             return [_unwanted(record, "was landed and undone", UNDONE)]
     return []
 

@@ -163,8 +163,9 @@ def told(entry: LedgerEntry) -> str:
     if entry.kind == "ChangeSetLanded":
         return f"landed of session {payload['session_id']}: {count(payload['files'], 'file')}"
     failing = ", ".join(payload.get("failing", ())[:5])
+    part_of = "a part of " if payload.get("left") else ""
     return {
-        "LandingUndone": f"the landing of session {payload.get('session_id')} was undone",
+        "LandingUndone": f"{part_of}the landing of session {payload.get('session_id')} was undone",
         "ChangeSetDiscarded": f"the changes of session {payload.get('session_id')} were discarded",
         "ValidationFailed": f"tests still failed after {payload.get('attempts')} attempts: {failing}",
         "ValidationHealed": f"tests were fixed: {failing}",

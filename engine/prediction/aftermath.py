@@ -75,8 +75,8 @@ class Aftermath:
 
     def _take_in(self, tx: Transaction, facts: Sequence[Fact]) -> None:
         for fact in facts:
-            if fact.payload.get("continued_in"):
-                continue  # nobody threw it away: it lives on in what went on with it
+            if fact.payload.get("continued_in") or fact.payload.get("left"):
+                continue  # it lives on in what went on with it, or other parts of it stand
             session_id = fact.payload["session_id"]
             row = tx.session.exec(select(Prediction).where(col(Prediction.session_id) == session_id)).first()
             if row is not None:

@@ -29,7 +29,7 @@ def judged(kind: str, payload: Mapping[str, object], before: str) -> str:
         case "ChangeSetLanded" | "ChangeSetBranched":
             return "good"
         case "LandingUndone":
-            return "bad"
+            return before if payload.get("left") else "bad"  # other parts stand
         case "ChangeSetDiscarded":
             return "" if payload.get("continued_in") else "bad"
         case "ValidationFailed":

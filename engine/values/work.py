@@ -187,8 +187,8 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """What a session changed, waiting to be landed. While part of it is landed, `landed` counts the files of that, and
-    `files` are what is left."""
+    """What a session changed, waiting to be landed. `landings` counts those that can be undone, `landed` the files that
+    they changed. While part of it is landed, `files` are what is left."""
 
     id: str
     session_id: str
@@ -204,6 +204,7 @@ class ChangeSet:
     note: str = ""
     landed: int = 0
     comments: tuple[DiffComment, ...] = ()
+    landings: int = 0
 
 
 @dataclass(frozen=True, slots=True)

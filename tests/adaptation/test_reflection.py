@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -14,7 +15,9 @@ from engine.adaptation.sources import Mended
 from engine.adaptation.weighing import OPPORTUNITY
 from engine.events import (
     BudgetExceeded,
+    ChangeSetBranched,
     ChangeSetLanded,
+    ChangeSetNarrowed,
     CloudMemoryRecalled,
     CloudSyncFailed,
     Event,
@@ -172,6 +175,22 @@ def test_a_landing_that_turned_tests_green_is_a_heal_of_each(world: World) -> No
     assert other.details["causes"] == [cause]
     assert (other.details["landed"], other.details["project"]) == ("chg_1", "shop")
     assert other.score >= OPPORTUNITY
+
+
+@pytest.mark.parametrize("end", [
+    LANDED,
+    ChangeSetNarrowed(subject="chg_1", **HERE, session_id="sess_1", files=2),
+    ChangeSetBranched(subject="chg_1", **HERE, session_id="sess_1", branch="clawpy/fix", landed=2),
+])  # fmt: skip
+def test_what_was_landed_in_parts_is_approved_and_healed_once(world: World, end: Event) -> None:
+    world.told.turned_green["sess_1"] = Mended({TOTAL: ""}, "shop", AGENT, 20_000)
+    world.happened(replace(LANDED, files=1, left=1))
+    assert world.adaptation.reflect() == 0, "what becomes of the rest is not known yet"
+    world.happened(end, replace(LANDED, files=1, left=1), LANDED)
+    world.adaptation.reflect()
+    heal, approval = world.adaptation.records()
+    assert (approval.source_label, approval.details["files"]) == ("human_approval/change_set", 2)
+    assert heal.source_label == f"successful_heal/{TOTAL}"
 
 
 def test_every_reader_has_a_fact() -> None:

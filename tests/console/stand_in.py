@@ -256,8 +256,8 @@ class Changes(Port):
     def land(self, id: str, only: Any = ()) -> ChangeSet:
         if only:
             self.note("landed part", *((one.path, one.hunks) for one in only))
-            return self._set(id, ChangeState.WAITING, landed=len(only))
-        return self._set(id, ChangeState.LANDED, landed=3)
+            return self._set(id, ChangeState.WAITING, landed=len(only), landings=1)
+        return self._set(id, ChangeState.LANDED, landed=3, landings=1)
 
     def comment(self, id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
         said = DiffComment(1, path, line, "quoted", text, "2026-01-05T09:30:00+00:00", old)
@@ -266,11 +266,15 @@ class Changes(Port):
     def remove_comment(self, id: str, number: int) -> ChangeSet:
         return self._set(id, ChangeState.WAITING, comments=())
 
-    def unsent_comments(self, id: str) -> str:
-        return "\n".join(one.text for one in self.all[0].comments)
+    def unsent_comments(self, id: str) -> tuple[str, tuple[int, ...]]:
+        comments = self.all[0].comments
+        return "\n".join(one.text for one in comments), tuple(one.number for one in comments)
 
-    def sent_comments(self, id: str) -> ChangeSet:
-        comments = (dataclasses.replace(one, sent="2026-01-05T09:31:00+00:00") for one in self.all[0].comments)
+    def sent_comments(self, id: str, numbers: Any) -> ChangeSet:
+        comments = (
+            dataclasses.replace(one, sent="2026-01-05T09:31:00+00:00") if one.number in numbers else one
+            for one in self.all[0].comments
+        )
         return self._set(id, ChangeState.WAITING, comments=tuple(comments))
 
     def branch(self, id: str) -> ChangeSet:
@@ -280,7 +284,7 @@ class Changes(Port):
         return self._set(id, ChangeState.DISCARDED)
 
     def undo(self, id: str) -> ChangeSet:
-        return self._set(id, ChangeState.UNDONE, landed=0)
+        return self._set(id, ChangeState.UNDONE, landed=0, landings=0)
 
 
 class Settings(Port):

@@ -359,8 +359,8 @@ async def test_the_folder_opens_in_a_window_of_tmux(
 @pytest.mark.parametrize(
     ("state", "fix"),
     [
-        (ChangeState.WAITING, "L lands it, b makes a branch of it"),
-        (ChangeState.UNDONE, "L lands it, b makes a branch of it"),
+        (ChangeState.WAITING, "L lands it. For a folder: b makes a branch, `git worktree add FOLDER BRANCH` opens it"),
+        (ChangeState.UNDONE, "L lands it. For a folder: b makes a branch, `git worktree add FOLDER BRANCH` opens it"),
         (ChangeState.LANDED, "its diff is in the pane on the right"),
         (None, "the files are in "),
     ],

@@ -291,7 +291,8 @@ def test_comments_on_lines(world: World) -> None:
     comment(change_set.id, "a.txt", 4, "write 4\x1b[2J instead")
     [first, second] = comment(change_set.id, "b.txt", 1, "keep it", old=True).comments
     assert (first.quote, first.text, second.quote, second.old) == ("four", "write 4 instead", "b", True)
-    assert world.changes.unsent_comments(change_set.id).split("\n\n")[1:] == [
+    text, numbers = world.changes.unsent_comments(change_set.id)
+    assert text.split("\n\n")[1:] == [
         "a.txt:4\n> four\nwrite 4 instead",
         "b.txt:1 (before your change)\n> b\nkeep it",
     ]
@@ -300,9 +301,11 @@ def test_comments_on_lines(world: World) -> None:
         assert code_of(lambda path=path, line=line: comment(change_set.id, path, line, "no")) == code
     assert code_of(lambda: comment(change_set.id, "a.txt", 1, "  \n")) == "bad_comment"
 
-    assert [one.sent for one in world.changes.sent_comments(change_set.id).comments] == [
-        world.clock.now().isoformat()
-    ] * 2
+    comment(change_set.id, "a.txt", 1, "and this, while they are sent")
+    sent = world.clock.now().isoformat()
+    assert [one.sent for one in world.changes.sent_comments(change_set.id, numbers).comments] == [sent, sent, ""]
+    assert world.changes.unsent_comments(change_set.id)[1] == (3,)
+    world.changes.remove_comment(change_set.id, 3)
     assert code_of(lambda: world.changes.unsent_comments(change_set.id)) == "no_comments"
     assert [one.number for one in world.changes.remove_comment(change_set.id, 1).comments] == [2]
     assert code_of(lambda: world.changes.remove_comment(change_set.id, 1)) == "unknown_comment"

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.adapters import Landings
+from engine.events import LandingUndone
 from engine.execution.selecting import with_hunks
 from engine.storage import intents
 from engine.values import ChangeSet, ChangeState, FilePart, Refusal
@@ -141,13 +143,98 @@ def test_the_rest_is_discarded_and_what_landed_can_be_undone(world: World) -> No
 
 def test_the_rest_becomes_a_branch(world: World) -> None:
     change = world.changed(edit)
+    heard = world.bus.subscribe(lambda: None)
+    world.changes.land(change.id, [FilePart("a.txt", (1,))])
     world.changes.land(change.id, [FilePart("a.txt")])
     branched = world.changes.branch(change.id)
+    assert [event.sentence() for event in heard.drain()] == [
+        f"landed: {change.id}, 1 file, 4 left",
+        f"landed: {change.id}, 1 file, 3 left",
+        f"changes {change.id} were committed to the branch clawpy/fix-the-cart",
+    ]
     assert (branched.state, branched.branch) == (ChangeState.LANDED, "clawpy/fix-the-cart")
     changed = world.repository.git("diff", "--name-only", "--no-renames", "main", branched.branch).split()
     assert changed == ["b.txt", "c.txt", "new.txt", "old.txt"]
+    world.changes.undo(change.id)
     assert world.changes.undo(change.id).state is ChangeState.UNDONE
     assert read(world, "a.txt") == texts()
+
+
+def test_after_an_undo_the_rest_goes_to_another_branch(world: World) -> None:
+    change = world.changed(edit)
+    world.changes.land(change.id, [FilePart("a.txt")])
+    assert world.changes.branch(change.id).note == "the rest is on branch clawpy/fix-the-cart"
+    undone = world.changes.undo(change.id)
+    assert (undone.state, undone.note) == (ChangeState.UNDONE, "")
+    assert world.changes.branch(change.id).note == ""
+
+
+def test_what_was_kept_of_it_outlives_a_smaller_landing_and_git_gc(world: World) -> None:
+    change = world.changed(edit)
+    world.changes.land(change.id, [FilePart("a.txt", (1, 2)), FilePart("new.txt", (1,))])
+    world.changes.discard(change.id)
+    whole = picture(world.root)
+    world.changes.undo(change.id)
+    world.changes.land(change.id, [FilePart("a.txt", (1,))])
+
+    world.repository.git("gc", "-q", "--prune=now")
+
+    assert [file.path for file in world.changes.diff(change.id)] == ["a.txt", "new.txt"]
+    world.changes.land(change.id)
+    assert picture(world.root) == whole
+
+
+def test_files_of_an_earlier_part_are_ours_too(world: World) -> None:
+    change = world.changed(edit)
+    place = str(world.root)
+    world.changes.land(change.id, [FilePart("a.txt")])
+    world.changes.land(change.id, [FilePart("c.txt")])
+    assert set(world.changes.written_by_us(place)) == {"a.txt", "c.txt"}
+    world.changes.undo(change.id)
+    assert set(world.changes.written_by_us(place)) == {"a.txt"}
+    assert [one.id for one in world.changes.landed(place)] == [change.id]
+    world.repository.write("a.txt", "mine\n")
+    world.changes.land(change.id, [FilePart("c.txt")])
+    assert world.changes.landed(place) == []
+
+
+def test_the_undo_of_a_card_takes_back_every_part_or_none(world: World) -> None:
+    before = picture(world.root)
+    change = world.changed(edit)
+    for part in (FilePart("a.txt", (1,)), FilePart("c.txt"), FilePart("a.txt")):
+        world.changes.land(change.id, [part])
+    world.repository.write("c.txt", "mine\n")
+    landed = picture(world.root)
+
+    assert code_of(lambda: Landings(world.changes).reverse("session_1")) == "later_edits"
+    assert picture(world.root) == landed
+
+    world.repository.write("c.txt", "c\n")
+    heard = world.bus.subscribe(lambda: None)
+    assert Landings(world.changes).reverse("session_1")
+    assert picture(world.root) == before
+    assert world.changes.get(change.id).state is ChangeState.UNDONE
+    assert [event.left for event in heard.drain() if isinstance(event, LandingUndone)] == [2, 1, 0]
+
+
+def test_an_edit_between_two_landings_of_a_file_stops_the_undo_of_a_card(world: World) -> None:
+    change = world.changed(edit)
+    world.changes.land(change.id, [FilePart("a.txt", (1,))])
+    world.repository.write("a.txt", texts(n2="first", n10="mine"))
+    world.changes.land(change.id, [FilePart("a.txt")])
+    landed = picture(world.root)
+    assert code_of(lambda: Landings(world.changes).reverse("session_1")) == "later_edits"
+    assert picture(world.root) == landed
+
+
+def test_a_landing_of_what_you_typed_yourself_can_be_undone(world: World) -> None:
+    change = world.changed(edit)
+    world.repository.write("a.txt", texts(n2="first", n20="second", n38="third"))
+    before = picture(world.root)
+    part = world.changes.land(change.id, [FilePart("a.txt")])
+    assert (part.landed, part.landings) == (0, 1)
+    assert Landings(world.changes).reverse("session_1")
+    assert (world.changes.get(change.id).state, picture(world.root)) == (ChangeState.UNDONE, before)
 
 
 def test_ends_of_files_and_of_lines(world: World) -> None:

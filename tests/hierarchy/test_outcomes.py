@@ -58,6 +58,7 @@ def stands(*facts: tuple[str, dict[str, object]]) -> str:
         ([(ENDED, {"state": "interrupted"})], ""),
         ([(READY, {}), (ENDED, {"state": "succeeded"})], "open"),
         ([(READY, {}), (ENDED, {"state": "succeeded"}), (LANDED, {})], "good"),
+        ([(READY, {}), (LANDED, {"left": 1}), (LANDED, {}), (UNDONE, {"left": 1})], "good"),
         ([(READY, {}), (ENDED, {"state": "succeeded"}), (BRANCHED, {})], "good"),
         ([(READY, {}), (ENDED, {"state": "succeeded"}), (DISCARDED, {})], "bad"),
         ([(READY, {}), (ENDED, {"state": "succeeded"}), (DISCARDED, {"continued_in": "sess_2"})], ""),

@@ -79,6 +79,7 @@ def test_facts_of_the_ledger_teach(kind: str, payload: dict[str, Any], about: st
 
 def test_what_went_on_in_another_session_and_what_failed_for_want_of_something_teach_nothing() -> None:
     assert learnt(facts=(fact("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),)) == []
+    assert learnt(facts=(fact("LandingUndone", "c1", session_id="s1", left=1),)) == []
     assert learnt(view=replace(view("s1"), state=SessionState.CANCELLED, error="stopped")) == []
     (one,) = learnt(view=replace(view("s1"), state=SessionState.FAILED, error="no network in 30 s"))
     assert one.about == "failed/no network in # s"

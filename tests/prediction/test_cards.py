@@ -245,6 +245,17 @@ def test_a_discarded_change_set_is_a_rejection_once(world: World, database: Data
     assert world.signals() == ["discarded"]
 
 
+def test_a_landing_undone_in_part_is_no_rejection(world: World, database: Database) -> None:
+    card = world.one()
+    world.cards.approve(card.id)
+    world.bench.end(card.id)
+    for left, signals in ((1, ["approved"]), (0, ["undone"])):
+        undone = LandingUndone(subject="change_1", session_id="session_1", left=left)
+        database.write(lambda tx, undone=undone: tx.record(undone))
+        world.cards.aftermath.catch_up()
+        assert world.signals() == signals
+
+
 def test_a_correction_of_a_prompt_outlasts_the_result(world: World, database: Database) -> None:
     flow = world.one()
     world.cards.approve(flow.id, edit="paths=src")

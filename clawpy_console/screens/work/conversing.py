@@ -112,5 +112,7 @@ class Conversing(ConsoleScreen):
         """What there is to do about a session whose folder is gone."""
         change, keys = self.app.known.change_of(session), self.app.keymap
         if waits(change):
-            return f"{shown_key('work.land', keys)} lands it, {shown_key('work.branch', keys)} makes a branch of it"
+            land, branch = shown_key("work.land", keys), shown_key("work.branch", keys)
+            folder = f"For a folder: {branch} makes a branch, `git worktree add FOLDER BRANCH` opens it"
+            return f"{land} lands it. {folder}"
         return "its diff is in the pane on the right" if change is not None else f"the files are in {session.workspace}"

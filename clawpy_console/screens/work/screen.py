@@ -259,7 +259,7 @@ class WorkScreen(Conversing, Filtering):
         if action in ("land", "branch", "discard"):
             return waits(self.change)
         if action == "undo":
-            return self.change is not None and bool(self.change.landed)
+            return self.change is not None and bool(self.change.landings)
         if action == "send_comments":
             return self.query_one(Changes).unsent
         if action == "stop":
@@ -310,7 +310,7 @@ class WorkScreen(Conversing, Filtering):
         change = self.change
         if self._still_running():
             return
-        if change is None or not change.landed:
+        if change is None or not change.landings:
             self.app.say("Nothing from this session was landed.", "warning")
             return
         again = shown_key("work.land", self.app.keymap)
@@ -352,11 +352,16 @@ class WorkScreen(Conversing, Filtering):
         if change is None or session is None:
             return
 
-        def made(_: Card) -> None:
-            self.app.ask(lambda engine: engine.changes.sent_comments(change.id), lambda _: self.app.renew(["changes"]))
-            self.app.say("The card that sends your comments is on top. Approve it.")
+        def send(unsent: tuple[str, tuple[int, ...]]) -> None:
+            text, numbers = unsent
 
-        def send(text: str) -> None:
+            def made(_: Card) -> None:
+                self.app.ask(
+                    lambda engine: engine.changes.sent_comments(change.id, numbers),
+                    lambda _: self.app.renew(["changes"]),
+                )
+                self.app.say("The card that sends your comments is on top. Approve it.")
+
             self.app.cards.continue_session(session, text, made)
 
         self.app.ask(lambda engine: engine.changes.unsent_comments(change.id), send)
