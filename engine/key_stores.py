@@ -44,7 +44,7 @@ def system_keyring() -> KeyringBackend:
     Those of `keyrings.alt` are passed over: they write plain files, or ask on the terminal that the console has.
     """
     if "keyring" not in sys.modules and not _may_have_keyring():
-        raise NoKeyring("this machine has no keyring that can be used")
+        raise NoKeyring("this machine has no usable keyring")
     import keyring
 
     chosen: Any = keyring.get_keyring()
@@ -53,7 +53,7 @@ def system_keyring() -> KeyringBackend:
         if not module.startswith(("keyring.backends.fail", "keyring.backends.null", "keyrings.alt")):
             found: KeyringBackend = backend
             return found
-    raise NoKeyring("this machine has no keyring that can be used")
+    raise NoKeyring("this machine has no usable keyring")
 
 
 def _may_have_keyring() -> bool:
@@ -101,7 +101,7 @@ class Keyring:
             return backend.get_password(SERVICE, name) == value
 
         if not self._ask(work):
-            raise NoKeyring("the keyring took the key and did not keep it")
+            raise NoKeyring("the keyring accepted the key but did not store it")
 
     def delete(self, name: str) -> bool:
         """Take a value out; False when there was none. Raises `NoKeyring`."""
@@ -129,13 +129,13 @@ class Keyring:
 
         with self._lock:
             if self._asking is not None and self._asking.is_alive():
-                raise NoKeyring("the keyring still has not answered; if a window asks for its password, answer that")
+                raise NoKeyring("the keyring has still not answered; if a window asks for its password, enter it")
             self._asking = threading.Thread(target=run, name="clawpy-keyring", daemon=True)
             self._asking.start()
             self._asking.join(self._seconds)
             if not answers and not faults:
                 told = f"the keyring did not answer within {self._seconds:g} s"
-                raise NoKeyring(f"{told}; if a window asks for its password, answer that, then try again")
+                raise NoKeyring(f"{told}; if a window asks for its password, enter it, then try again")
         if faults:
             raise NoKeyring(faults[0])
         return answers[0]
@@ -214,7 +214,7 @@ class KeyFile:
             return {}
         except OSError as error:
             told = f"{self.path} cannot be read: {error.strerror or error}"
-            raise Refusal("damaged_keys", told, f"make it a file of yours: chmod 600 '{self.path}'") from error
+            raise Refusal("damaged_keys", told, f"make yourself its owner: chmod 600 '{self.path}'") from error
         try:
             # Asked of what was opened: the name may lead elsewhere a moment later.
             found = os.fstat(descriptor)
@@ -222,7 +222,9 @@ class KeyFile:
                 raise Refusal("damaged_keys", f"{self.path} is not a file", "move it away and set the keys again")
             if to_use and (found.st_mode & 0o077 or found.st_uid != os.geteuid()):
                 told = f"{self.path} can be read or changed by others (mode {stat.S_IMODE(found.st_mode):04o})"
-                raise Refusal("loose_keys", told, f"chmod 600 '{self.path}'; and take new keys if others were there")
+                raise Refusal(
+                    "loose_keys", told, f"chmod 600 '{self.path}'; and replace the keys if others may have read them"
+                )
             raw = os.read(descriptor, LARGEST_FILE + 1)
         finally:
             os.close(descriptor)

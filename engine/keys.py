@@ -58,7 +58,7 @@ class Key:
         return f"Key({self.name!r}, {self.source!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a key is not stored")
+        raise TypeError("the key was not stored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Keys:
         if was:
             return tuple(was)
         if self._environment.get(variable(name), "").strip():
-            raise Refusal("in_environment", f"{variable(name)} in the environment has it", f"unset {variable(name)}")
+            raise Refusal("in_environment", f"{variable(name)} in the environment sets it", f"unset {variable(name)}")
         told = f"there is no key for {name}"
         raise Refusal("no_key", f"{told} in the file; {fault}" if fault else told, "see `clawpy key list`")
 
@@ -244,7 +244,7 @@ def without_keyring(name: str) -> str:
     """What to do on a machine without a keyring, in words."""
     return (
         f"either export {variable(name)}=… where clawpy is started, "
-        f"or keep it in a file that only you can read: clawpy key set {name} --store file"
+        f"or store it in a file that only you can read: clawpy key set {name} --store file"
     )
 
 

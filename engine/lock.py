@@ -120,7 +120,7 @@ class HomeLock:
         except Refusal:
             if any(changes.values()):
                 raise
-            log.exception("the note still has an address at which nobody listens any more")
+            log.exception("the lock file still has an address at which nobody listens")
 
     def release(self) -> None:
         """Give the home back. Harmless when it is not held."""
@@ -187,16 +187,16 @@ def held(home: Home) -> Refusal:
     """The refusal that says who holds `home`."""
     holder = read_holder(home)
     if holder is None:
-        who = "another engine that is just starting"
+        who = "another engine that is starting"
     else:
         engine = f"the {holder.kind} engine".replace("  ", " ")
         who = f"{engine} with process id {holder.pid}, running since {_short(holder.since)}"
     return Refusal(
         "home_held",
         f"{home.data} is held by {who}",
-        "`clawpy` attaches to its console, and verbs reach it: `clawpy --workspace DIR predict` looks at another"
-        " repository there, `clawpy config set 'workspaces.\"DIR\".autonomy' cards` has it look after that one too;"
-        " or name another home with --home DIR",
+        "`clawpy` attaches to it, and verbs reach it: `clawpy --workspace DIR predict` checks another repository, and "
+        "`clawpy config set 'workspaces.\"DIR\".autonomy' cards` lets it watch that repository too; or name another "
+        "home with --home DIR",
     )
 
 

@@ -177,7 +177,7 @@ class SettingsStore:
             for part in path[:-1]:
                 table = table.get(part, {})
             if path[-1] not in table:
-                raise Refusal("not_set", f"{dotted(path)} is not set in {self.file}", "its default is active already")
+                raise Refusal("not_set", f"{dotted(path)} is not set in {self.file}", "its default is already active")
             del table[path[-1]]
             self._write(tomlkit.dumps(document))
         self._record(SettingChanged(subject=dotted(path), value=""))
@@ -208,7 +208,7 @@ class SettingsStore:
             if absent := [one.key for one in error.problems if one.message.startswith("missing;")]:
                 section, _, name = absent[0].rpartition(".")
                 whole = f"clawpy config set {section} '{{{name} = …, …}}', or write it into {self.file}"
-                fix = f"nothing was changed; give what belongs together at once: {whole}"
+                fix = f"nothing was changed; set the values that belong together in one command: {whole}"
             raise Refusal("bad_config", "\n".join(said), fix) from error
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -250,7 +250,7 @@ class SettingsStore:
         except BadConfig as error:
             if error.message != self.fault:
                 self.fault = error.message
-                log.warning("settings kept as they were: %s", error.message)
+                log.warning("settings unchanged: %s", error.message)
                 self._record_later(FaultReported(subject=str(self.file), where="settings", message=error.message))
             return
         self.fault = ""

@@ -65,7 +65,7 @@ def home(tmp_path: Path) -> Home:
 def keys_of(home: Home, backend: KeyringBackend | None = None, **environment: str) -> Keys:
     def find() -> KeyringBackend:
         if backend is None:
-            raise NoKeyring("this machine has no keyring that can be used")
+            raise NoKeyring("this machine has no usable keyring")
         return backend
 
     return Keys(home, environment=environment, keyring=Keyring(find, seconds=0.1), clock=FakeClock(START))
@@ -228,7 +228,7 @@ def test_a_keyring_that_works_again_is_found_again(home: Home):
 
 
 def test_a_keyring_that_drops_what_it_is_given_is_found_out(home: Home):
-    with pytest.raises(Refusal, match="did not keep it"):
+    with pytest.raises(Refusal, match="did not store it"):
         keys_of(home, keyring.backends.null.Keyring()).set("openai", SECRET)
 
 
@@ -253,7 +253,7 @@ def test_which_keyrings_of_a_machine_are_used(monkeypatch: pytest.MonkeyPatch):
         assert system_keyring() is found
     for chosen in (alt, keyring.backends.null.Keyring(), keyring.backends.fail.Keyring()):
         monkeypatch.setattr(keyring, "get_keyring", lambda chosen=chosen: chosen)
-        with pytest.raises(NoKeyring, match="no keyring that can be used"):
+        with pytest.raises(NoKeyring, match="no usable keyring"):
             system_keyring()
 
 

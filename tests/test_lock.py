@@ -86,6 +86,6 @@ def test_a_damaged_note_harms_nothing(home: Home, clock: FakeClock, note: str) -
     lock.acquire()
     (home.data / "engine.json").write_text(note)
     assert read_holder(home) is None
-    with pytest.raises(Refusal, match="just starting"):
+    with pytest.raises(Refusal, match="is starting"):
         HomeLock(home, clock=clock).acquire()
     lock.release()

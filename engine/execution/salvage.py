@@ -39,8 +39,8 @@ class Salvage:
             except (Refusal, OSError) as error:
                 log.warning("what %s had changed cannot be kept", row.id, exc_info=True)
                 words.append(
-                    f"what {row.id} had changed cannot be kept yet: {error}; "
-                    f"look into {worktree.folder}, and delete it when nothing there is worth it"
+                    f"the changes of {row.id} cannot be saved yet: {error}; "
+                    f"look into {worktree.folder}, and delete it if you do not need what is there"
                 )
                 stay.add(row.id)
                 continue

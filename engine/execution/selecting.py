@@ -45,7 +45,7 @@ def tree_with(plain: PlainGit, base: str, result: str, parts: Sequence[FilePart]
         tree = partial.text("write-tree", "--missing-ok", environment=durable(git))
     if besides := {one.path for one in merging.differences(git, base, tree)} - chosen:
         names = named([shown(path) for path in sorted(besides)])
-        raise Refusal("inseparable", f"it takes the place of {names}", "land them together")
+        raise Refusal("inseparable", f"it replaces {names}", "land them together")
     return tree
 
 
@@ -56,7 +56,7 @@ def _with_hunks(git: Git, base: str, result: str, file: ChangedFile, part: FileP
     hunks = [_span(found) for found in _HUNK.finditer(section)]
     wrong = [number for number in part.hunks if not 1 <= number <= len(hunks)]
     if wrong:
-        has = f"its hunks are 1 to {len(hunks)}" if hunks else "it has none: land all of it"
+        has = f"its hunks are 1 to {len(hunks)}" if hunks else "it has no hunks: land the whole file"
         raise Refusal("unknown_hunk", f"{part.path} has no hunk {wrong[0]}", has)
     if len(set(part.hunks)) == len(hunks):
         return ""

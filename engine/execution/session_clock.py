@@ -61,7 +61,7 @@ class SessionClock:
                 return ""
         now = self._clock.monotonic()
         if now - self._began >= limits.seconds:
-            return f"it ran for {_span(limits.seconds)}, the most it may"
+            return f"it ran for {_span(limits.seconds)}, its time limit"
         if limits.silence_seconds is not None and now - self._active >= limits.silence_seconds:
             return f"it printed nothing for {_span(limits.silence_seconds)}"
         return ""

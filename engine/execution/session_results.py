@@ -52,11 +52,11 @@ def with_fate(view: SessionView) -> SessionView:
     if not view.state.over or view.cwd == view.workspace or Path(view.cwd).is_dir():
         return view
     if view.change_set_id:
-        fate = "what it changed is in its change set"
+        fate = "its changes are in its change set"
     elif view.error == UNDONE:
-        fate = "what it had changed was thrown away with its card"
+        fate = "its changes were discarded with its card"
     else:
-        fate = "it had changed nothing"
+        fate = "it made no changes"
     return replace(view, gone=f"its worktree is gone; {fate}")
 
 

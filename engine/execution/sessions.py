@@ -174,7 +174,7 @@ class Sessions:
 
         with self._lock:
             if self._closed:
-                raise Refusal("engine_closed", "the engine is closing; nothing starts any more")
+                raise Refusal("engine_closed", "the engine is closing; no session can start")
         self._records.enqueue(
             waiting.id,
             permit,
@@ -247,18 +247,20 @@ class Sessions:
         """
         said = refuse_secret(sanitise(text).strip(), self._secrets())
         if not said:
-            raise Refusal("empty_prompt", "the reply is empty", "say what it should know")
+            raise Refusal("empty_prompt", "the reply is empty", "write what it should know")
         with self._lock:
             live = self._live.get(session_id)
         if live is None:
             view = self.get(session_id)
             if not view.state.over:
-                raise Refusal("not_running", f"{session_id} has not begun", "tell it when it runs; `clawpy work` says")
-            told = f"{session_id} has ended ({view.state}) and reads nothing any more"
-            raise Refusal("not_running", told, f"go on with it: {goes_on(session_id)}")
+                raise Refusal(
+                    "not_running", f"{session_id} has not started", "send it when the session runs; see `clawpy work`"
+                )
+            told = f"{session_id} has ended ({view.state}) and no longer reads replies"
+            raise Refusal("not_running", told, f"continue it: {goes_on(session_id)}")
         if not live.tell(said):
             told = f"{session_id} reads no replies: no agent works in it, or it is finishing"
-            raise Refusal("no_conversation", told, f"when it has ended, go on with it: {goes_on(session_id)}")
+            raise Refusal("no_conversation", told, f"when it has ended, continue it: {goes_on(session_id)}")
         live.write("reply", said)
 
     # Stopping
@@ -326,15 +328,15 @@ class Sessions:
         ending.end_all(self._workplace.traces)
         for row in reversed(left):
             end_processes(row.id)
-            self._finish(row.id, Stop(SessionState.INTERRUPTED, "the engine ended while it ran"))
-            words.append(f"“{row.prompt}” was running when the engine ended; it was interrupted ({row.id})")
+            self._finish(row.id, Stop(SessionState.INTERRUPTED, "the engine stopped while it ran"))
+            words.append(f"“{row.prompt}” was running when the engine stopped; it was interrupted ({row.id})")
         self._workplace.sweep()
         words += self.admission.recover()
         if not resume:
             return words + [f"“{row.prompt}” waits for the console ({row.id})" for row in reversed(queued)]
         waiting = [_Waiting(row.id, row.assignment, row.mode) for row in reversed(queued)]
         words += [
-            f"“{one.assignment.prompt}” was waiting when the engine ended; it runs now ({one.id})" for one in waiting
+            f"“{one.assignment.prompt}” was waiting when the engine stopped; it runs now ({one.id})" for one in waiting
         ]
         self._line_up(waiting)
         return words

@@ -178,7 +178,7 @@ def put_result(row: SessionRow, result: SessionResult, *, lines: int) -> None:
     row.change_set_id = result.change_set_id
 
 
-KEPT = "what it had changed until then waits"
+KEPT = "its changes until then are waiting"
 
 
 def attach(row: SessionRow, change_set_id: str, *, cwd: str) -> None:

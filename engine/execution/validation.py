@@ -94,9 +94,9 @@ def next_step(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> tuple[S
     if last.passes:
         return Step.DONE, ""
     if len(attempts) > caps.tries:
-        return Step.GIVE_UP, f"still failing after {common.count(caps.tries, 'try', 'tries')}"
+        return Step.GIVE_UP, f"still failing after {common.count(caps.tries, 'attempt')}"
     if spent >= caps.cost:
-        return Step.GIVE_UP, f"healing cost ${dollars(spent):.2f} of ${dollars(caps.cost):.2f}"
+        return Step.GIVE_UP, f"the repair cost ${dollars(spent):.2f} of ${dollars(caps.cost):.2f}"
     if len(attempts) >= 3 and len({one.broken for one in attempts[-3:]}) == 1:
         return Step.GIVE_UP, "the same tests failed three times"
     return Step.HEAL, ""
@@ -179,10 +179,10 @@ class Validation:
             try:
                 seen = bench.run(known_green=attempts != [])
             except FlowUnable as error:
-                live.say(f"the change could not be checked: {error.message}", error=True)
+                live.say(f"the changes could not be checked: {error.message}", error=True)
                 return Validated(f"not checked: {error.message}", attempts=len(attempts), passed=not attempts)
             if seen is None:
-                words = "nothing that was changed has tests" if bench.touched else ""
+                words = "none of the changed files has tests" if bench.touched else ""
                 return Validated(words, attempts=len(attempts))
             if not seen.check.green and not attempts:
                 before = bench.red_before(seen.check)
@@ -193,7 +193,7 @@ class Validation:
             if step is Step.DONE:
                 return _finished(attempts, before, True, "")
             if step is Step.GIVE_UP:
-                live.say(f"healing ends: {why}")
+                live.say(f"repair ended: {why}")
                 return _finished(attempts, before, False, why)
             live.say(f"{common.sentence(common.in_words(seen.check))}; back to the agent, try {len(attempts)}")
             broken = sorted(attempts[-1].broken)
@@ -282,7 +282,7 @@ class _Bench:
         tools = [tool for tool in project_at(self._ground.folder, self._workspace).tools if tool.exact]
         if not tools or not check.failing:
             return frozenset()
-        self._live.say("are these red without the change too?")
+        self._live.say("do these tests also fail without the changes?")
         now = common.stored(job)
         found: set[str] = set()
         common.show_tree(job, now)  # git knows the new files from here on, and takes them away with the rest
@@ -361,9 +361,9 @@ def _finished(attempts: Sequence[Attempt], before: frozenset[str], passed: bool,
     last = attempts[-1]
     words = common.in_words(last.check)
     if old := len(before & frozenset(last.check.failing)):
-        words += f"; {common.count(old, 'test was', 'tests were')} red before"
+        words += f"; {common.count(old, 'test', 'tests')} failed before"
     if not passed:
         words += f"; {why}"
     elif len(attempts) > 1:
-        words += f", healed at try {len(attempts) - 1}"
+        words += f", fixed at attempt {len(attempts) - 1}"
     return Validated(words, last.check, last.full, len(attempts), passed)

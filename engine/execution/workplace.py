@@ -127,7 +127,7 @@ class Workplace:
         without_sandbox = self._records.get(live.id).sandbox == UNCONFINED
         view = self._records.begin(live.id, live.sandbox.describe(network=live.confinement.network, hosts=hosts))
         if view is None:
-            raise Stopped("it was ended before it began")
+            raise Stopped("it was stopped before it started")
         if reason := self._admission.withdrawn(live.assignment, view.mode, without_sandbox=without_sandbox):
             live.stop(Stop(SessionState.CANCELLED, reason))
         live.check_running()

@@ -69,8 +69,8 @@ class WorkspaceLocks:
                 why = "runs without a sandbox and could" if everywhere else "works in these files and could"
                 raise Refusal(
                     "session_writes",
-                    f"session {found} {why} change them meanwhile; nothing was changed",
-                    "wait until it has ended, or cancel it on the work screen, then try again",
+                    f"session {found} {why} change them in the meantime; nothing was changed",
+                    "wait until it has finished, or stop it on the work screen, then try again",
                 )
             yield
 

@@ -111,7 +111,7 @@ class Exporter:
             if len(new) < BATCH_FROM:
                 raise Refusal(
                     "few_pairs",
-                    f"{count(len(new), 'new pair')}; a batch has at least {BATCH_FROM}",
+                    f"{count(len(new), 'new pair')}; a batch needs at least {BATCH_FROM}",
                     pairs.MORE,
                 )
             payload = {
@@ -150,7 +150,7 @@ class Exporter:
         """
         found = self.exchanges()
         if not found:
-            raise Refusal("no_conversations", "nothing was approved or said yet", "approve a card first")
+            raise Refusal("no_conversations", "there are no approvals or conversations yet", "approve a card first")
         file = self._folder / "sft.jsonl"
         before = _count_lines(file)
         write_atomic(file, _lines(exchange_line(one) for one in found))
@@ -174,7 +174,7 @@ class Exporter:
         names the lines, and takes none."""
         faults = check_preferences(lines)
         if faults:
-            raise Refusal("bad_pairs", "; ".join(faults), "fix these lines; none was taken")
+            raise Refusal("bad_pairs", "; ".join(faults), "fix these lines; none was imported")
         sides = [read_preference(line) for line in lines]
         return self._database.write(lambda tx: pairs.curate(tx, sides))
 

@@ -154,7 +154,9 @@ def drift(decisions: Sequence[tuple[str, bool]]) -> Drift:
     95 % intervals of its share approved, lately and before, have nothing in common."""
     newest, before = decisions[-NEWEST:], decisions[-NEWEST - BEFORE : -NEWEST]
     if len(newest) < DRIFT_FROM:
-        return Drift(len(newest), f"{count(DRIFT_FROM - len(newest), 'more decision')}, and changes of taste are told")
+        return Drift(
+            len(newest), f"{count(DRIFT_FROM - len(newest), 'more decision')} until changes of taste can be detected"
+        )
     shifts = []
     for kind in sorted({kind for kind, _ in newest}):
         now, then = ([yes for name, yes in part if name == kind] for part in (newest, before))
@@ -163,7 +165,7 @@ def drift(decisions: Sequence[tuple[str, bool]]) -> Drift:
             if low > most or high < least:
                 shifts.append(Shift(kind, sum(now), len(now), sum(then) / len(then)))
     what = "your taste changed in" if shifts else "no change:"
-    after = "" if shifts else " came as those before"
+    after = "" if shifts else " were like the earlier ones"
     return Drift(len(newest), f"{what} the last {len(newest)} decisions{after}", tuple(shifts))
 
 

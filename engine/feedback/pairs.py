@@ -17,7 +17,7 @@ from engine.values import DecidedCard
 PAIRING_WINDOW = timedelta(hours=1)
 """A rejection this old, to the instant, still pairs with an approval; an older one does not."""
 
-MORE = "decide on more cards: an approval soon after a rejection elsewhere, or an edit, makes a pair"
+MORE = "decide more cards: an edit, or an approval soon after a dismissal, makes a pair"
 """How there come to be more."""
 
 LOCAL_USER = "local"

@@ -138,7 +138,7 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
                 raise ValueError(f"longer than {LONGEST} characters")
             content = read_preference(line)
             if (first := seen.setdefault(content, number)) != number:
-                raise ValueError(f"says the same as line {first}")
+                raise ValueError(f"has the same content as line {first}")
         except ValueError as error:
             faults.append(f"line {number}: {error}")
     if not count:
@@ -180,9 +180,9 @@ def _messages(value: object, what: str) -> list[tuple[str, str]]:
 
 
 def _situation(value: object) -> str:
-    messages = _messages(value, "what was asked")
+    messages = _messages(value, "the prompt")
     if messages[-1][0] != "user":
-        raise ValueError("what was asked must end with a user message")
+        raise ValueError("the prompt must end with a user message")
     return "\n\n".join(text for role, text in messages if role != "system")
 
 

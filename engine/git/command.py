@@ -55,9 +55,9 @@ class Git:
         if found is not None:
             return found
         if not self.folder.is_dir():
-            raise Refusal("no_folder", f"{self.folder} is not there", "name an existing folder")
+            raise Refusal("no_folder", f"{self.folder} does not exist", "name an existing folder")
         if (self.folder / "HEAD").exists() and (self.folder / "objects").is_dir():
-            message = f"{self.folder} is a bare repository, it has no files to work on"
+            message = f"{self.folder} is a bare repository without working files"
             raise Refusal("bare_repository", message, "clone it first")
         raise GitError(["rev-parse"], 128, "not a git repository", self.folder)
 
@@ -120,7 +120,7 @@ class Git:
         except GitError as error:
             self.check()
             if error.exit_code == -1 and (pipes := _pipes(place.top)):
-                told = f"{error.stderr}; git waits for what is no file: {', '.join(pipes)}"
+                told = f"{error.stderr}; git is waiting for something that is not a file: {', '.join(pipes)}"
                 raise GitError(arguments, -1, told, self.folder) from error
             raise
         return done

@@ -62,7 +62,7 @@ def call(
     path = programs.search_path(*without)
     program = programs.find("git", *without)
     if program is None:
-        raise Refusal("no_git", "git is not on the PATH", "install git 2.38 or newer")
+        raise Refusal("no_git", "git is not installed or not on the PATH", "install git 2.38 or newer")
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     try:
         return subprocess.run(
@@ -78,4 +78,4 @@ def call(
     except subprocess.TimeoutExpired as error:
         raise GitError(arguments, -1, f"no answer within {error.timeout:.0f} s", folder) from error
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise Refusal("no_folder", f"{folder} is not there", "name an existing folder") from error
+        raise Refusal("no_folder", f"{folder} does not exist", "name an existing folder") from error

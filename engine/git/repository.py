@@ -193,7 +193,7 @@ def _parsed(file: Path, repository: Repository, root: Path) -> list[tuple[str, s
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
-        raise Refusal("unsafe_repository", f"{file} cannot be read: {error}", "look at what stands there") from error
+        raise Refusal("unsafe_repository", f"{file} cannot be read: {error}", "check the file") from error
     arguments = ["config", "--file", "-", "--no-includes", "--null", "--list"]
     without = (repository.top, repository.common.parent)
     done = call(arguments, root, {"GIT_DIR": str(root / "none")}, without=without, stdin=text, timeout=10)
@@ -312,7 +312,7 @@ def repository_root(folder: Path) -> Path:
     bare, _, top = done.stdout.decode(errors="surrogateescape").partition("\n")
     complaint = done.stderr.decode(errors="replace")
     if bare == "true":
-        raise Refusal("bare_repository", f"{shown} is a bare repository, it has no files to work on", "clone it first")
+        raise Refusal("bare_repository", f"{shown} is a bare repository without working files", "clone it first")
     if done.returncode == 0 and top:
         root = Path(top.removesuffix("\n"))
         here = find(root)
@@ -328,13 +328,13 @@ def repository_root(folder: Path) -> Path:
     if "dubious ownership" in complaint:
         raise Refusal(
             "unsafe_repository",
-            f"{shown} belongs to another user, git will not read it",
+            f"{shown} belongs to another user, so git does not read it",
             f"git config --global --add safe.directory {shlex.quote(str(folder))}",
         )
     if "must be run in a work tree" in complaint:
         raise Refusal(
             "no_repository",
-            f"{shown} is inside git's own folder, not among the files of a repository",
+            f"{shown} is inside a .git folder",
             "go to the folder above .git, or name it with --workspace DIR",
         )
     raise Refusal(

@@ -165,7 +165,7 @@ class Agents:
 
         def standing(one: str) -> Standing:
             at = found[one]
-            assert at is not None, "who is in a chain is there"
+            assert at is not None, "who is in a chain exists"
             decision = _tier(at, assigned)
             return Standing(one, decision.tier, decision.rule, sanitise(at.comms.domain))
 
@@ -262,7 +262,7 @@ class Agents:
         found = [f"{member.id}: {member.broken}" for member in members.values() if member.broken]
         for name, channel in self._settings.current.channels.items():
             if channel.agent not in members:
-                found.append(f"channel {name} is served by {channel.agent}, who is not there")
+                found.append(f"channel {name} is served by {channel.agent}, which does not exist")
         reports_to = {member.id: member.comms.reports_to for member in members.values() if not member.broken}
         for agent_id in reports_to:
             chain = walk(agent_id, reports_to)
@@ -276,10 +276,12 @@ class Agents:
         """Create an agent. Raises `Refusal`: `bad_id`, `bad_archetype`, `agent_exists`, `unknown_agent` (leader)."""
         _check_id(agent_id)
         if archetype and archetype not in ARCHETYPES:
-            raise Refusal("bad_archetype", f"{archetype!r} is not an archetype", "known are " + ", ".join(ARCHETYPES))
+            raise Refusal(
+                "bad_archetype", f"{archetype!r} is not an archetype", "known archetypes: " + ", ".join(ARCHETYPES)
+            )
         with self._lock:
             if (self._folder / agent_id).exists():
-                raise Refusal("agent_exists", f"{agent_id} is there already", "choose another id, or retire it first")
+                raise Refusal("agent_exists", f"{agent_id} already exists", "choose another id, or retire it first")
             self._check_leader(reports_to)
             name = sanitise(title) or agent_id.replace("_", " ").replace("-", " ").capitalize()
             role = Role(agent_id, name, reports_to, archetype, sanitise(domain), "", ())
@@ -415,7 +417,7 @@ class Agents:
             raise Refusal(
                 "bad_agents",
                 f"{self._folder} cannot be read: {error.strerror or error}",
-                "it must be a folder with one folder an agent; move away what is there, the first ones are made again",
+                "it must be a folder with one folder per agent; move it away, and the first agents are created again",
             ) from error
         return {
             folder.name: self._member_of(folder) for folder in folders if folder.is_dir() or ID.fullmatch(folder.name)
@@ -454,5 +456,5 @@ def _check_id(agent_id: str) -> None:
         raise Refusal(
             "bad_id",
             f"{sanitise(agent_id)!r} is not an agent id",
-            "a small letter, then at most 39 of a-z, 0-9, _ and -; `owner` is the operator",
+            "use a lower-case letter, then at most 39 of a-z, 0-9, _ and -; `owner` means you",
         )

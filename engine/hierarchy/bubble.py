@@ -52,10 +52,10 @@ def relevant(category: str, domain: str) -> tuple[bool, str]:
     """Whether a learning of this category concerns a leader of this domain, and why (SPEC 1.7)."""
     held = domain.strip().lower()
     if held in GENERIC:
-        return True, f"{held} takes everything"
+        return True, f"{held} accepts everything"
     wanted, own = set(_WORD.findall(category.lower())), set(_WORD.findall(held))
     if not wanted:
-        return False, "it has no category, and goes to generic leaders only"
+        return False, "it has no category, so only generic leaders receive it"
     if not own:
         return True, "the leader has no domain"
     shared = sorted(wanted & own)
@@ -82,7 +82,7 @@ def _answers(
 ) -> Iterator[tuple[bool, str]]:
     """Whether each gate lets it pass, and why, in their order."""
     bubbling = config.enable_upward_bubbling
-    yield bubbling, "bubbling is on" if bubbling else "enable_upward_bubbling is off"
+    yield bubbling, "sending up is on" if bubbling else "enable_upward_bubbling is off"
     scores = (learning.confidence, config.bubble_min_confidence), (learning.importance, config.bubble_min_importance)
     for score, least in scores:
         yield score.value >= least, f"{score.value:.2f} of {least:.2f}: {'; '.join(score.reasons)}"
@@ -95,4 +95,4 @@ def _answers(
     yield synced, f"{leader.id}, tier {leader.tier}, {'is' if synced else 'is not'} synced"
     yield relevant(learning.category, leader.domain)
     known = known_as(learning.text, leader.patterns)
-    yield not known, f"{leader.id} knows it as {known}" if known else f"new to {leader.id}"
+    yield not known, f"{leader.id} already has it as {known}" if known else f"new to {leader.id}"

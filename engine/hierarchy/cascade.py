@@ -138,7 +138,7 @@ class Cascade:
         elif in_prompts and not config.enable_m1:
             reason = "enable_m1 is off in wisdom_cascade_config.json"
         elif not emitting:
-            reason = "nobody above it leads: its chain " + chain.words
+            reason = "it has no leader: its chain " + chain.words
         if reason:
             return Guidance(
                 agent.id, agent.tier, chain=chain.leaders, chain_end=chain.words, reason=reason,
@@ -155,7 +155,9 @@ class Cascade:
         ]
         lines, hops, tokens = compose(speakers, config.m1_token_budget, self._count, without)
         if not lines:
-            reason = "no room within m1_token_budget" if any(hop.cut for hop in hops) else "its leaders say nothing yet"
+            reason = (
+                "no room within m1_token_budget" if any(hop.cut for hop in hops) else "its leaders have no guidance yet"
+            )
         return Guidance(
             agent.id, agent.tier, tuple(lines), tokens, config.m1_token_budget, tuple(hops), chain.leaders, chain.words,
             reason,

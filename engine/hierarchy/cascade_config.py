@@ -67,7 +67,7 @@ def read_config(text: str, name: str) -> ReadConfig:
     for key, value in written.items():
         if key not in CascadeConfig.model_fields:
             known = ", ".join(CascadeConfig.model_fields)
-            problems.append(f"{_at(text, name, key)}: there is no such key; known are {known}")
+            problems.append(f"{_at(text, name, key)}: unknown key; known keys: {known}")
         elif key == "tier_assignments" and isinstance(value, dict):
             good[key] = {agent: tier for agent, tier in value.items() if type(tier) is int and 1 <= tier <= 5}
             problems += [
@@ -80,7 +80,7 @@ def read_config(text: str, name: str) -> ReadConfig:
             except ValidationError as error:
                 said = error.errors(include_url=False)[0]["msg"]
                 default = json.dumps(CascadeConfig.model_fields[key].get_default(call_default_factory=True))
-                problems.append(f"{_at(text, name, key)}: {said}; the default {default} holds")
+                problems.append(f"{_at(text, name, key)}: {said}; the default {default} is used")
     return ReadConfig(CascadeConfig(**good), tuple(problems))
 
 
@@ -109,7 +109,7 @@ class CascadeConfigFile:
         Raises `Refusal`: `bad_tier`, `bad_config` when the file as it is cannot be read, `unwritable_home`.
         """
         if tier is not None and not 1 <= tier <= 5:
-            raise Refusal("bad_tier", f"there is no tier {tier}", "a tier is a whole number from 1 to 5")
+            raise Refusal("bad_tier", f"there is no tier {tier}", "a tier must be a whole number from 1 to 5")
         written: Any = {}
         if self.path.exists():
             try:

@@ -37,8 +37,8 @@ class Chain:
         """Why it ends, for a person."""
         return {
             Stop.OWNER: "reaches the owner",
-            Stop.CYCLE: f"stops: {self.at} is in it already, so the chain is a circle",
-            Stop.MISSING: f"stops: {self.at} is not there",
+            Stop.CYCLE: f"stops: {self.at} is already in it, so the chain is a circle",
+            Stop.MISSING: f"stops: {self.at} does not exist",
             Stop.DEPTH: f"stops after {count(len(self.leaders), 'leader')}",
         }[self.stop]
 

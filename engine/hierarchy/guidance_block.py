@@ -177,7 +177,7 @@ def _hop(said: _Said, count: Count) -> GuidanceHop:
     one = said.speaker
     why = one.why
     if not why and not said.kept:
-        why = "no room in its share" if said.cut else "it has nothing to say"
+        why = "no room in its share" if said.cut else "it has no guidance"
     return GuidanceHop(
         one.leader, one.tier, one.hop, said.share, _tokens(said, count), tuple(said.kept), tuple(said.cut), why
     )

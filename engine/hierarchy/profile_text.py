@@ -42,8 +42,8 @@ def refuse_stale(profile: LeaderProfile, text: str) -> None:
     if made_of and made_of[1] != _version(profile):
         raise Refusal(
             "stale_profile",
-            f"what {profile.leader} says has changed since this text was printed",
-            f"`clawpy profile {profile.leader}` prints it again; or delete its version line and save it as it is",
+            f"the guidance of {profile.leader} has changed since this text was printed",
+            f"`clawpy profile {profile.leader}` prints it again; or delete its version line to save it anyway",
         )
 
 

@@ -258,7 +258,7 @@ class Profiles:
                 raise Refusal(
                     "nothing_to_undo",
                     f"nothing to undo: no save of the guidance from {leader}",
-                    "only the last save can be undone, and once",
+                    "only the last save can be undone, and only once",
                 )
             stored = tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader))
             entries = {(one.section, one.key, one.version): one for one in stored}
@@ -295,13 +295,13 @@ class Profiles:
         body: dict[str, Any]
         if section in LISTS:
             if isinstance(value, str):
-                raise Refusal("bad_profile", f"{section} is a list of texts", "one text an item")
+                raise Refusal("bad_profile", f"{section} must be a list of strings", "write one string per item")
             kept = [said for said in map(item_text, value) if said]
             body = {"items": kept} if kept and kept != [*getattr(seed, section)] else {}
             key = ""
         else:
             if not isinstance(value, str):
-                raise Refusal("bad_profile", f"{section} is a text", "give one text")
+                raise Refusal("bad_profile", f"{section} must be a string", "write one string")
             said = item_text(value)
             body = {"text": said, TRUST: Trust.OPERATOR.value} if said else {}
             if section == "domain":

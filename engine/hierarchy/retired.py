@@ -39,7 +39,7 @@ def bring_back(agents: Path, name: str) -> str:
         raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {agents / RETIRED}")
     agent_id = _id(name)
     if (agents / agent_id).exists():
-        raise Refusal("agent_exists", f"{agent_id} is there again already", "retire that one first")
+        raise Refusal("agent_exists", f"{agent_id} already exists again", "retire that one first")
     (agents / RETIRED / name).rename(agents / agent_id)
     sync_folder(agents)
     return agent_id

@@ -87,7 +87,9 @@ class Teaching:
         config, last, now = self._agents.config.current, self.last(), self._clock.now()
         tier = self._agents.lineage(agent_id).agent.tier
         if not capabilities(tier).receives:
-            return TeachingState(agent_id, config.enable_m2, None, None, reason=f"tier {tier} leads and is not taught")
+            return TeachingState(
+                agent_id, config.enable_m2, None, None, reason=f"tier {tier} leads, so it is not taught"
+            )
         due = now if last is None else max(now, last + timedelta(seconds=config.m2_interval_seconds))
         found = TeachingState(agent_id, config.enable_m2, last, due if config.enable_m2 else None)
         try:

@@ -51,7 +51,7 @@ def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> Tier
     named = tier_of_name(agent_id)
     if named is not None:
         return named
-    return TierDecision(DEFAULT_TIER, "default, no other rule applies")
+    return TierDecision(DEFAULT_TIER, "default; no other rule applies")
 
 
 def tier_of_name(agent_id: str) -> TierDecision | None:

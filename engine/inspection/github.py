@@ -142,7 +142,7 @@ class GitHub:
             return GitHubState(error=refusal.message)
         program = programs.find(self._program, workspace)
         if not address or program is None:
-            return GitHubState(error="no remote is on GitHub" if program else "gh lies in the repository")
+            return GitHubState(error="no remote is on GitHub" if program else "gh is inside the repository")
         host = address.partition("/")[0]
         if host not in self._me and (me := login(host, program)):
             self._me[host] = me

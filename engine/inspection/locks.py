@@ -71,13 +71,13 @@ class _Pair:
 
     def missing(self, name: str, constraint: str = "", by: str = "") -> str:
         asked = f"{name} {constraint}".strip()
-        return f"{by or self.manifest_name} asks for {asked}, {self.lock_name} does not have it"
+        return f"{by or self.manifest_name} asks for {asked}, but {self.lock_name} does not have it"
 
     def differing(self, name: str, asked: str, locked: str, by: str = "") -> str:
-        return f"{by or self.manifest_name} asks for {name} {asked}, {self.lock_name} has {locked}"
+        return f"{by or self.manifest_name} asks for {name} {asked}, but {self.lock_name} has {locked}"
 
     def left_over(self, name: str, by: str = "") -> str:
-        return f"{self.lock_name} has {name}, {by or self.manifest_name} does not ask for it any more"
+        return f"{self.lock_name} has {name}, but {by or self.manifest_name} no longer asks for it"
 
 
 Look = Callable[[_Pair], Iterator[str]]
@@ -420,14 +420,14 @@ def _uv(pair: _Pair) -> Iterator[str]:
     if "." not in members and "members" not in top.get("manifest", {}):
         project = tomllib.loads(pair.manifest).get("project", {})
         if "name" in project:
-            yield f"pyproject.toml is for {project['name']}, {pair.lock_name} does not have it"
+            yield f"pyproject.toml is for {project['name']}, but {pair.lock_name} does not have it"
 
 
 def _uv_member(pair: _Pair, manifest: dict[str, Any], package: dict[str, Any], by: str) -> Iterator[str]:
     project, uv = manifest.get("project", {}), manifest.get("tool", {}).get("uv", {})
     name = package["name"]
     if "name" in project and _python_name(project["name"]) != name:
-        yield f"{by or pair.manifest_name} is for {project['name']}, {pair.lock_name} has {name}"
+        yield f"{by or pair.manifest_name} is for {project['name']}, but {pair.lock_name} has {name}"
         return
     metadata = package.get("metadata", {})
     dynamic = set(project.get("dynamic", []))
@@ -579,13 +579,13 @@ def _cargo_package(
     package = manifest["package"]
     name = package["name"]
     if name not in own:
-        yield f"{by or pair.manifest_name} is for {name}, {pair.lock_name} does not have it"
+        yield f"{by or pair.manifest_name} is for {name}, but {pair.lock_name} does not have it"
         return
     version = package.get("version", "0.0.0")
     if isinstance(version, dict):
         version = workspace.get("package", {}).get("version", own[name]["version"])
     if version != own[name]["version"]:
-        yield f"{by or pair.manifest_name} is at {version}, {pair.lock_name} has {name} {own[name]['version']}"
+        yield f"{by or pair.manifest_name} is at {version}, but {pair.lock_name} has {name} {own[name]['version']}"
     locked = {entry.split()[0]: entry.split()[1:2] for entry in own[name].get("dependencies", [])}
     asked: dict[str, str] = {}
     for table in (manifest, *manifest.get("target", {}).values()):

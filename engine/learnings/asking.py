@@ -154,7 +154,7 @@ def claimed(text: str, touched: Touched, edit: Correction | None = None) -> list
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the answer is not a JSON object that can be used: {error}") from None
     except (KeyError, TypeError) as error:
-        raise ValueError(f"the answer has not the form that was asked for: {error}") from None
+        raise ValueError(f"the answer does not have the required form: {error}") from None
 
 
 def _distilled(rule: str, edit: Correction) -> list[Found]:
@@ -163,7 +163,7 @@ def _distilled(rule: str, edit: Correction) -> list[Found]:
     said = " ".join(sanitise(rule).split())[:LONGEST]
     if not any(_shortens(_words(said), _words(own)) for own in added(edit.original, edit.edited)):
         return []
-    return [corrected(Rule(said.rstrip("."), True, "said of a kind of thing, as the model reads it"), edit)]
+    return [corrected(Rule(said.rstrip("."), True, "about a kind of thing, according to the model"), edit)]
 
 
 def _shortens(said: str, own: str) -> bool:
@@ -206,7 +206,7 @@ def _claim(one: Any, touched: Touched) -> Found:
     if not text or len(text) > LONGEST:
         raise ValueError(f"`text` has not 1 to {LONGEST} characters")
     if redact(text) != text:
-        raise ValueError("`text` holds what looks like a secret")
+        raise ValueError("`text` contains what looks like a secret")
     scope, about = _word(one, "scope"), _word(one, "about")
     kinds = {"team": LearningKind.INSTITUTIONAL, "task": LearningKind.TASK, "human": LearningKind.PROXY}
     if scope not in _SCOPES or about not in kinds:

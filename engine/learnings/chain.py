@@ -107,7 +107,7 @@ class Chain:
             if refusal.code not in WAITS_FOR:
                 raise
             if self._held_by != refusal.code:
-                self._around.report("learnings", f"what sessions taught waits to be written: {refusal}")
+                self._around.report("learnings", f"learnings from sessions cannot be written yet: {refusal}")
                 self._held_by = refusal.code
             raise NotYet(str(refusal)) from refusal
         self._held_by = ""
@@ -137,7 +137,7 @@ class Chain:
                     self.project(Scope(key))
                 except Exception as error:  # whatever it is: it is told of, and tried again with the next fact
                     log.exception("the gates of %s", key)
-                    self._once(f"the gates of {key} could not be gone through, and are tried again: {error}")
+                    self._once(f"the gates of {key} could not be checked; they will be tried again: {error}")
                     continue
                 self._database.write(lambda tx, key=key: self._done(tx, key))  # type: ignore[misc]
 
@@ -150,7 +150,7 @@ class Chain:
             with self._turn:
                 faults = self._files.faults()
                 for fault in faults:
-                    self._once(f"{fault}; it is left out and left alone: fix it in any editor")
+                    self._once(f"{fault}; it is ignored until you fix it in an editor")
                 projects = sorted({scope_at(read.path).project for read in self._files.pages()} - {""})
                 steps: list[Callable[[], None]] = [partial(self.project, Scope(key)) for key in projects]
                 steps += [partial(self._judge, judged)] if judge else []
@@ -205,13 +205,13 @@ class Chain:
                 raise Refusal(
                     "not_promotable",
                     f"{entry.id} is an entry of the scope {entry.scope.value}",
-                    "a project's entries go up; a session's do so by themselves when they recur in three sessions",
+                    "only project entries can be promoted; session entries rise when they recur in three sessions",
                 )
             if not promotable(entry):
                 raise Refusal("not_promotable", f"{entry.id} {_why_not(entry)}", "see `clawpy learnings show`")
             plan = self._rising(entry)
             if not plan.promoted and not plan.reinforced:
-                raise Refusal("already_promoted", f"all projects know already what {entry.id} says")
+                raise Refusal("already_promoted", f"all projects already have {entry.id} says")
             self._carry_out(plan, "operator")
             self.compact(GLOBAL)
             return (*plan.promoted, *(one for one, _ in plan.reinforced))[0].id
@@ -334,4 +334,4 @@ def _why_not(entry: LearningEntry) -> str:
         return f"is {entry.status.value}"
     if entry.review:
         return f"waits for review: {entry.review}"
-    return "is about the human, or was only feared or assumed"
+    return "is about the human, or was only assumed"

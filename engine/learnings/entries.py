@@ -24,7 +24,7 @@ from engine.values import (
 )
 from engine.values.lessons import folded, lesson_id
 
-UNAPPROVED = "quoted from sessions, and never approved by you"
+UNAPPROVED = "quoted from sessions, and not approved by you"
 """Why a quote of a project or of all waits for the operator."""
 
 LONGEST = 2_000

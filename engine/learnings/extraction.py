@@ -32,7 +32,7 @@ ESTABLISHED = 0.75
 """From this confidence on what a team found goes on to its session: tests, the operator, or repetition said so."""
 
 TAKEN = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
-TAKEN_AFTER_ALL = "its changes were taken after all"
+TAKEN_AFTER_ALL = "its changes were landed after all"
 """Why an entry is retired that said of changes that they had been taken back."""
 
 

@@ -207,7 +207,7 @@ class Learnings:
         with self._chain.alone():
             entry = _find(Provenance.of(self.files.entries()), id)
             if not entry.review or not entry.active:
-                raise Refusal("not_waiting", f"{entry.id} does not wait for review")
+                raise Refusal("not_waiting", f"{entry.id} is not waiting for review")
             fields: dict[str, Value] = {"review": "", "review_since": ""}
             if entry.trust is Trust.QUOTED:
                 fields |= {"approved_by": "operator", "approved_at": stamp(self._clock.now())}
@@ -235,7 +235,7 @@ class Learnings:
 
 
 def _asks(one: LearningEntry) -> str:
-    return "does it still hold?" if one.may_guide else "let it guide agents?"
+    return "is it still valid?" if one.may_guide else "use it as guidance?"
 
 
 def _find(known: Provenance, id: str) -> LearningEntry:
@@ -249,7 +249,7 @@ def _find(known: Provenance, id: str) -> LearningEntry:
         return known.entries[found[0]]
     shown = sanitise(wanted)[:60]
     if found:
-        raise Refusal("ambiguous_id", f"{len(found)} learnings begin with {shown}", "write more of it")
+        raise Refusal("ambiguous_id", f"{len(found)} learnings begin with {shown}", "give more of the id")
     raise Refusal("unknown_learning", f"there is no learning {shown}", "see `clawpy learnings list`")
 
 

@@ -39,7 +39,7 @@ class KeptMeaning:
             some = missing[start : start + PAGE]
             made = self._make(some)
             if made is None:
-                log.info("%d learnings are compared by their words: no vectors can be made now", len(missing) - start)
+                log.info("%d learnings are compared by words only: no vectors can be made now", len(missing) - start)
                 break
             new = {digests[text]: vector for text, vector in zip(some, made, strict=True)}
             rows = [LearningVector(digest=digest, model=model, vector=vector) for digest, vector in new.items()]

@@ -87,7 +87,7 @@ class Part:
             self.fault = str(error)
         if self.id and not _ID.fullmatch(self.id):
             said = sanitise(self.id)[:60]
-            self.fault = f"line {self.line}: {said!r} is not an id: letters, digits, and _ . : - between them"
+            self.fault = f"line {self.line}: {said!r} is not an id: use letters and digits, with _ . : - between them"
 
 
 class Page:
@@ -179,7 +179,7 @@ def _parts(lines: list[str], path: str) -> list[Part]:
             said = f"{path}\n{part.text}".encode(errors="replace")
             part.id = f"lrn_{hashlib.sha256(said).hexdigest()[:12]}"
         if not part.fault and part.id in known:
-            part.fault = f"line {part.line}: {part.id[:80]} is there twice"
+            part.fault = f"line {part.line}: {part.id[:80]} appears twice"
         known.add(part.id)
         parts.append(part)
     return [part for part in parts if part.lines]

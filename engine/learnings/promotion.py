@@ -131,7 +131,7 @@ def to_global(
         reinforced_by=(),
         reinforcement_count=0,
         last_reinforced=None,
-        reasons=(*entry.reasons, f"it held in {entry.workspace or 'a project'}"),
+        reasons=(*entry.reasons, f"it was valid in {entry.workspace or 'a project'}"),
     )
     return Plan(() if any(one.id == id for one in there) else (risen,))
 
@@ -191,7 +191,7 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
         path=scope.page(centre.kind, id),
         confidence=value,
         importance=round(min(1.0, weight + REACH * min(1.0, number / 5)), 2),
-        reasons=(*reasons, f"the weightiest of them: {weight:.2f}", f"it came up in {number} sessions"),
+        reasons=(*reasons, f"the strongest: {weight:.2f}", f"it came up in {number} sessions"),
         created_at=now,
         session_id="",
         continues="",

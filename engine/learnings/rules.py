@@ -55,7 +55,7 @@ _OF_THE_OPERATOR = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist
 NOBODY = "nobody"
 """Who answers where a session runs by itself."""
 
-ABOUT_ONE = "about one thing; three tasks must meet it"
+ABOUT_ONE = "about one thing; three tasks must confirm it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ class LearningFiles:
             return Read(path, faults=(sanitise(f"{path} cannot be read: {error}"),))
         entries, faults = [], []
         if page.data.strip() and not page.entries:
-            faults.append(f"{path} has no entry: one begins with front matter between two lines ---")
+            faults.append(f"{path} has no entry; an entry begins with front matter between two lines with ---")
         for part in page.entries:
             try:
                 entries.append(read_entry(part, place))
@@ -221,7 +221,9 @@ class LearningFiles:
             for path in sorted(self._in_the_way):
                 self._must_be_readable(path)
             if self._behind and (words := self.recover()):
-                raise Refusal("unwritable_home", words[0], "make room or the folder writable; nothing was lost")
+                raise Refusal(
+                    "unwritable_home", words[0], "free some space or make the folder writable; nothing was lost"
+                )
 
     def recover(self) -> list[str]:
         """Finish what a crash or a full disk left half done. Says in words what cannot be."""
@@ -232,7 +234,7 @@ class LearningFiles:
                 with self._lock:
                     self._finish(intent.id or 0, changes, [_event(one) for one in intent.payload["facts"]])
             except Refusal as refusal:
-                words.append(f"learnings of {intent.begun_at:%Y-%m-%d} wait to be written: {refusal}")
+                words.append(f"learnings of {intent.begun_at:%Y-%m-%d} are waiting to be written: {refusal}")
         self._behind = bool(words)
         return words
 
@@ -253,7 +255,7 @@ class LearningFiles:
             raise Refusal(
                 "unwritable_home",
                 f"{self._data / ROOT} cannot be written: {error.strerror or error}",
-                "make room or the folder writable; what is missing is written as soon as it can be",
+                "free some space or make the folder writable; the rest is written as soon as possible",
             ) from error
 
         def done(tx: Transaction) -> None:

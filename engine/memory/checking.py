@@ -42,13 +42,13 @@ def check(one: NewMemory) -> NewMemory:
     prompts, to embedders, and to other machines. Raises `Refusal` as `MemoryStore.remember`."""
     text = redact(one.text.translate(_UNWRITABLE))
     if not text.strip():
-        raise Refusal("empty_memory", "a memory without text", "say what is to be remembered")
+        raise Refusal("empty_memory", "the memory has no text", "write what to remember")
     size = len(text.encode())
     if size > LONGEST:
-        said = f"{size:,} bytes are too long for one memory"
+        said = f"{size:,} bytes are too many for one memory"
         raise Refusal("memory_too_long", said, f"at most {LONGEST:,}; split it")
     if one.layer not in (Layer.VECTORS, Layer.CONTEXT):
-        raise Refusal("bad_memory", f"layer {one.layer.value} is not remembered this way", "layer C or E")
+        raise Refusal("bad_memory", f"layer {one.layer.value} cannot be written this way", "layer C or E")
     if one.at is not None and one.at.tzinfo is None:
         raise Refusal("bad_memory", f"the time {one.at.isoformat()} has no zone", "give it one, for example +00:00")
     words = {}

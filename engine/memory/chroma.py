@@ -92,7 +92,7 @@ class Chroma:
         except httpx.HTTPError as error:
             raise Lost(f"{self._server} cannot be reached ({type(error).__name__})") from None
         except AuthorizationError:
-            raise Lost(f"{self._server} does not take the token") from None
+            raise Lost(f"{self._server} does not accept the token") from None
         except ValueError as error:
             if "Could not connect" in str(error):
                 raise Lost(f"{self._server} cannot be reached") from None
@@ -107,7 +107,7 @@ class Chroma:
                 configuration={"hnsw": {"space": "l2", "sync_threshold": KEEP_IN_LOG}},
             )
             if (one.metadata or {}).get("stamp") != stamp:
-                raise ValueError(f"{name} was made of other vectors ({one.metadata})")
+                raise ValueError(f"{name} was made with other vectors ({one.metadata})")
             self._collections[layer] = one
 
     def ids(self, layer: str, offset: int, limit: int) -> list[int]:

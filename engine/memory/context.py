@@ -131,11 +131,11 @@ class ContextEngine:
         try:
             answer = self._model.ask(question)
         except NoAnswer as error:
-            log.warning("no model summed %s up, its record does: %s", view.id, error)
+            log.warning("no model summarised %s; its record is used instead: %s", view.id, error)
             self._failed = now
             if str(error) != self._said:
                 self._said = str(error)
-                self._report("memory", f"sessions are summed up by rules, for the model gives no summary: {error}")
+                self._report("memory", f"sessions are summarised by rules because the model gave no summary: {error}")
             return ""
         self._failed, self._said = None, ""
         return "" if answer is None else answer.text

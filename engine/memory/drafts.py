@@ -117,7 +117,7 @@ class Drafts:
         with self._database.read() as session:
             row = session.get(DraftRow, draft_id)
         if row is None:
-            raise Refusal("unknown_draft", f"there is no draft {sanitise(draft_id)}", "see what waits")
+            raise Refusal("unknown_draft", f"there is no draft {sanitise(draft_id)}", "clawpy drafts list")
         return row.view
 
     def promote(self, draft_id: str, *, edit: str = "") -> ParaFact:
@@ -127,7 +127,7 @@ class Drafts:
         """
         draft = self.get(draft_id)
         if draft.state == "rejected":
-            raise Refusal("draft_decided", f"{draft.id} was rejected", "add the fact by itself")
+            raise Refusal("draft_decided", f"{draft.id} was rejected", "add the fact separately")
         if draft.state == "promoted":
             return self.para.get(draft.fact_id)
         supersedes = draft.supersedes if draft.supersedes and self._holds(draft.supersedes) else ""

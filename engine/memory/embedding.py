@@ -139,12 +139,12 @@ class EndpointEmbedder:
         except urllib.error.HTTPError as error:
             raise NoEmbedder(f"{self.name} answered {error.code}: {error.reason}") from error
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise NoEmbedder(f"{self.name} did not answer as it should: {error}") from error
+            raise NoEmbedder(f"{self.name} gave an invalid answer: {error}") from error
 
 
 def unit(vector: Sequence[float]) -> bytes:
     """A vector of length 1 as bytes. Raises ValueError for one that has no direction."""
     length = math.sqrt(math.fsum(one * one for one in vector))
     if not length or not math.isfinite(length):
-        raise ValueError("a vector without direction")
+        raise ValueError("a vector of zeros")
     return array.array("f", (one / length for one in vector)).tobytes()

@@ -95,15 +95,15 @@ class StoredMemories:
         try:
             asked = asking.result(patience)
             if asked is None:
-                trouble = f"found by words alone: {self._vectors.trouble or 'questions cannot be embedded'}"
+                trouble = f"found by words only: {self._vectors.trouble or 'questions cannot be embedded'}"
         except Late:
-            trouble = "found by words alone: the embedder did not answer in time"
+            trouble = "found by words only: the embedder did not answer in time"
         near: Mapping[int, Hit] = {}
         if asked is not None:
             hits = self._vectors.search(asked.vector, most, layers=layers, within=CANDIDATES_WITHIN)
             near = {hit.seq: hit for hit in hits.hits}
             if not hits.served:
-                trouble = f"found by words alone: {hits.words}"
+                trouble = f"found by words only: {hits.words}"
         with reading(self._database) as reader:
             rows, near, pool = self._pool(reader, scope, words, near, None if asked is None else asked.vector, now)
             look = first_look(question, pool)

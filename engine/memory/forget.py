@@ -42,8 +42,8 @@ EXCERPT = 120
 LEFT = (
     "worktrees, repositories and anything else outside of this home",
     "the settings",
-    "names of folders and of workspaces",
-    "former wordings of leaders' patterns, and their names, on machines that share a database with this one",
+    "names of folders and workspaces",
+    "earlier wordings and names of leaders' patterns, on machines that share a database with this one",
 )
 """What forgetting does not touch."""
 
@@ -127,7 +127,7 @@ class Forget:
             for intent in intents.unfinished(self._database, INTENT):
                 texts = intent.payload.get("wanted")
                 self._finish(intent.id or 0, Wanted(texts) if texts else None)
-                said.append("what was being forgotten when the engine ended is forgotten now")
+                said.append("the deletion that was interrupted when the engine stopped is complete")
         return said
 
     def _finish(self, intent: int, wanted: Wanted | None) -> ForgetReport:
@@ -166,7 +166,9 @@ class Forget:
                     session = Path(id).name.split(".")[0]
                     if session in running:
                         raise Refusal(
-                            "session_running", f"{session} holds it, and is running", "wait for its end, or stop it"
+                            "session_running",
+                            f"{session} contains it and is running",
+                            "wait until it finishes, or stop it",
                         )
 
 

@@ -31,7 +31,9 @@ class Wanted:
         """Raises `Refusal` `too_short` for words that would be found everywhere."""
         self.texts = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
         if not self.texts or any(len(re.sub(r"\W", "", text)) < SHORTEST for text in self.texts):
-            raise Refusal("too_short", f"what is to be forgotten has {SHORTEST} letters or more", "write more of it")
+            raise Refusal(
+                "too_short", f"the words to forget must have {SHORTEST} letters or more", "write more of the text"
+            )
         short = [text for text in self.texts if len(text.split()) <= MOST_WORDS]
         self._long = tuple(text for text in self.texts if len(text.split()) > MOST_WORDS)
         whole = [f"(?<!\\w){_spaced(text.split())}(?!\\w)" for text in sorted(short, key=len, reverse=True)]

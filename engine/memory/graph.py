@@ -207,7 +207,7 @@ class TaskGraph:
                 return False
             if relation in ACYCLIC and reaches(self._out, self._in, target, relation, source):
                 raise Refusal(
-                    "cycle", f"{target} leads to {source} by `{relation}` already", "turn the arrow round, or leave it"
+                    "cycle", f"{target} leads to {source} by `{relation}` already", "reverse the arrow, or leave it out"
                 )
             self._write({"edge": [source, relation.value, target, round(weight, 4)]})
         self._grown()
@@ -219,7 +219,9 @@ class TaskGraph:
         with self._lock:
             former = self._edge(source, relation, target)
             if former is None:
-                raise Refusal("unknown_edge", f"there is no {relation} from {source} to {target}", "see the graph")
+                raise Refusal(
+                    "unknown_edge", f"there is no {relation} from {source} to {target}", "see layer F of the memory"
+                )
             if not former.invalidated:
                 self._write({"cut": [source, relation.value, target]})
 
@@ -268,9 +270,9 @@ class TaskGraph:
 
     def _need(self) -> None:
         if not self._ready.wait(READY_WAIT):
-            raise Refusal("not_ready", f"the task graph is being read ({self.progress:.0%})", "ask again in a moment")
+            raise Refusal("not_ready", f"the task graph is being read ({self.progress:.0%})", "try again in a moment")
         if self._error is not None:
-            raise Refusal("unwritable_home", self.faults[0], f"look at {self._files.snapshot}")
+            raise Refusal("unwritable_home", self.faults[0], f"see {self._files.snapshot}")
 
     def _tell(self, progress: float) -> None:
         self.progress = progress
@@ -303,8 +305,8 @@ class TaskGraph:
                 source, target = circle[-1], circle[0]
                 way = " → ".join((*circle[:8], *(["…", source] if len(circle) > 8 else []), target))
                 said.append(
-                    f"{self._files.snapshot.name}: {way} is a circle of `{relation}`; {source} → {target} is taken as "
-                    "holding no longer. Quit, take the arrow that is wrong out of the file, and start again"
+                    f"{self._files.snapshot.name}: {way} is a circle of `{relation}`; {source} → {target} is "
+                    "treated as not valid. Quit, remove the wrong arrow from the file, and restart"
                 )
                 former = self._edge(source, relation, target)
                 assert former is not None, "the circle was made of it"

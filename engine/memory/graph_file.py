@@ -163,7 +163,7 @@ class GraphFiles:
                 if number % 1_000 == 0:
                     progress(min(1.0, read / size))
         if not ended:
-            loaded.faults.append(f"{SNAPSHOT} ends early: what it has was read")
+            loaded.faults.append(f"{SNAPSHOT} ends early; what it contains was read")
         return int(head[2])
 
     def _read_other_layout(self, offer: Callable[[str, str], None], loaded: Loaded) -> int:
@@ -172,7 +172,7 @@ class GraphFiles:
             tasks, journal = [json.dumps(one) for one in document["tasks"]], int(document.get("journal", 0))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             aside = _aside(self.snapshot)
-            loaded.faults.append(f"{SNAPSHOT} cannot be read ({error}); it was kept as {aside.name}")
+            loaded.faults.append(f"{SNAPSHOT} cannot be read ({error}); it was saved as {aside.name}")
             return 0
         for number, record in enumerate(tasks):
             offer(record, f"{SNAPSHOT} task {number}")

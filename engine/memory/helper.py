@@ -155,7 +155,7 @@ class _Process:
                 else:
                     future.set_result(message)
         except (ValueError, KeyError):
-            log.exception("memory's helper process says what cannot be understood; it is killed")
+            log.exception("memory's helper process sent an unreadable message; it is killed")
         child_process.kill(self._process)
         self._process.wait()
         with self._adding:

@@ -197,9 +197,9 @@ def read_turn(raw: bytes, name: str) -> Turn | None:
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"no JSON: {error}") from error
+        raise ValueError(f"not JSON: {error}") from error
     if not isinstance(line, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     kind = line.get("type")
     if kind in ("user", "assistant") and "message" in line:
         if line.get("isMeta") or line.get("isSidechain"):

@@ -100,7 +100,7 @@ class Index:
         self._count = 0
         self._churn = 0
         self._failures = 0
-        self._state = IndexState("off", "nothing was indexed yet")
+        self._state = IndexState("off", "nothing has been indexed yet")
 
     @property
     def state(self) -> IndexState:
@@ -183,7 +183,7 @@ class Index:
                 self._move_aside()
             return helper.SHORT_LIFE if gone else 0.0
         except Exception as error:
-            log.exception("the index stands still")
+            log.exception("the index has stopped")
             self._say("degraded", f"{type(error).__name__}: {error}")
         return None
 
@@ -208,7 +208,7 @@ class Index:
 
     def _lost(self, server: ChromaServer, error: Exception) -> None:
         why = str(error).removeprefix(f"{LOST}: ") or f"{server.host} does not answer"
-        words = f"the Chroma server is lost: {why}; it is asked again every {RETRY_SECONDS:g} s"
+        words = f"the connection to the Chroma server was lost:  {why}; it is tried again every {RETRY_SECONDS:g} s"
         if not self._away:
             self._away = True
             log.warning("%s", words)
@@ -225,7 +225,7 @@ class Index:
         self._take_out()
         self._take_in()
         if self._churn > max(500, CHURN * self._count):
-            raise Unsound("much was taken out of it")
+            raise Unsound("many entries were removed")
         if not self._background.woken:
             self._say("ready")
 
@@ -290,7 +290,7 @@ class Index:
         surplus = found.difference(wanted)
         missing = sorted(set(wanted) - found)
         if len(surplus) > SLIGHT + CHURN * len(found):
-            raise Unsound(f"it holds {len(surplus)} of {len(found)} that are no more")
+            raise Unsound(f"it holds {len(surplus)} of {len(found)} that no longer exist")
         self._prove(layer, sorted(found - surplus), model)
         self._remove(layer, sorted(surplus))
         self._add(layer, missing, model)

@@ -133,7 +133,7 @@ class Markdown:
     def _path(self, agent: str, name: str) -> Path:
         if not AGENT.fullmatch(agent) or name not in FILES:
             said = sanitise(f"{agent}/{name}")
-            raise Refusal("unknown_file", f"no agent has a file {said}", "there are: " + ", ".join(FILES))
+            raise Refusal("unknown_file", f"no agent has a file {said}", "files: " + ", ".join(FILES))
         return self.folder / agent / name
 
     # Writing
@@ -152,11 +152,11 @@ class Markdown:
                 raise Refusal(
                     "changed_meanwhile",
                     f"{agent}/{name} was changed by another program while it was edited here",
-                    "look at both texts and keep what is wanted; neither is lost",
+                    "compare both texts and keep what you want; neither is lost",
                 )
             data = _as_before(text, before).encode("utf-8", errors="replace")
             if len(data) > LARGEST:
-                raise Refusal("bad_file", f"{agent}/{name} may have {LARGEST // 1024} kB at most", "shorten it")
+                raise Refusal("bad_file", f"{agent}/{name} may have at most {LARGEST // 1024} kB", "shorten it")
             if problem := self._problem(agent, name, data.decode()):
                 raise Refusal("bad_file", f"{agent}/{name}: {problem}", "fix it and save again; nothing was written")
             return self._put(agent, name, data, "in the console")
@@ -262,7 +262,7 @@ class Markdown:
         except json.JSONDecodeError as error:
             return f"line {error.lineno}, column {error.colno}: {_WORDS.get(error.msg, error.msg.lower())}"
         except _Twice as twice:
-            return f"the key {sanitise(str(twice))!r} is there twice"
+            return f"the key {sanitise(str(twice))!r} appears twice"
         except RecursionError:
             return "it is nested too deeply"
         fault = self._fault(agent, name, text)
@@ -279,11 +279,11 @@ _WORDS = {
     "Expecting property name enclosed in double quotes": 'a key in double quotes is expected here, or "}"',
     "Expecting ':' delimiter": 'a ":" is missing here',
     "Expecting ',' delimiter": 'a "," is missing here',
-    "Illegal trailing comma before end of object": "a comma is too many here",
-    "Illegal trailing comma before end of array": "a comma is too many here",
-    "Extra data": "something follows the end of the document",
-    "Unterminated string starting at": "this text has no closing quote",
-    "Invalid control character at": "a line break or control character stands inside a text",
+    "Illegal trailing comma before end of object": "there is a comma too many here",
+    "Illegal trailing comma before end of array": "there is a comma too many here",
+    "Extra data": "there is text after the end of the document",
+    "Unterminated string starting at": "this string has no closing quote",
+    "Invalid control character at": "there is a line break or control character inside a string",
 }
 
 

@@ -147,7 +147,7 @@ class MemoryPort:
             state, words, progress = "ready", "", 1.0
             index = self.index.state
             if trouble:
-                state, words = "degraded", f"found by words alone: {trouble}"
+                state, words = "degraded", f"found by words only: {trouble}"
             elif missing:
                 state, words = "building", f"{missing} without vectors yet"
                 progress = max(0.0, 1 - missing / max(1, self.store.count()))

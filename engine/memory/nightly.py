@@ -52,7 +52,7 @@ TRIES = 3
 TOKENS, SECONDS = 4_096, 120.0
 LAST = "memory.nightly.last"
 NOTHING_KEPT = "the model found nothing to keep"
-SECRETLY = "it holds what looks like a secret"
+SECRETLY = "it contains what looks like a secret"
 
 MEMORY = "memory.md"
 _KINDS = (
@@ -237,11 +237,11 @@ class Nightly:
                 log.warning("no model evaluated %s: %s", day.date, error)
                 night.attempts += 1
                 night.cost_microusd += error.cost
-                night.reason = sanitise(f"no model evaluated it, the rules draft: {error}")[:500]
+                night.reason = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
                 runs.append((0, night.cost_microusd, (night.reason,)))
                 return runs
             if answer is None:
-                night.reason = "no model: the operator decides"
+                night.reason = "no model: you decide"
                 return runs
             night.attempts += 1
             night.cost_microusd += max(0, answer.cost)
@@ -259,7 +259,7 @@ class Nightly:
                 night.facts = [asdict(replace(one, workspace=workspace_of(day, one.source))) for one in facts]
                 night.reason = "" if facts else NOTHING_KEPT
                 return runs
-        why = faults[0] if faults else "it answered nothing"
+        why = faults[0] if faults else "its answer was empty"
         night.reason = f"given up after {night.attempts} tries: {why}"
         return runs
 
@@ -368,7 +368,7 @@ def proposed(text: str) -> list[Proposed]:
         found = [{name: one[name].strip() for name in names} for one in document["facts"]]
         return [Proposed(**one | {"source": one["source"].strip("[] ")}) for one in found]
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the answer has not the form that was asked for: {error}") from None
+        raise ValueError(f"the answer does not have the required form: {error}") from None
 
 
 def _new_fact(one: Proposed, day: Day) -> NewFact:

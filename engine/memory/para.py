@@ -109,7 +109,7 @@ class Para:
             found += [group.broken] if group.broken else []
             found += group.faults
             found += [
-                f"para/{group.bucket}/{group.name}: {fact.id} is superseded by {fact.superseded_by}, which is not there"
+                f"para/{group.bucket}/{group.name}: {fact.id} is superseded by {fact.superseded_by}, which is missing"
                 for fact in group.facts.values()
                 if fact.superseded_by and fact.superseded_by not in known
             ]
@@ -185,7 +185,7 @@ class Para:
             try:
                 self._apply(facts)
             except (OSError, Refusal) as error:
-                words.append(f"facts of {intent.begun_at:%Y-%m-%d} wait to be written: {error}")
+                words.append(f"facts of {intent.begun_at:%Y-%m-%d} are waiting to be written: {error}")
                 continue
             number = intent.id or 0
             self._database.write(lambda tx, number=number: intents.finish(tx, number))  # type: ignore[misc]
@@ -217,7 +217,7 @@ class Para:
                 raise Refusal(
                     "already_superseded",
                     f"{old.id} was superseded by {old.superseded_by or 'nothing'}",
-                    f"supersede {old.superseded_by}" if old.superseded_by else "add the fact by itself",
+                    f"supersede {old.superseded_by}" if old.superseded_by else "add the fact separately",
                 )
             changes[old.id] = replace(old, status="superseded", superseded_by=fact.id)
         changes[fact.id] = fact
@@ -230,7 +230,7 @@ class Para:
         for place in {(fact.bucket, fact.group) for fact in facts}:
             group = self._group(*place)
             if group.broken:
-                raise Refusal("para_damaged", group.broken, "fix the file, or move it away to begin afresh")
+                raise Refusal("para_damaged", group.broken, "fix the file, or move it away to start afresh")
         payload: dict[str, Any] = {
             "facts": [as_item(fact) | {"bucket": fact.bucket.value, "group": fact.group} for fact in facts]
         }
@@ -241,7 +241,7 @@ class Para:
             raise Refusal(
                 "unwritable_home",
                 f"{self._folder} cannot be written: {error.strerror or error}",
-                "make room or the folder writable; what is missing is written at the next start",
+                "free some space or make the folder writable; the rest is written at the next start",
             ) from error
         self._database.write(lambda tx: intents.finish(tx, intent))
 
@@ -294,7 +294,7 @@ def group_name(text: str) -> str:
 def _checked(new: NewFact) -> NewFact:
     text = " ".join(sanitise(new.fact).split())
     if not text or len(text) > LONGEST_FACT:
-        raise Refusal("bad_fact", f"a fact has 1 to {LONGEST_FACT} characters", "say it in a sentence")
+        raise Refusal("bad_fact", f"a fact must have 1 to {LONGEST_FACT} characters", "write it in one sentence")
     if not GROUP.fullmatch(new.group):
         raise Refusal(
             "bad_fact", f"{sanitise(new.group)!r} is not a valid group name", "use lower-case letters, digits, - and _"

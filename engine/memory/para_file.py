@@ -61,7 +61,7 @@ def read_group(folder: Path, bucket: Bucket, name: str) -> Group:
         try:
             fact = read_item(item, bucket, name)
             if fact.id in facts:
-                raise ValueError(f"{fact.id} is there twice")
+                raise ValueError(f"{fact.id} appears twice")
             facts[fact.id] = fact
         except ValueError as error:
             faults.append(sanitise(f"{where} item {number}: {error}"))
@@ -72,7 +72,7 @@ def write_group(folder: Path, group: Group, changed: Iterable[ParaFact]) -> None
     """Write a group with some facts changed or added, each file whole or not at all. Raises OSError, and `Refusal`
     `para_damaged` for one that cannot be used: it is never written over."""
     if group.broken:
-        raise Refusal("para_damaged", group.broken, "fix the file, or move it away to begin afresh")
+        raise Refusal("para_damaged", group.broken, "fix the file, or move it away to start afresh")
     new = {fact.id: fact for fact in changed}
     facts = dict(group.facts) | new
     items: list[Any] = []

@@ -134,9 +134,9 @@ def _reason(question: Question, pool: Pool, found: Mapping[str, Vector], row: in
         at = pool.times[place]
         said.append(f"said on {at.date().isoformat()}" if at else "said then")
     if found["answers"][row] >= TELLING:
-        said.append("answers a turn that fits")
+        said.append("answers a matching turn")
     elif found["beside_best"][row] >= TELLING:
-        said.append("beside a turn that fits")
+        said.append("next to a matching turn")
     if not said:
-        said.append("its session is about it" if found["session"][row] >= TELLING else "a little of everything")
+        said.append("its session is about it" if found["session"][row] >= TELLING else "several weak matches")
     return "; ".join(said)

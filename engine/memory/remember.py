@@ -63,14 +63,14 @@ def _one(line: str, source: str) -> tuple[NewMemory, str]:
         found = json.loads(line)
     except ValueError as error:
         where = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
-        raise ValueError(f"no JSON: {where}") from error
+        raise ValueError(f"not JSON: {where}") from error
     if not isinstance(found, dict) or not isinstance(found.get("text"), str):
-        raise ValueError('a line is an object with "text"')
+        raise ValueError('each line must be an object with "text"')
     note = ""
     try:
         at = instant(found.get("timestamp"))
     except ValueError as error:
-        at, note = None, f"{error}; remembered without its time"
+        at, note = None, f"{error}; stored without its time"
     one = NewMemory(
         found["text"],
         speaker=_word(found, "speaker"),
@@ -89,7 +89,7 @@ def _word(found: dict[str, Any], name: str) -> str:
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f'"{name}" is a text')
+        raise ValueError(f'"{name}" must be a string')
     return str(value)
 
 

@@ -54,10 +54,10 @@ class Watching:
         except Exception as error:
             if self._stop.is_set():
                 return  # the engine closed while a change was recorded
-            log.exception("the agents' files are not watched any more")
+            log.exception("the agents' files are no longer watched")
             self._report(
                 "agent files",
-                f"outside edits are not noticed by themselves any more: {error}; they count when a file is next read",
+                f"edits by other programs are noticed only when a file is next read: {error}",
             )
         finally:
             self.ready.set()

@@ -112,7 +112,7 @@ class Lanes:
             case "query":
                 ids, distances = self._index.query(head["layer"], message.body, head["k"])
                 return Message({"ids": ids, "distances": distances})
-        raise ValueError(f"nothing is known of {head['do']!r}")
+        raise ValueError(f"unknown request: {head['do']!r}")
 
 
 def main() -> None:

@@ -46,10 +46,8 @@ from engine.values import (
 from engine.values.secrets import refuse_secret
 from engine.values.shares import wilson_lower_bound
 
-UNCONFINED = "no sandbox on this machine: nothing confines what this runs"
-HOW_TO_CONFIRM = (
-    "install bubblewrap, which brings one; or look at the card and confirm: clawpy approve {} --without-sandbox"
-)
+UNCONFINED = "no sandbox on this machine, so nothing confines what this runs"
+HOW_TO_CONFIRM = "install bubblewrap to get one; or look at the card and confirm: clawpy approve {} --without-sandbox"
 
 KILL = "kill"
 """The rail whose word is of no card: a stop is told wherever one looks, and over as soon as it is lifted."""
@@ -163,7 +161,7 @@ class Approving:
                     raise Refusal("no_sandbox", UNCONFINED, HOW_TO_CONFIRM.format(card_id))
                 if _asks(blocked_by):
                     raise Refusal("needs_acknowledgement", told, "look at the card and approve it again")
-                fix = "resume" if blocked_by.rail == KILL else "fix the reason"
+                fix = "resume" if blocked_by.rail == KILL else "fix the cause"
                 raise Refusal("blocked", told, f"the card stays pending; {fix} and approve it again")
             return self._start(card_id, permit, by)
 
@@ -211,17 +209,17 @@ class Approving:
                 continue
             permit = permits.get(row.id)
             if permit is None:
-                self._reopen_unstarted(row.id, "it was approved but never started; approve it again")
-                told.append(f"pending again, its permit has run out: {row.prompt}")
+                self._reopen_unstarted(row.id, "it was approved but did not start; approve it again")
+                told.append(f"pending again because its permit has expired: {row.prompt}")
                 continue
             if not resume:
-                told.append(f"approved, and waits for the console: {row.prompt}")
+                told.append(f"approved, waiting for the console: {row.prompt}")
                 continue
             try:
                 self._start(row.id, permit, DecidedBy(row.decided_by or DecidedBy.OPERATOR))
-                told.append(f"started, it was approved before the interruption: {row.prompt}")
+                told.append(f"started because it was approved before the interruption: {row.prompt}")
             except Refusal as refusal:
-                told.append(f"pending again, it could not start: {row.prompt}: {refusal.message}")
+                told.append(f"pending again because it could not start: {row.prompt}: {refusal.message}")
         return told
 
     def _card(self, card_id: str) -> Card:
@@ -357,9 +355,11 @@ class Approving:
 
 def _how_to_run(assignment: Assignment, card_id: str, flows: Collection[str]) -> str:
     if assignment.flow and flows and assignment.flow not in flows:
-        return f"what was learnt and rolled back is gone: clawpy dismiss {card_id}; clawpy candidates puts it back"
+        return (
+            f"this learned flow was rolled back: clawpy dismiss {card_id}, or activate it again with clawpy candidates"
+        )
     if assignment.flow:
-        return f"say what is missing: clawpy approve {card_id} --edit 'KEY=VALUE …'"
+        return f"set the missing parameters: clawpy approve {card_id} --edit 'KEY=VALUE …'"
     return "name a flow, or configure a model or an agent"
 
 

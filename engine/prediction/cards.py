@@ -243,7 +243,7 @@ class Cards:
         Raises `Refusal` `unknown_card`, `already_decided`, `bad_span`.
         """
         if not timedelta(0) < span <= LONGEST_SNOOZE:
-            raise Refusal("bad_span", f"cannot snooze for {span}", "more than nothing, at most 30 days: --for 2h")
+            raise Refusal("bad_span", f"cannot snooze for {span}", "give a time of up to 30 days, for example --for 2h")
         return self._deciding.change(card_id, lambda tx, row: self._transitions.snooze(tx, row, span))
 
     def undo(self, card_id: str) -> Card:
@@ -360,22 +360,28 @@ class Cards:
     def _check_suggestion(self, tx: Transaction, row: Prediction) -> None:
         if self._is_off(row.workspace, Source(row.source)):
             raise Refusal(
-                "autonomy_off", "autonomy is off in this workspace: it gets no cards", "the operator can set `cards`"
+                "autonomy_off",
+                "autonomy is off in this workspace, so it gets no cards",
+                "the operator can set it to `cards`",
             )
         if sum(one.kind == SUGGESTED for one in all_pending(tx.session)) >= limits.SUGGESTED_MOST:
-            told = f"{limits.SUGGESTED_MOST} cards of agents and programs wait already"
-            raise Refusal("too_many_cards", told, "the operator decides them first")
+            told = f"{limits.SUGGESTED_MOST} cards from agents and programs are already waiting"
+            raise Refusal("too_many_cards", told, "the operator must decide them first")
         if self.dismissals.muted(tx.session, tx.now).covers(row.workspace, row.kind, row.subject, row.tier):
-            raise Refusal("muted", "the operator turned this down, or every suggestion here", "clawpy muted lists it")
+            raise Refusal(
+                "muted", "the operator dismissed this, or mutes every suggestion here", "clawpy muted lists it"
+            )
         others = self._transitions.others(tx, row)
         if others:
-            raise Refusal("already_pending", f"card {others} says the same already", "the operator decides it first")
+            raise Refusal(
+                "already_pending", f"card {others} already proposes this", "the operator must decide it first"
+            )
 
     def _finished(self, session_id: str) -> SessionView:
         former = self._session(session_id)
         if not former.state.over:
             raise Refusal(
-                "still_running", f"{session_id} is {former.state}", f"tell it: clawpy reply {session_id} TEXT"
+                "still_running", f"{session_id} is {former.state}", f"send it a message: clawpy reply {session_id} TEXT"
             )
         return former
 
@@ -476,8 +482,8 @@ class Cards:
 
     def _reverse(self, row: Prediction) -> None:
         if row.session_id is None or not self._reverse_landing(row.session_id):
-            told = f"nothing of card {row.id} is landed"
-            raise Refusal("nothing_to_undo", told, f"throw away what waits, if anything does: clawpy discard {row.id}")
+            told = f"card {row.id} has no landed changes"
+            raise Refusal("nothing_to_undo", told, f"to discard waiting changes: clawpy discard {row.id}")
 
 
 def _ask_undo(tx: Transaction, card_id: str) -> Prediction:

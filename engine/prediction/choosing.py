@@ -35,7 +35,7 @@ def shown(drafts: Sequence[Draft], known: Mapping[str, int], *, learning: bool, 
     if unknown and randomness.uniform() * EXPLORED_IN < 1:
         kind = randomness.pick(dict.fromkeys(sorted({one.proposal.kind for one in unknown}), 1.0))
         drawn = max((one for one in unknown if one.proposal.kind == kind), key=lambda one: one.parts.total)
-        words = (*drawn.parts.words, f"shown to learn what you make of it, as in one of {EXPLORED_IN} rounds")
+        words = (*drawn.parts.words, f"shown to learn whether you want it, as in one of {EXPLORED_IN} rounds")
         kept.append(replace(drawn, parts=replace(drawn.parts, words=words)))
     return kept
 

@@ -217,11 +217,11 @@ class Predictions:
         self._follow_ups.catch_up()
         settings = self._settings.current
         wanted = [path for path in asked if settings.workspace(path).autonomy is not Autonomy.OFF]
-        errors = [f"{path}: autonomy is off, it gets no cards" for path in asked if path not in wanted and requested]
+        errors = [f"{path}: autonomy is off, so it gets no cards" for path in asked if path not in wanted and requested]
         sensed, proposals = self._sense(wanted, errors)
         if requested:
             errors += [
-                f"{one.context.workspace}: no commit yet; most cards come from a history, so commit something"
+                f"{one.context.workspace}: no commit yet; most cards need a history, so make a commit"
                 for one in sensed
                 if one.context.git is not None and not one.context.git.head
             ]
@@ -349,7 +349,7 @@ class Predictions:
             content = next((one for one in verdicts if one.rail == "content" and one.verdict is Verdict.BLOCK), None)
             if content is not None:
                 room.leave(seat)
-                log.warning("not shown, the content filter blocks it: %s: %s", row.prompt, content.reason)
+                log.warning("not shown because the content filter blocks it: %s: %s", row.prompt, content.reason)
                 if row.fingerprint not in self._told:
                     self._told.add(row.fingerprint)
                     blocked.append(
@@ -416,6 +416,6 @@ def _full(settings: Settings) -> str:
     """Why nothing is offered although something was found."""
     here, in_all = count(settings.max_pending_cards, "card"), settings.max_pending_cards_in_all
     return (
-        f"more is found, but at most {here} wait in a workspace (maxPendingCards) and {in_all} in all "
-        "(maxPendingCardsInAll): decide on some first"
+        f"there is more, but at most {here} may wait in a workspace (maxPendingCards) and {in_all} in all "
+        "(maxPendingCardsInAll): decide some first"
     )

@@ -60,9 +60,9 @@ def read_line(raw: bytes, now: datetime) -> Said:
     try:
         fields = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"no JSON: {error}") from error
+        raise ValueError(f"not JSON: {error}") from error
     if not isinstance(fields, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     texts = {name: fields.get(name, "") for name in ("prediction", "channel", "reasoning", "timestamp", "workspace")}
     for name, value in texts.items():
         if not isinstance(value, str):
@@ -137,7 +137,7 @@ class PredictorHook:
         except OSError as error:
             if str(error) != self._unread:  # told once, not with every cycle
                 self._unread = str(error)
-                self._report(str(file), f"cannot be read: {error.strerror}; have it a file that you may read")
+                self._report(str(file), f"cannot be read: {error.strerror}; make it a file that you may read")
             return
         self._begun, self._unread = True, ""
         if offset != kept["offset"]:
@@ -174,7 +174,7 @@ class PredictorHook:
         return offset, line, faults
 
     def _proposal(self, context: WorkspaceContext, one: Said) -> Proposal:
-        reasoning = one.reasoning or "another program predicts it"
+        reasoning = one.reasoning or "predicted by another program"
         made = said_proposal(context, self._flows, kind=KIND, prompt=one.prompt, reasoning=reasoning)
         return replace(
             made, channel=one.channel, source=Source.PREDICTOR_HOOK, confidence=one.confidence, evidence_at=one.at

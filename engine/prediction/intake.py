@@ -269,7 +269,7 @@ class Intake:
             made = Made(row.kind, row.facts, row.parameters, row.created_at)
             own = own_sessions(tx.session, row.workspace, row.created_at)
             himself = did_himself(made, contexts[row.workspace], own)
-            reason = "you did it yourself" if himself else "what it was about is no longer so"
+            reason = "you did it yourself" if himself else "its reason no longer applies"
             self._transitions.withdraw(tx, row, reason, did_himself=himself)
             withdrawn.append(row.id)
         return withdrawn

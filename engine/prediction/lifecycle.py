@@ -45,10 +45,10 @@ OUTCOMES: dict[SessionState, Outcome] = {
 
 _IN_WORDS = {
     Status.PENDING: "is still pending",
-    Status.CONFIRMED: "was approved already",
-    Status.REJECTED: "was dismissed already",
+    Status.CONFIRMED: "was already approved",
+    Status.REJECTED: "was already dismissed",
     Status.EXPIRED: "has expired",
-    Status.EXECUTED: "was executed already",
+    Status.EXECUTED: "was already executed",
 }
 
 
@@ -57,7 +57,7 @@ def after(card_id: str, status: Status, move: Move) -> Status:
     following = TRANSITIONS.get((status, move))
     if following is not None:
         return following
-    told = f"card {card_id} {_IN_WORDS[status]}, it cannot be {_PAST[move]}"
+    told = f"card {card_id} {_IN_WORDS[status]} and cannot be {_PAST[move]}"
     if move in (Move.WAKE, Move.REOPEN):
         raise Refusal("nothing_to_undo", told)
     undoable = status in (Status.CONFIRMED, Status.REJECTED)

@@ -93,7 +93,7 @@ def read_reply(text: str, channels: Collection[str]) -> TwinReply:
     if not reply.prompt:
         raise Unusable("prompt is empty")
     if reply.channel not in channels:
-        raise Unusable(f"there is no channel {reply.channel[:40]!r}; it is one of {', '.join(channels)}")
+        raise Unusable(f"there is no channel {reply.channel[:40]!r}; it must be one of {', '.join(channels)}")
     return reply
 
 

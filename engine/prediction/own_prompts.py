@@ -26,7 +26,7 @@ def checked(text: str, secrets: Iterable[str] = ()) -> str:
     key stands in it, one of `secrets` or what looks like one (SPEC 11.1)."""
     prompt = sanitise(text).strip()
     if not prompt:
-        raise Refusal("empty_prompt", "the prompt is empty", "say what is to be done")
+        raise Refusal("empty_prompt", "the prompt is empty", "say what to do")
     if len(prompt) > LONGEST:
         raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {LONGEST}")
     return refuse_secret(prompt, secrets)

@@ -16,7 +16,7 @@ HELD_OUT_FROM = 100
 def phase_of(decisions: int, check: Callable[[], CalibrationCheck]) -> Phase:
     """The phase, and in words what comes next. How far it is to phase 1 is said in one place: `Phase.learning`."""
     if decisions < TWIN_FROM:
-        return Phase(0, decisions, f"the Twin joins in after {TWIN_FROM} decisions of yours", TWIN_FROM)
+        return Phase(0, decisions, f"the Twin starts after {TWIN_FROM} of your decisions", TWIN_FROM)
     calibration = check()  # not before: it loads the Twin
     if calibration.holds and calibration.held_out >= HELD_OUT_FROM:
         return Phase(2, decisions, f"its calibration holds on {calibration.held_out} held-out decisions")

@@ -131,7 +131,7 @@ class Placing:
             if named:
                 channel, why = named, f"it fits the specialty of {named}"
             elif best and channels[best] >= THRESHOLD:
-                channel, why = best, f"by its meaning, {channels[best]:.0%}"
+                channel, why = best, f"by meaning, {channels[best]:.0%}"
         agent = next((agent for _, agent in near if agent), "") or _role(roles, channel)
         return Route(channel, _free(agent, channel, settings, agents), why, vector.tobytes())
 

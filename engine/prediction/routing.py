@@ -75,7 +75,7 @@ class Router:
         route = self._place(prose, given) if prose else Route(given)
         if not route.channel:
             channel, step = self._in_turn(list(channels), triggered, routed)
-            route = replace(route, channel=channel, why=f"{step}: what it means fits no channel" if prose else step)
+            route = replace(route, channel=channel, why=f"{step}: its meaning fits no channel" if prose else step)
         return route if route.agent else replace(route, agent=channels[route.channel].agent)
 
     def _in_turn(

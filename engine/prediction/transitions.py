@@ -47,7 +47,9 @@ from engine.values import (
 def moved(row: Prediction, move: Move, now: datetime) -> str:
     """The status after an operator's `move`; a pending card whose time is over is treated as expired."""
     if row.status == Status.PENDING and row.due(now):
-        raise Refusal("already_decided", f"card {row.id} has expired", "clawpy predict makes cards of what is now")
+        raise Refusal(
+            "already_decided", f"card {row.id} has expired", "clawpy predict makes cards for the present state"
+        )
     return after(row.id, Status(row.status), move).value
 
 
@@ -137,7 +139,11 @@ class Transitions:
     def explain(self, tx: Transaction, row: Prediction, reason: DismissReason) -> None:
         """Why it was dismissed. Raises `Refusal` `not_dismissed`."""
         if row.status != Status.REJECTED or row.decided_by is None:
-            raise Refusal("not_dismissed", f"card {row.id} is {row.status}, not dismissed", "a reason follows ←")
+            raise Refusal(
+                "not_dismissed",
+                f"card {row.id} is {row.status}, not dismissed",
+                "give a reason after dismissing the card",
+            )
         tx.record(DismissalExplained(subject=row.id, workspace=row.workspace, reason=reason.value))
         self._turned_down(tx, row, DecidedBy(row.decided_by), reason)
 
@@ -178,7 +184,7 @@ class Transitions:
         row.closed_at = tx.now
         if row.shown_at is not None:
             self._history.record(tx, DecisionSignal.EXPIRED, decided(row, DecidedBy.OPERATOR))
-        self._expired(tx, row, withdrawn=False, reason="its time was over")
+        self._expired(tx, row, withdrawn=False, reason="it had expired")
 
     def withdraw(self, tx: Transaction, row: Prediction, reason: str, *, did_himself: bool = False) -> None:
         """Off the stack because its evidence is gone. A signal only when the operator saw it and did it himself."""
@@ -198,7 +204,7 @@ class Transitions:
         was = Status(row.status)
         following = after(row.id, was, Move.REOPEN)
         if was is Status.REJECTED and (row.evidence_gone or row.due(tx.now)):
-            raise Refusal("evidence_gone", f"what card {row.id} was about is no longer so", "clawpy predict")
+            raise Refusal("evidence_gone", f"the reason for card {row.id} no longer applies", "clawpy predict")
         self._check_alone(tx, row)
         row.status = following.value
         row.decided_by = row.decided_at = row.confirmed_at = row.closed_at = None
@@ -256,7 +262,7 @@ class Transitions:
     def _check_alone(self, tx: Transaction, row: Prediction) -> None:
         other = self.others(tx, row)
         if other:
-            raise Refusal("nothing_to_undo", f"card {other} for the same thing is pending already", "decide that one")
+            raise Refusal("nothing_to_undo", f"card {other} for the same thing is already pending", "decide that one")
 
     @staticmethod
     def others(tx: Transaction, row: Prediction) -> str:

@@ -126,7 +126,7 @@ def _checked(held: Sequence[tuple[float, bool]]) -> CalibrationCheck:
         return CalibrationCheck(
             held_out=len(held),
             holds=False,
-            reason=f"{len(held)} of {HELD_OUT_NEEDED} decisions were held out to see whether its confidence comes true",
+            reason=f"{len(held)} of {HELD_OUT_NEEDED} held-out decisions are available to check its confidence",
         )
     from engine.calibration import calibration_bound, calibration_error
 
@@ -135,6 +135,8 @@ def _checked(held: Sequence[tuple[float, bool]]) -> CalibrationCheck:
     holds = error <= bound
     told = f"its confidence was off by {error:.3f} on {len(held)} held-out decisions"
     reason = (
-        f"{told}; chance alone makes up to {bound:.3f}" if holds else f"{told}, more than the {bound:.3f} of chance"
+        f"{told}; chance alone explains up to {bound:.3f}"
+        if holds
+        else f"{told}, more than the {bound:.3f} that chance explains"
     )
     return CalibrationCheck(len(held), holds, reason, error, bound)

@@ -54,21 +54,24 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
     Rules in order: `month` (hard stop: the caller places the hold), `day`, `hour`, `agent-budget`.
     """
     if estimate < 0:
-        return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {money(estimate)} makes no sense", "estimate")
+        return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {money(estimate)} is not valid", "estimate")
     for name, used, cap, words in (
-        ("month", spent.month, spent.month_cap, "of this month; it stays stopped until `resume month`"),
-        ("day", spent.day, spent.day_cap, "of today"),
-        ("hour", spent.hour, spent.hour_cap, "of the last hour; it clears as the hour moves on"),
+        ("month", spent.month, spent.month_cap, "for this month; work stays stopped until `resume month`"),
+        ("day", spent.day, spent.day_cap, "for today"),
+        ("hour", spent.hour, spent.hour_cap, "for the last hour; wait until earlier spending is an hour old"),
     ):
         if used + estimate > cap:
             return RailVerdict(
-                RAIL, Verdict.BLOCK, f"{money(used)} + {money(estimate)} would pass the {money(cap)} {words}", name
+                RAIL,
+                Verdict.BLOCK,
+                f"{money(used)} + {money(estimate)} would exceed the cap of {money(cap)} {words}",
+                name,
             )
     if agent.budget is not None and agent.spent + estimate > agent.budget:
         return RailVerdict(
             RAIL,
             Verdict.BLOCK,
-            f"{agent.agent} spent {money(agent.spent)} today; {money(estimate)} more passes its {money(agent.budget)}",
+            f"{agent.agent} spent {money(agent.spent)} today; {money(estimate)} more exceeds its {money(agent.budget)}",
             AGENT_BUDGET,
         )
     return RailVerdict(RAIL, Verdict.ALLOW, f"{money(estimate)} of {money(spent.day_cap - spent.day)} left today")

@@ -306,7 +306,7 @@ class Costs:
         spent = self.spent(transaction.session)
         cap = {"month": spent.month_cap, "day": spent.day_cap, "hour": spent.hour_cap}.get(rule)
         if cap is not None:
-            self._cap_reached(transaction, rule, f"cost: the {rule}'s cap of {cost.money(cap)} is reached")
+            self._cap_reached(transaction, rule, f"cost: the {rule}'s cap of {cost.money(cap)} has been reached")
         if rule == "day":
             today = self._clock.local().date().isoformat()
             if state.get(transaction.session, _WARNED_DAY) != today:
@@ -341,7 +341,9 @@ class Costs:
             if cost.warned(was, now, cap):
                 transaction.record(CostWarned(window=window, spent=now, cap=cap))
         if after.month > after.month_cap:
-            self._cap_reached(transaction, "month", f"cost: the month's cap of {cost.money(after.month_cap)} is passed")
+            self._cap_reached(
+                transaction, "month", f"cost: the month's cap of {cost.money(after.month_cap)} has been exceeded"
+            )
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
             try:
                 agent = self.budget(transaction.session, entry.agent)

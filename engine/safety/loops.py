@@ -106,7 +106,7 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
             return RailVerdict(
                 RAIL,
                 Verdict.BLOCK,
-                f"{step} would answer {one.from_channel} → {one.to_channel} within 5 min",
+                f"{step} would reverse {one.from_channel} → {one.to_channel} within 5 min",
                 "reverse",
             )
     channels = depth(ran, link.from_channel) + 1
@@ -119,7 +119,7 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
         for one in here
     )
     if times >= PAIR_LIMIT:
-        told = f"{step} was asked for {times} times in 10 min, and now once more"
+        told = f"{step} was asked for {times} times in 10 min, and is asked for again now"
         return RailVerdict(RAIL, Verdict.BLOCK, told, "pair")
     return RailVerdict(RAIL, Verdict.ALLOW, f"chain of {channels} channels")
 

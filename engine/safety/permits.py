@@ -101,14 +101,14 @@ class Permits:
             raise Refusal("permit_unknown", f"there is no permit {permit.id}", "approve the card again")
         if row.consumed_at is not None or row.revoked_at is not None:
             ended = "used" if row.consumed_at is not None else "revoked"
-            raise Refusal("permit_used", f"permit {permit.id} was {ended} already", "approve the card again")
+            raise Refusal("permit_used", f"permit {permit.id} was already {ended}", "approve the card again")
         same = (row.prediction_id, row.trigger_type) == (permit.prediction_id, permit.trigger_type.value)
         if row.digest != digest or row.digest != permit.digest or not same:
             raise Refusal("permit_mismatch", f"permit {permit.id} is for something else", "approve the card again")
         if transaction.now >= row.expires_at:
             raise Refusal(
                 "permit_expired",
-                f"permit {permit.id} was good until {row.expires_at:%H:%M} UTC",
+                f"permit {permit.id} was valid until {row.expires_at:%H:%M} UTC",
                 "approve the card again",
             )
         stopped = self._kill(transaction.session, permit.trigger_type)

@@ -166,7 +166,7 @@ class Standing:
 
     def _content(self, session: Session) -> RailState:
         open_ = session.exec(select(func.count()).where(col(Allowance.used_at).is_(None))).one()
-        words = "reads every prompt, every edit and every command of a session"
+        words = "checks every prompt, edit and command of a session"
         if open_:
             words += f"; {open_} allowed once and not used yet"
         return _state(RailVerdict("content", Verdict.ALLOW, words), f"{open_} lifted" if open_ else "on")

@@ -20,13 +20,13 @@ class Odd(StrEnum):
     GRUMPY = "grumpy"  # three rejections in a row: pause
     DESTRUCTIVE = "destructive prompts"  # content filter
     DEAR = "expensive runners"  # caps
-    SPREE = "many dear prompts"  # the day's and the month's cap
+    SPREE = "many expensive prompts"  # the day's and the month's cap
     KILL = "kill switch"  # F12, and an approval while it holds
     DND = "do not disturb"
     HASTY = "a cycle every 2 minutes"  # rate limiter
-    CHATTY = "agents that set each other going"  # loop detector, rate limiter
+    CHATTY = "agents that trigger each other"  # loop detector, rate limiter
     LEADS = "work that leads to another channel"  # gate: a pair that is new
-    DEPLOY = "work on what is production"  # gate
+    DEPLOY = "work on production"  # gate
     OFF = "autonomous mode off"
 
 

@@ -30,9 +30,9 @@ EVERYTHING = 1_000_000
 
 MADE_UP = (
     "the clock, chance, and the operator",
-    "what collectors find in a made-up project, shop",
-    "the runner: it takes everything, does nothing, and costs something",
-    "the sandbox: it claims to confine",
+    "what collectors find in a made-up project called shop",
+    "the runner: it accepts everything, does nothing, and costs something",
+    "the sandbox: it only claims to confine",
 )
 REAL = "database, rails, permits, cards, Twin, state machine, schedule decisions, quiet hours, costs"
 

@@ -58,7 +58,7 @@ class MadeWorld:
 def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
     """Live `days` days (1 to 366) with `seed`; the same two give the same document. Raises `Refusal` `bad_days`."""
     if not 1 <= days <= MOST_DAYS:
-        raise Refusal("bad_days", f"{days} days cannot be simulated", f"from 1 to {MOST_DAYS}: --days 30")
+        raise Refusal("bad_days", f"{days} days cannot be simulated", f"choose 1 to {MOST_DAYS}, for example --days 30")
     with tempfile.TemporaryDirectory(prefix="clawpy-simulate-") as folder, made_world(Path(folder), seed) as world:
         operator = Operator(world.engine, world.projects, random.Random(f"{seed}/operator"))
         month = Month(world.engine, world.clock, operator, world.runner, world.bench, seed)

@@ -234,7 +234,7 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def _outside() -> OSError:
-    return OSError(errno.EXDEV, "leads out of the folder")
+    return OSError(errno.EXDEV, "leads outside the folder")
 
 
 def _open_folder(top: int, path: str, flags: int) -> int:

@@ -73,9 +73,10 @@ def fill_new(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def damaged_fix(database: Path) -> str:
     """How to mend a home whose database is damaged, in words: from a copy where there is one (migrations make them)."""
-    afresh = f"move {database.name} away to start afresh; keep it, `sqlite3 {database.name} .recover` may save much"
+    recover = f"`sqlite3 {database.name} .recover` may restore much of it"
+    afresh = f"move {database.name} away to start afresh, but keep it: {recover}"
     if any((database.parent / "backups").glob("*.db")):
-        return f"put back a copy from {database.parent / 'backups'}, or {afresh}"
+        return f"restore a copy from {database.parent / 'backups'}, or {afresh}"
     return afresh
 
 

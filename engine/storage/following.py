@@ -80,7 +80,7 @@ class Follower:
             if self._tries < TRIES:
                 return None
             self._tries = 0
-            return f"{fact.kind} of {fact.subject} was passed over: {error}"
+            return f"{fact.kind} of {fact.subject} was skipped: {error}"
         self._tries = 0
         return ""
 
@@ -146,4 +146,4 @@ class Following:
                 self.catch_up()
             except Exception:
                 if not self._closing.is_set():
-                    log.exception("following the ledger failed; it goes on at the next fact")
+                    log.exception("following the ledger failed; it continues with the next fact")

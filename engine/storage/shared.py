@@ -62,7 +62,7 @@ class SharedDatabase:
             raise Refusal(
                 "bad_shared_url",
                 f"{SHARED_URL} is not a database URL",
-                "write postgresql://USER:PASSWORD@HOST/DATABASE, what is no letter or digit in them as %XX",
+                "write postgresql://USER:PASSWORD@HOST/DATABASE, with special characters as %XX",
             ) from None
         if not self._made:
             try:

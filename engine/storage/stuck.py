@@ -17,7 +17,7 @@ PATIENCE = timedelta(days=1)
 TOLD = "readers.stuck"
 """Under this key: by the reader's own key, the `fact` that it waits at and the `words` that were said of it."""
 
-FIX = "see the log for the whole error and fix what it names; until then nothing is lost, and nothing older is let go"
+FIX = "see the log for the full error and fix its cause; nothing is lost, and older events are kept until then"
 
 
 class StuckReaders:
@@ -59,5 +59,5 @@ class StuckReaders:
 
 
 def _words(key: str, fact: Fact, fault: str) -> str:
-    why = fault or "it says of no fault; while all is stopped (`clawpy status`) some readers wait"
-    return f"{key} has not come past {fact.kind} of {fact.subject} ({fact.at:%Y-%m-%d}, fact {fact.id}): {why}"
+    why = fault or "it reports no error; some readers wait while everything is stopped (`clawpy status`)"
+    return f"{key} has not processed {fact.kind} of {fact.subject} ({fact.at:%Y-%m-%d}, fact {fact.id}): {why}"

@@ -35,7 +35,7 @@ LONGEST_TITLE = 500
 FILE, HEARTBEAT, ORDER = "file", "heartbeat", "order"
 """Sources of tasks besides the operator and sessions."""
 
-WITHDRAWN = "its item is ticked or gone from heartbeat.md"
+WITHDRAWN = "its item was ticked or removed from heartbeat.md"
 """The note of a heartbeat's task that is done for that reason: it opens again when the item is back."""
 
 
@@ -120,7 +120,7 @@ class TaskBoard:
                 rows = session.exec(select(TaskRow).where(col(TaskRow.id).startswith(begin, autoescape=True)).limit(2))
                 found = list(rows)
                 if len(found) > 1:
-                    raise Refusal("ambiguous_id", f"{task_id} begins more than one id", "write more of it")
+                    raise Refusal("ambiguous_id", f"{task_id} begins more than one id", "give more of the id")
                 row = found[0] if found else None
             if row is None:
                 raise Refusal("unknown_task", f"there is no task {sanitise(task_id)}", "see `clawpy tasks list`")
@@ -141,7 +141,7 @@ class TaskBoard:
         """
         words = refuse_secret(sanitise(title).strip())
         if not words or len(words) > LONGEST_TITLE:
-            raise Refusal("bad_title", f"a title has 1 to {LONGEST_TITLE} characters", "say what is to be done")
+            raise Refusal("bad_title", f"a title must have 1 to {LONGEST_TITLE} characters", "say what to do")
         needed = list(dict.fromkeys(self.get(one).id for one in needs))
         return self._database.write(
             lambda tx: self._add(tx, words, channel, workspace, "open", "operator", None, needed)
@@ -189,7 +189,7 @@ class TaskBoard:
                 continue
             about = named.get(file.stem, [""])
             if len(about) > 1:
-                unclear[file.stem] = f"{file.name} could be about {' or '.join(about)}: it is not read; rename it"
+                unclear[file.stem] = f"{file.name} could be about {' or '.join(about)}, so it is not read; rename it"
                 continue
             for _, is_open, words in boxes(file.read_text(encoding="utf-8")):
                 if is_open and (title := redact(sanitise(words).strip())[:LONGEST_TITLE]):
@@ -238,7 +238,9 @@ class TaskBoard:
             row = load(tx.session, TaskRow, full_id)
             assert row is not None, "tasks are never deleted"
             if row.state == "running":
-                raise Refusal("task_running", f"{row.id} is being worked on", "stop its session or wait for its end")
+                raise Refusal(
+                    "task_running", f"{row.id} is being worked on", "stop its session, or wait until it finishes"
+                )
             self._change(tx, row, "done", "")
             return _view(row, _undone(tx.session, [row]))
 

@@ -281,12 +281,12 @@ def candidate_after(candidate_id: str, status: CandidateStatus, move: CandidateM
     if following is not None:
         return following
     if move is CandidateMove.ROLL_BACK:
-        raise Refusal("nothing_to_roll_back", f"candidate {candidate_id} {_IN_WORDS[status]}: it has no effect")
+        raise Refusal("nothing_to_roll_back", f"candidate {candidate_id} {_IN_WORDS[status]}, so it has no effect")
     if status is CandidateStatus.DRAFTED:
         raise Refusal(
             "not_corroborated",
             f"candidate {candidate_id} {_IN_WORDS[status]}",
-            f"it comes up for review when more of the like happens: clawpy candidates show {candidate_id}",
+            f"it comes up for review when there is more evidence: clawpy candidates show {candidate_id}",
         )
     told = f"candidate {candidate_id} {_IN_WORDS[status]}"
     fix = f"roll it back first: clawpy candidates rollback {candidate_id}"
@@ -295,10 +295,10 @@ def candidate_after(candidate_id: str, status: CandidateStatus, move: CandidateM
 
 _IN_WORDS = {
     CandidateStatus.DRAFTED: "has too little evidence from other records yet",
-    CandidateStatus.REVIEW: "waits for review",
-    CandidateStatus.PROMOTED: "was promoted already",
-    CandidateStatus.REJECTED: "was rejected already",
-    CandidateStatus.ROLLED_BACK: "was rolled back already",
+    CandidateStatus.REVIEW: "is waiting for review",
+    CandidateStatus.PROMOTED: "is already active",
+    CandidateStatus.REJECTED: "was already rejected",
+    CandidateStatus.ROLLED_BACK: "was already rolled back",
 }
 
 

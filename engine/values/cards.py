@@ -77,7 +77,7 @@ class Mute:
             case DismissReason.NEVER_ANYWHERE if not self.subject:
                 return "you said never anywhere"
         times = {1: "once", 2: "twice"}.get(self.dismissals, f"{self.dismissals} times")
-        said = f", the last time as “{self.reason.value.replace('-', ' ')}”" if self.reason else ""
+        said = f", most recently as “{self.reason.value.replace('-', ' ')}”" if self.reason else ""
         return f"dismissed {times}{said}"
 
 

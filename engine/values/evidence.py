@@ -8,7 +8,7 @@ from engine.values.wisdom import Basis, Score, Touched
 
 CONFIDENCE = {
     Basis.TESTS: (0.9, "tests confirmed it"),
-    Basis.OPERATOR: (0.9, "the operator confirmed it"),
+    Basis.OPERATOR: (0.9, "you confirmed it"),
     Basis.REPEATED: (0.75, "it was observed repeatedly"),
     Basis.SINGLE: (0.5, "it was observed once"),
     Basis.MODEL: (0.4, "a model claims it"),
@@ -40,7 +40,7 @@ def importance(touched: Touched) -> Score:
     ]
     return Score(
         round(sum(value for value, _ in parts), 2),
-        tuple(f"{words}: +{value:.2f}" for value, words in parts if value >= 0.005) or ("it touched nothing",),
+        tuple(f"{words}: +{value:.2f}" for value, words in parts if value >= 0.005) or ("it affected nothing",),
     )
 
 

@@ -202,13 +202,13 @@ def _generalises(said: str, bare: str) -> tuple[bool, str]:
     if one := _ONE.search(bare):
         return False, f"about one thing: “{one[0]}”"
     if every := _ALWAYS.search(said) or _EVERY.match(bare):
-        return True, f"said of a kind of thing: “{every[0].strip()}”"
+        return True, f"about a kind of thing: “{every[0].strip()}”"
     for pattern in (_KIND, _GENERIC):
         if (found := pattern.match(bare)) is not None:
             plural = "s" if pattern is _KIND else ""
-            return True, f"said of a kind of thing: {found['kind']}{plural}"
+            return True, f"about a kind of thing: {found['kind']}{plural}"
     if _OURS.search(bare) or _WISH.search(bare):
-        return True, "said of how things are done here"
+        return True, "about how things are done here"
     if _CASE.search(bare) or _MANNER.match(bare):
-        return True, "said of a kind of case"
-    return False, "about one thing; three tasks must meet it"
+        return True, "about a kind of case"
+    return False, "about one thing; three tasks must confirm it"

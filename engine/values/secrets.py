@@ -87,8 +87,8 @@ def refuse_secret(text: str, known: Iterable[str] = ()) -> str:
     if redact(text, known) != text:
         raise Refusal(
             "secret_in_text",
-            "a key or a password stands in this text, which would be stored and sent to models",
-            "say where it is kept instead, a variable for example; `clawpy key set NAME` keeps one",
+            "this text contains a key or a password, and would be stored and sent to models",
+            "write where it is stored instead, for example a variable; `clawpy key set NAME` stores a key",
         )
     return text
 

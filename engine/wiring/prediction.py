@@ -151,7 +151,7 @@ def _read_contexts(core: Engine, brakes: Brakes, workspaces: Sequence[str]) -> l
     )
     for context in contexts:
         if context.silence is not None:
-            core.autonomy.presence.seen(context.now - context.silence, f"files of yours changed in {context.workspace}")
+            core.autonomy.presence.seen(context.now - context.silence, f"your files changed in {context.workspace}")
     return [replace(context, first=context.workspace in core.workspaces[:1]) for context in contexts]
 
 

@@ -14,7 +14,7 @@ def price(router: ModelRouter, model: str) -> int | None:
     """Micro-dollars for a million tokens of a model `PROVIDER:MODEL`, prompt and answer as agents use them; 0 where
     nobody sends a bill, None where nobody knows. Imports the price list, which takes half a second the first time."""
     try:
-        choice = router.named(model, "its price is looked for")
+        choice = router.named(model, "looking up its price")
     except Refusal:
         return None
     if choice.keyless:

@@ -154,7 +154,7 @@ def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: Wor
         engine.autonomy.schedule.run(PULSE)
         engine.predictions.run_cycle()
         [card] = heartbeats(world)
-        assert "you wrote that it is to run" in card.reasoning
+        assert "you marked it to run" in card.reasoning
         world.away()
         cycle = world.cycle()
         if decisions < 10:

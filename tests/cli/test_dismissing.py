@@ -34,7 +34,7 @@ def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project:
     )  # fmt: skip
     assert mute["until"] > mute["since"]
     told = clawpy("muted").out
-    assert "dismissed once, the last time as “wrong”" in told
+    assert "dismissed once, most recently as “wrong”" in told
     assert "`clawpy muted unmute ID` lets its cards appear again" in told
     lifted = clawpy("muted", "unmute", mute["id"].removeprefix("mute_")[:6])
     assert (lifted.code, "unmuted" in lifted.out) == (0, True)

@@ -46,7 +46,7 @@ def decided() -> list[Decided]:
 def run(number: int, state: str, **more: object) -> TrainingRunView:
     base = TrainingRunView(
         f"train_{number}", state, "dpo", "together", "Qwen/Qwen3-8B", 112, f"me/twin-{number}", "", 0.71, 0.5, 23,
-        410_000, "agrees with 71% of 23 held-back decisions, a coin with half of them",
+        410_000, "agrees with 71% of 23 held-back decisions, a coin toss with half",
         NOW - timedelta(days=20 - number), NOW - timedelta(days=20 - number),
     )  # fmt: skip
     return dataclasses.replace(base, **more)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ class Figures(Port):
             "together:me/twin-1", True, False,
         )  # fmt: skip
         self.check = CalibrationCheck(
-            212, True, "its confidence was off by 0.041 on 212 held-out decisions; chance alone makes up to 0.080",
+            212, True, "its confidence was off by 0.041 on 212 held-out decisions; chance alone explains up to 0.080",
             0.041, 0.080,
         )  # fmt: skip
         self.phase = Phase(2, 212, "its calibration holds on 212 held-out decisions")

@@ -156,7 +156,7 @@ class Learnings(Port):
 
     def waiting(self) -> list[Waiting]:
         return [
-            Waiting("learning", one.id, f"does it still hold? {one.title}", self._engine.now)
+            Waiting("learning", one.id, f"is it still valid? {one.title}", self._engine.now)
             for one in self.all.values()
             if one.review
         ]

@@ -85,7 +85,7 @@ class Safety(Port):
             one("loop", Verdict.ALLOW, "2 links", "2 links of the last 10 min are counted; 3 loops were stopped so far",
                 stopped=1),
             one("cost", Verdict.ALLOW, "$1.85", "$0.05 of $18.80 left today"),
-            one("content", Verdict.ALLOW, "on", "reads every prompt, every edit and every command of a session",
+            one("content", Verdict.ALLOW, "on", "checks every prompt, edit and command of a session",
                 stopped=1),
             one("gate", Verdict.ASK, "asks you", "autonomousModeEnabled is off; the workspace's autonomy is not `act`",
                 stopped=4),

@@ -34,7 +34,7 @@ async def test_before_the_twin_has_learnt_a_card_shows_its_tier_and_after_that_i
     console: ConsoleApp, engine: StandIn
 ) -> None:
     engine.cards.all = {one.id: one for one in stand_in.cards(stated=False)}
-    engine.phase = Phase(0, 3, "the Twin joins in after 30 decisions of yours", 30)
+    engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
     async with console.run_test(size=(200, 60)) as pilot:
         await live(pilot)
         await until(pilot, lambda: "Learning: 3 of 30" in screen_text(console))

@@ -357,7 +357,7 @@ async def test_circles_and_missing_leaders_are_drawn_as_such(console: ConsoleApp
         assert "in a circle (1)" in text
         assert "a  reports to b, whom it leads: a circle" in text
         assert "lost  reports to ghost, which does not exist" in text
-        assert "stops: a is in it already, so the chain is a circle" in text
+        assert "stops: a is already in it, so the chain is a circle" in text
 
 
 async def test_a_line_of_a_prompt_leads_to_the_leader_that_says_it(console: ConsoleApp, people: World) -> None:

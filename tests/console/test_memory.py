@@ -270,7 +270,7 @@ async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: Conso
 
 @pytest.mark.long
 async def test_a_file_that_is_refused_stays_open_with_the_reason(console: ConsoleApp, engine: StandIn) -> None:
-    engine.refuse["wrote"] = Refusal("bad_file", "line 2, column 3: a comma is too many here", "fix it")
+    engine.refuse["wrote"] = Refusal("bad_file", "line 2, column 3: there is a comma too many here", "fix it")
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.MARKDOWN)
         await pilot.press("e")

@@ -71,7 +71,7 @@ def test_a_risky_card_armed(console: ConsoleApp, snap_compare) -> None:
 
 def test_before_the_twin_has_learnt(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
     engine.cards.all = {one.id: one for one in cards(stated=False)}
-    engine.phase = Phase(0, 3, "the Twin joins in after 30 decisions of yours", 30)
+    engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
     assert snap_compare(console, terminal_size=(80, 24), run_before=run("escape"))
 
 

@@ -107,7 +107,7 @@ async def test_what_was_said_of_a_stop_goes_when_it_is_lifted(console: ConsoleAp
 
 
 async def test_a_card_that_a_stop_refused_says_so_until_that_is_lifted(console: ConsoleApp, engine: StandIn) -> None:
-    engine.refuse["approve"] = Refusal("blocked", "kill: stop: lunch", "fix the reason")
+    engine.refuse["approve"] = Refusal("blocked", "kill: stop: lunch", "fix the cause")
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         await pilot.press("f12")

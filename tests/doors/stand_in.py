@@ -274,7 +274,7 @@ class StandIn:
             heard=self.heard.append,
         )
         self.predictions = SimpleNamespace(
-            phase=lambda: Phase(0, 3, "the Twin joins in after 30 decisions of yours", 30),
+            phase=lambda: Phase(0, 3, "the Twin starts after 30 of your decisions", 30),
             run_cycle=lambda *, workspaces, requested: SimpleNamespace(
                 created=[self.cards.things["pred_abc1"]],
                 withdrawn=["pred_old"],

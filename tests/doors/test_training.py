@@ -37,9 +37,9 @@ def test_export_says_where_and_how_many(database: Database, engine: Any) -> None
 
 
 def test_export_of_nothing_says_what_is_missing(engine: Any) -> None:
-    with pytest.raises(Refusal, match="0 new pairs; a batch has at least 50"):
+    with pytest.raises(Refusal, match="0 new pairs; a batch needs at least 50"):
         ask(engine, what="dpo")
-    with pytest.raises(Refusal, match="nothing was approved or said yet"):
+    with pytest.raises(Refusal, match="there are no approvals or conversations yet"):
         ask(engine, what="sft")
     with pytest.raises(Refusal):
         ask(engine, what="dpo", format="csv")

@@ -316,7 +316,7 @@ def test_another_registry_is_not_reached_and_the_tree_stays_as_it_was(world: Wor
     view = world.run("prepare_environment", command=["npm ci"])
 
     assert view.state is SessionState.CANNOT_RUN, told(world, view)
-    assert "asked for registry.invalid, which is none of its registries (registry.npmjs.org)" in view.summary
+    assert "asked for registry.invalid, which is not one of its registries (registry.npmjs.org)" in view.summary
     assert [path.name for path in (top / "node_modules").iterdir()] == ["mine"]
 
 

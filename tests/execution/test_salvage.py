@@ -155,20 +155,20 @@ def test_what_a_stopped_session_had_changed_waits(make: Callable[[Work], World])
     world = make(writes_and_waits)
     view = stopped(world, "stopped by you")
     assert (view.state, view.error) == (SessionState.CANCELLED, "stopped by you")
-    assert view.summary == "stopped by you; what it had changed until then waits"
+    assert view.summary == "stopped by you; its changes until then are waiting"
     assert world.files(view.id) == ["half.txt"]
     assert view.change_set_id is not None
     assert (Path(view.cwd).is_dir(), view.gone) == (True, "")
     world.changes.land(view.change_set_id)
     assert (world.workspace / "half.txt").read_text() == "half\n"
-    assert world.sessions.get(view.id).gone == "its worktree is gone; what it changed is in its change set"
+    assert world.sessions.get(view.id).gone == "its worktree is gone; its changes are in its change set"
 
 
 def test_what_an_undone_card_had_changed_is_thrown_away(make: Callable[[Work], World]) -> None:
     world = make(writes_and_waits)
     view = stopped(world, UNDONE)
     assert (view.change_set_id, view.summary) == (None, UNDONE)
-    assert view.gone == "its worktree is gone; what it had changed was thrown away with its card"
+    assert view.gone == "its worktree is gone; its changes were discarded with its card"
     assert world.sessions.recover() == []
     assert world.files(view.id) == []
 
@@ -180,7 +180,7 @@ def test_a_stopped_session_that_had_changed_nothing_says_so(make: Callable[[Work
         live.check_running()
 
     view = stopped(make(waits), "stopped by you")
-    assert (view.summary, view.gone) == ("stopped by you", "its worktree is gone; it had changed nothing")
+    assert (view.summary, view.gone) == ("stopped by you", "its worktree is gone; it made no changes")
 
 
 def test_a_thread_that_comes_back_late_hands_in_what_it_has_once(
@@ -202,7 +202,7 @@ def test_a_thread_that_comes_back_late_hands_in_what_it_has_once(
     until(lambda: world.sessions.get(view.id).change_set_id)
     assert world.files(view.id) == ["half.txt"]
     after = world.sessions.get(view.id)
-    assert (after.summary, after.gone) == ("kill switch; what it had changed until then waits", "")
+    assert (after.summary, after.gone) == ("kill switch; its changes until then are waiting", "")
     assert Path(after.cwd) == world.worktrees.folder(view.id)
     until(lambda: not world.sessions._threads)
     assert len(world.changes.list()) == 1
@@ -213,10 +213,10 @@ def test_what_a_crash_interrupted_waits_after_the_next_start(make: Callable[[Wor
     session_id = world.crashed("half.txt")
     words = make(nothing).sessions.recover()
     assert words[0].endswith(f"it was interrupted ({session_id})")
-    assert words[1:] == [f"what it had changed until then waits: 1 file ({session_id})"]
+    assert words[1:] == [f"its changes until then are waiting: 1 file ({session_id})"]
     view = world.sessions.get(session_id)
     assert (view.state, world.files(session_id)) == (SessionState.INTERRUPTED, ["half.txt"])
-    assert view.summary == "the engine stopped while it ran; what it had changed until then waits"
+    assert view.summary == "the engine stopped while it ran; its changes until then are waiting"
     assert Path(view.cwd) == world.worktrees.folder(session_id)
     assert make(nothing).sessions.recover() == []
     change = world.changes.for_session(session_id)
@@ -240,7 +240,7 @@ def test_a_start_that_is_killed_too_loses_nothing(
         killed.sessions.recover()
     assert killed.files(session_id) == []
     world = make(nothing)
-    assert world.sessions.recover() == [f"what it had changed until then waits: 1 file ({session_id})"]
+    assert world.sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
     assert world.files(session_id) == ["half.txt"]
     assert len([one for one in world.changes.list() if one.state is ChangeState.WAITING]) == 1
 
@@ -266,6 +266,6 @@ def test_what_cannot_be_captured_stays_where_it_is(
         patch.setattr(world.changes, "capture", fails)
         assert "cannot be kept yet" in world.sessions.recover()[1]
     assert (world.worktrees.folder(session_id) / "half.txt").exists()
-    assert make(nothing).sessions.recover() == [f"what it had changed until then waits: 1 file ({session_id})"]
+    assert make(nothing).sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
     shutil.rmtree(world.worktrees.folder(session_id))
     assert intents.unfinished(world.database, "worktree") != []

@@ -164,7 +164,7 @@ def test_a_refusal_is_told_once_and_without_control_characters(gated: Callable[.
     for _ in range(3):
         one.ask("CONNECT evil.org:443 HTTP/1.1\n\n")
     one.ask("CONNECT a\x1b[31m\x07b:443 HTTP/1.1\n\n")
-    assert one.said[0] == "network: evil.org:443 is not among the hosts of this session: api.example.com"
+    assert one.said[0] == "network: evil.org:443 is not one of the allowed hosts of this session: api.example.com"
     assert len(one.said) == 2
     assert one.said[1].isprintable()
 
@@ -228,7 +228,7 @@ def test_what_is_not_tls_does_not_pass_443(gated: Callable[..., Gated], reached:
     one = gated("api.example.com", addresses={"api.example.com": "93.184.216.34"})
     one.ask("CONNECT api.example.com:443 HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n")
     assert b"".join(reached) == b""
-    assert one.said == ["network: api.example.com was asked for something that is not TLS"]
+    assert one.said == ["network: api.example.com received a request that is not TLS"]
 
 
 def test_connections_are_counted(gated: Callable[..., Gated], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +317,7 @@ def test_a_session_reaches_its_host_and_nothing_else(world: World, server: int) 
     assert "403" in refused
     assert around.startswith("no way round")
     listed = f"127.0.0.1:{server}"
-    told = f"network: evil.example.org:443 is not among the hosts of this session: {listed}"
+    told = f"network: evil.example.org:443 is not one of the allowed hosts of this session: {listed}"
     assert told in world.texts(view, ("note",))
 
 

@@ -50,7 +50,7 @@ def test_a_rung_that_works_is_in_force() -> None:
     [
         ("No permissions to create new namespace, likely because the kernel does not allow it", "user namespaces"),
         ("setting up uid map: Permission denied", "AppArmor"),
-        ("something else", "see that `bubblewrap` runs"),
+        ("something else", "check that `bubblewrap` can run"),
     ],
 )
 def test_a_bubblewrap_without_a_footing(

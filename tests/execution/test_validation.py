@@ -206,7 +206,7 @@ def test_what_the_agent_broke_goes_back_to_it_with_the_output_and_is_healed(worl
     view, told = world.work(writes(cart=WRONG), writes(cart=RIGHT + "# rounded\n"))
     assert view.check is not None
     assert view.check.green
-    assert "healed at try 1" in view.summary
+    assert "fixed at attempt 1" in view.summary
     assert "test_cart.py::test_total" in told[0]
     assert "assert 4 == 3" in told[0]
     assert world.attempts() == [(1, 1), (2, 0)]
@@ -270,7 +270,7 @@ def test_a_change_without_tests_is_not_judged(world: World) -> None:
 
     view, told = world.work(turn)
     assert (view.check, told, world.attempts()) == (None, [], [])
-    assert view.summary == "nothing that was changed has tests"
+    assert view.summary == "none of the changed files has tests"
 
 
 def test_nothing_is_said_of_tests_when_nothing_was_changed(world: World) -> None:

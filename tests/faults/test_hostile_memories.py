@@ -152,7 +152,7 @@ def expected(memory: MemoryPort, provenance: dict[str, object]) -> list[Recalled
 
 def test_what_is_too_long_is_refused_with_a_reason(make_memory: Making) -> None:
     memory = make_memory()
-    with pytest.raises(Refusal, match="too long for one memory") as refused:
+    with pytest.raises(Refusal, match="too many for one memory") as refused:
         memory.remember([NewMemory("x" * (1024 * 1024 + 1))])
     assert refused.value.code == "memory_too_long"
     assert "split it" in refused.value.fix

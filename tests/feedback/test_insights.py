@@ -117,7 +117,7 @@ def test_drift_is_of_persons_however_old(decide: Decide, figures: Figures) -> No
     decide(NEWEST, old, decided_by=DecidedBy.AUTONOMY, status=Status.REJECTED)
     decide(NEWEST, old, source=Source.OPERATOR)
     decide(DRIFT_FROM - 1, old, status=Status.REJECTED)
-    assert figures.read(7).drift.words == "1 more decision, and changes of taste are told"
+    assert figures.read(7).drift.words == "1 more decision until changes of taste can be detected"
     decide(status=Status.REJECTED)
     drift = figures.read(7).drift
     assert (drift.decisions, drift.changed) == (DRIFT_FROM, False)  # nothing is known of before

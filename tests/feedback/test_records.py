@@ -95,7 +95,7 @@ def test_a_bad_line_is_named(line: str, says: str) -> None:
 
 def test_a_line_twice_and_an_empty_file_are_faults() -> None:
     line = preference_line(PAIR, Shape.PLAIN)
-    assert check_preferences([line, line]) == ["line 2: says the same as line 1"]
+    assert check_preferences([line, line]) == ["line 2: has the same content as line 1"]
     assert check_preferences([]) == ["the file is empty"]
     assert check_preferences(["{"] * 30)[-1] == "and 10 more"
 

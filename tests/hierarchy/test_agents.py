@@ -204,7 +204,7 @@ def test_strange_entries_are_shown_or_passed_over(agents: Agents, folder: Path) 
 def test_a_circle_made_by_hand_is_told_and_harms_nothing(agents: Agents, folder: Path) -> None:
     (folder / "ceo" / "comms.json").write_text('{"reports_to": "cto"}')
     assert len(agents.list()) == 19
-    assert "ceo: its chain stops: ceo is in it already, so the chain is a circle" in agents.problems()
+    assert "ceo: its chain stops: ceo is already in it, so the chain is a circle" in agents.problems()
 
 
 def test_budgets_come_from_tools_json(agents: Agents, folder: Path) -> None:

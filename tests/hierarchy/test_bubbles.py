@@ -109,7 +109,7 @@ def test_confidence_comes_from_how_it_was_established() -> None:
 
 
 def test_importance_comes_from_what_was_touched() -> None:
-    assert importance(Touched(reach=0)) == Score(0.0, ("it touched nothing",))
+    assert importance(Touched(reach=0)) == Score(0.0, ("it affected nothing",))
     assert importance(Touched(True, 1800, 500_000, 5)).value == 1.0
     assert importance(Touched(True, 1e9, 10**12, 10**6)).value == 1.0
     some = importance(Touched(failure_avoided=True, seconds=600, cost=100_000, reach=2))
@@ -195,7 +195,7 @@ def test_who_cannot_send_up_is_told_at_which_gate(world: World) -> None:
     world.member("loner", "gone", 4)
     loner = world.wisdom.offer(learning(9, agent="loner")).refused_by
     assert loner is not None
-    assert "gone is not there" in loner.reason
+    assert "gone does not exist" in loner.reason
     for bad in (learning(10, agent="nobody"), learning(11, text=" \x00 ")):
         with pytest.raises(Refusal):
             world.wisdom.offer(bad)
@@ -258,7 +258,7 @@ def test_a_bubble_follows_its_agent_to_another_leader_through_the_gates(world: W
     found = {one.learning.id: one for one in world.wisdom.bubbles()}
     refused = found["learning:2"].refused_by
     assert refused is not None
-    assert (found["learning:2"].leader, refused.reason) == ("cto", "cto knows it as known")
+    assert (found["learning:2"].leader, refused.reason) == ("cto", "cto already has it as known")
 
 
 def test_what_a_retired_worker_found_out_still_goes_up(world: World) -> None:

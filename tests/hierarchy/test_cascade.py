@@ -57,12 +57,12 @@ def test_cycles_missing_and_broken_leaders_end_the_walk(world: World) -> None:
     (world.folder / "cto" / "comms.json").write_text("{")
     broken = world.wisdom.guidance("worker")
     assert broken.chain == ("lead",)
-    assert "cto is not there" in broken.chain_end
+    assert "cto does not exist" in broken.chain_end
     assert broken.block
     world.member("worker", "gone", 4)
     alone = world.wisdom.guidance("worker")
     assert (alone.chain, alone.block) == ((), "")
-    assert "gone is not there" in alone.reason
+    assert "gone does not exist" in alone.reason
 
 
 @given(

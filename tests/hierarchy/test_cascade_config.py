@@ -33,7 +33,7 @@ def test_the_defaults_are_those_of_the_specification() -> None:
 def test_a_value_out_of_bounds_is_told_by_line_and_key_and_its_default_holds(key: str, value: object) -> None:
     read = read_config(f'{{\n  "bubble_max_per_cycle2": 1,\n  "{key}": {json.dumps(value)}\n}}', "c.json")
     assert getattr(read.config, key) == getattr(CascadeConfig(), key)
-    assert read.problems[0].startswith("c.json:2: bubble_max_per_cycle2: there is no such key")
+    assert read.problems[0].startswith("c.json:2: bubble_max_per_cycle2: unknown key")
     assert read.problems[1].startswith(f"c.json:3: {key}: ")
 
 

@@ -97,7 +97,7 @@ def test_a_round_teaches_only_when_it_is_switched_on_even_without_prompts(world:
     state = world.wisdom.teaching("worker")
     assert state.diff == ""
     assert (state.last, state.next) == (clock.now(), clock.now() + timedelta(hours=1))
-    assert world.wisdom.teaching("lead").reason == "tier 3 leads and is not taught"
+    assert world.wisdom.teaching("lead").reason == "tier 3 leads, so it is not taught"
     assert b"Inherited" in (world.folder / "worker" / "soul.md").read_bytes()
 
 

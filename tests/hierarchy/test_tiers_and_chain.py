@@ -39,7 +39,7 @@ def test_the_name_decides_when_nothing_else_does(agent_id: str, tier: int) -> No
 @pytest.mark.parametrize("archetype", ["", "no such archetype"])
 def test_tier_four_is_the_default(archetype: str) -> None:
     decision = resolve_tier("gardener", assigned=None, archetype=archetype)
-    assert (decision.tier, decision.rule) == (4, "default, no other rule applies")
+    assert (decision.tier, decision.rule) == (4, "default; no other rule applies")
 
 
 def test_leaders_emit_and_workers_receive() -> None:

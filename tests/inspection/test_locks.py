@@ -62,11 +62,11 @@ def test_npm(tmp_path: Path) -> None:
     run(tmp_path, "npm", "install", "--package-lock-only", "--no-audit")
     assert told(tmp_path) == ()
     edit(tmp_path / "package.json", "^1.3.0", "^1.2.0")
-    assert told(tmp_path) == ("package.json asks for left-pad ^1.2.0, package-lock.json has ^1.3.0",)
+    assert told(tmp_path) == ("package.json asks for left-pad ^1.2.0, but package-lock.json has ^1.3.0",)
     edit(tmp_path / "package.json", '"once": ""', '"inherits": "2"')
     assert told(tmp_path)[1:] == (
-        "package.json asks for inherits 2, package-lock.json does not have it",
-        "package-lock.json has once, package.json does not ask for it any more",
+        "package.json asks for inherits 2, but package-lock.json does not have it",
+        "package-lock.json has once, but package.json no longer asks for it",
     )
 
 
@@ -86,7 +86,7 @@ def test_npm_workspace(tmp_path: Path) -> None:
     run(tmp_path, "npm", "install", "--package-lock-only", "--no-audit")
     assert told(tmp_path) == ()
     edit(tmp_path / "packages/a/package.json", "^2.1.0", "^2.0.0")
-    assert told(tmp_path) == ("packages/a/package.json asks for ms ^2.0.0, package-lock.json has ^2.1.0",)
+    assert told(tmp_path) == ("packages/a/package.json asks for ms ^2.0.0, but package-lock.json has ^2.1.0",)
 
 
 UV_PROJECT = """\
@@ -115,12 +115,12 @@ def test_uv(tmp_path: Path) -> None:
     run(tmp_path, uv, "lock", "--no-config")
     assert told(tmp_path) == ()
     edit(tmp_path / "pyproject.toml", "pluggy>=1", "pluggy>=1.5")
-    assert told(tmp_path) == ("pyproject.toml asks for pluggy >=1.5, uv.lock has >=1",)
+    assert told(tmp_path) == ("pyproject.toml asks for pluggy >=1.5, but uv.lock has >=1",)
     edit(tmp_path / "pyproject.toml", '"six >= 1.16, <2", ', '"packaging", ')
     assert told(tmp_path) == (
-        "pyproject.toml asks for packaging any version, uv.lock does not have it",
-        "uv.lock has six, pyproject.toml does not ask for it any more",
-        "pyproject.toml asks for pluggy >=1.5, uv.lock has >=1",
+        "pyproject.toml asks for packaging any version, but uv.lock does not have it",
+        "uv.lock has six, but pyproject.toml no longer asks for it",
+        "pyproject.toml asks for pluggy >=1.5, but uv.lock has >=1",
     )
 
 
@@ -153,9 +153,9 @@ def test_cargo(tmp_path: Path) -> None:
     edit(tmp_path / "Cargo.toml", 'version = "0.2" }', 'version = "0.3" }')
     edit(tmp_path / "Cargo.toml", 'one = { package = "lib1", path = "crates/lib1", optional = true }', "")
     assert told(tmp_path) == (
-        "Cargo.toml asks for lib2 0.3, Cargo.lock has 0.2.0",
-        "Cargo.lock has lib1, Cargo.toml does not ask for it any more",
-        "crates/lib1/Cargo.toml is at 0.4.0, Cargo.lock has lib1 0.3.1",
+        "Cargo.toml asks for lib2 0.3, but Cargo.lock has 0.2.0",
+        "Cargo.lock has lib1, but Cargo.toml no longer asks for it",
+        "crates/lib1/Cargo.toml is at 0.4.0, but Cargo.lock has lib1 0.3.1",
     )
 
 
@@ -174,7 +174,7 @@ def test_bundler(tmp_path: Path) -> None:
     run(tmp_path, "bundle", "lock", "--local")
     assert told(tmp_path) == ()
     edit(tmp_path / "Gemfile", '">= 12.0", "< 14"', '"~> 13.0"')
-    assert told(tmp_path) == ("Gemfile asks for rake ~> 13.0, Gemfile.lock has < 14, >= 12.0",)
+    assert told(tmp_path) == ("Gemfile asks for rake ~> 13.0, but Gemfile.lock has < 14, >= 12.0",)
     edit(tmp_path / "Gemfile", 'gem "rake", "~> 13.0" # if', 'gem "rake", "~> 13.0" if ENV["RAKE"]')
     assert told(tmp_path) == ()
 
@@ -201,7 +201,7 @@ def test_composer(tmp_path: Path) -> None:
     edit(tmp_path / "composer.json", '"^1.0"', '"^1.0.0"')
     assert told(tmp_path) == ("what composer.json asks for has changed since composer.lock was written",)
     edit(tmp_path / "composer.json", '"x/lib": "^1.0.0"', '"x/lib": "^1.0", "y/more": "2.*"')
-    assert told(tmp_path) == ("composer.json asks for y/more 2.*, composer.lock does not have it",)
+    assert told(tmp_path) == ("composer.json asks for y/more 2.*, but composer.lock does not have it",)
 
 
 def test_go(tmp_path: Path) -> None:
@@ -217,9 +217,9 @@ def test_go(tmp_path: Path) -> None:
     )
     assert told(tmp_path) == ()
     edit(tmp_path / "go.mod", "a v1.2.0", "a v1.3.0")
-    assert told(tmp_path) == ("go.mod asks for example.org/a v1.3.0, go.sum has v1.2.0",)
+    assert told(tmp_path) == ("go.mod asks for example.org/a v1.3.0, but go.sum has v1.2.0",)
     edit(tmp_path / "go.mod", "replace example.org/c => ./c", "replace example.org/c => example.org/d v1.0.0")
-    assert told(tmp_path)[1:] == ("go.mod asks for example.org/d v1.0.0, go.sum does not have it",)
+    assert told(tmp_path)[1:] == ("go.mod asks for example.org/d v1.0.0, but go.sum does not have it",)
     write(tmp_path, {"vendor/modules.txt": ""})
     assert told(tmp_path) == ()  # vendored: go reads no go.sum
 
@@ -393,9 +393,9 @@ def test_pnpm(tmp_path: Path) -> None:
     edit(tmp_path / "package.json", "^2.1.0", "^2.0.0")
     edit(tmp_path / "packages/a/package.json", "@x/b", "@x/c")
     assert told(tmp_path) == (
-        "package.json asks for ms ^2.0.0, pnpm-lock.yaml has ^2.1.0",
-        "packages/a/package.json asks for @x/c, pnpm-lock.yaml does not have it",
-        "pnpm-lock.yaml has @x/b, packages/a/package.json does not ask for it any more",
+        "package.json asks for ms ^2.0.0, but pnpm-lock.yaml has ^2.1.0",
+        "packages/a/package.json asks for @x/c, but pnpm-lock.yaml does not have it",
+        "pnpm-lock.yaml has @x/b, but packages/a/package.json no longer asks for it",
     )
 
 
@@ -416,8 +416,8 @@ def test_yarn_1(tmp_path: Path) -> None:
     edit(tmp_path / "package.json", "^7.1.0", "^7.2.0")
     edit(tmp_path / "packages/other/package.json", '"ms"', '"mz"')
     assert told(tmp_path) == (
-        "package.json asks for @babel/core ^7.2.0, yarn.lock has ^7.0.0 and ^7.1.0",
-        "packages/other/package.json asks for mz ^2.1.0, yarn.lock does not have it",
+        "package.json asks for @babel/core ^7.2.0, but yarn.lock has ^7.0.0 and ^7.1.0",
+        "packages/other/package.json asks for mz ^2.1.0, but yarn.lock does not have it",
     )
 
 
@@ -432,7 +432,7 @@ def test_yarn_berry(tmp_path: Path) -> None:
     )
     assert told(tmp_path) == ()
     edit(tmp_path / "packages/b/package.json", '"1"', '"1.4"')
-    assert told(tmp_path) == ("packages/b/package.json asks for once 1.4, yarn.lock has 1",)
+    assert told(tmp_path) == ("packages/b/package.json asks for once 1.4, but yarn.lock has 1",)
 
 
 # -- what is not known for certain ----------------------------------------------------------------------------------
@@ -510,7 +510,7 @@ def test_an_edited_member_is_compared_again(tmp_path: Path) -> None:
     assert read.out_of_step(tmp_path, [""]) == ()
     write(tmp_path, {"packages/a/package.json": json.dumps({"dependencies": {"once": "1"}})})
     [found] = read.out_of_step(tmp_path, [""])
-    assert found.differences == ("packages/a/package.json asks for once 1, package-lock.json does not have it",)
+    assert found.differences == ("packages/a/package.json asks for once 1, but package-lock.json does not have it",)
     assert read.out_of_step(tmp_path, [""])[0] is found, "it is not compared again while nothing is written"
     write(tmp_path, {"packages/a/package.json": "{}", "packages/b/package.json": SECRET})
     [found] = read.out_of_step(tmp_path, [""])

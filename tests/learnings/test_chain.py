@@ -312,7 +312,7 @@ def test_a_page_without_an_entry_says_how_one_begins(world: World) -> None:
     page.parent.mkdir(parents=True)
     page.write_text("Always be kind.\n")
     assert world.learnings.faults() == [
-        "learnings/global/tasks/note.md has no entry: one begins with front matter between two lines ---"
+        "learnings/global/tasks/note.md has no entry; an entry begins with front matter between two lines with ---"
     ]
     page.write_text("---\ntype: directive\n---\nAlways be kind.\n")
     assert world.learnings.faults() == []
@@ -396,7 +396,7 @@ def test_gates_that_fail_are_told_of_and_gone_through_with_the_next_fact(
         world.learnings.catch_up()
     assert project(world) == []
     (fault,) = world.faults
-    assert "could not be gone through, and are tried again: division by zero" in fault
+    assert "could not be checked; they will be tried again: division by zero" in fault
     world.learnings.catch_up()
     assert project(world) == [UV]
 
@@ -419,7 +419,7 @@ def test_what_cannot_be_written_waits_and_is_neither_lost_nor_asked_of_a_model_a
     assert asked == 1
     assert len(intents.unfinished(database, "learnings")) == 1, "nothing piles up"
     (fault,) = world.faults
-    assert "waits to be written" in fault
+    assert "cannot be written yet" in fault
     world.learnings.catch_up()
     assert [one.text for one in world.learnings.entries()] == [UV]
     assert intents.unfinished(database, "learnings") == []

@@ -115,7 +115,7 @@ def test_a_landing_that_is_taken_back_speaks_against_the_work_and_nobody_confirm
     world.record(landed)
     world.learnings.catch_up()
     (after_all,) = world.learnings.entries()
-    assert (after_all.active, after_all.retired_because) == (False, "its changes were taken after all")
+    assert (after_all.active, after_all.retired_because) == (False, "its changes were landed after all")
     world.record(undone)
     world.learnings.catch_up()
     (again,) = world.learnings.entries()
@@ -151,7 +151,7 @@ def test_handling_that_fails_is_tried_again_and_told_of(world: World, monkeypatc
     world.learnings.catch_up()
     world.learnings.catch_up()
     (fault,) = world.faults
-    assert fault.startswith("learnings (chain): SessionEnded of s1 was passed over")
+    assert fault.startswith("learnings (chain): SessionEnded of s1 was skipped")
 
 
 class Forgets(Says):

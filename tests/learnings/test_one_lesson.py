@@ -109,7 +109,7 @@ def test_an_order_about_one_thing_is_no_lesson_until_three_tasks_meet_it(world: 
         assert bubble.learning.text == known.text == order
         assert bubble.learning.id == f"{known.id}@backend_builder"
         below = engine.learnings.entries("team")
-        assert all("about one thing; three tasks must meet it" in one.reasons for one in below if one.text == order)
+        assert all("about one thing; three tasks must confirm it" in one.reasons for one in below if one.text == order)
 
 
 @pytest.mark.long

@@ -166,7 +166,7 @@ def test_an_entry_that_was_half_written_hides_none_behind_it() -> None:
 def test_an_entry_that_is_there_twice_counts_once() -> None:
     one = b"---\nid: lrn_a\n---\nfirst\n"
     page = Page(one + one)
-    with pytest.raises(ValueError, match="line 5: lrn_a is there twice"):
+    with pytest.raises(ValueError, match="line 5: lrn_a appears twice"):
         read_entry(page.entries[1], PLACE)
 
 

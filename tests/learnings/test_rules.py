@@ -105,7 +105,7 @@ def test_answers_of_the_operator_teach_and_those_of_nobody_do_not() -> None:
 def test_an_edit_teaches_what_was_put_in_and_where_nothing_was_what_was_taken_out() -> None:
     put_in = edited(Correction("Round the totals.", "Round the totals. Leave the fixtures alone. Go."))
     assert [one.text for one in put_in] == ["Leave the fixtures alone"]
-    assert put_in[0].confidence.reasons == ("the operator confirmed it",)
+    assert put_in[0].confidence.reasons == ("you confirmed it",)
     taken = edited(Correction("Round the totals. Also update the docs.", "Round the totals."))
     assert [one.text for one in taken] == ["Not wanted: Also update the docs."]
     assert edited(Correction("Round the totals", "round the  totals.")) == []

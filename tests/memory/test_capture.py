@@ -298,4 +298,4 @@ class TestFollowing:
         assert (handled, said) == ([], [])
         following.catch_up()
         assert handled == ["session_2"]
-        assert "session_1 was passed over: broken" in said[0]
+        assert "session_1 was skipped: broken" in said[0]

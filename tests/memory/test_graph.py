@@ -294,8 +294,8 @@ class TestFiles:
         again = opened(tmp_path)
         assert len(again) == 4
         (fault,) = again.faults
-        assert "a → b → c → a is a circle of `blocks`; c → a is taken as holding no longer" in fault
-        assert "take the arrow that is wrong out of the file" in fault
+        assert "a → b → c → a is a circle of `blocks`; c → a is treated as not valid" in fault
+        assert "remove the wrong arrow from the file" in fault
         held = [(edge.source, edge.target) for edge, _ in again.neighbours(["c"])]
         assert held == [("b", "c")]
         assert again.neighbourhood("d").edges[0].relation is Relation.DERIVED_FROM

@@ -269,7 +269,7 @@ class TestImporting:
         importer = Importer(database, book.remember, lambda: [str(tmp_path / "projects"), str(tmp_path / "none")])
         report = importer.run()
         assert (report.files, report.turns, report.bad) == (1, 2, 1)
-        assert any("s1.jsonl line 2: no JSON" in one for one in report.said)
+        assert any("s1.jsonl line 2: not JSON" in one for one in report.said)
         assert any("is not a folder" in one for one in report.said)
         first = book.remembered["claude-code:s1:u1"]
         assert (first.speaker, first.session, first.workspace) == ("user", "claude-code:s1", "/home/me/shop")

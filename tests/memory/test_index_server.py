@@ -96,7 +96,9 @@ def test_a_server_holds_the_index_and_may_be_lost(memory: MemoryPort, server: Se
     until(lambda: nearest(memory, "word17 thing3")[1] == "")
     state = memory.index.state
     assert state.state == "degraded"
-    assert state.words.startswith(f"the Chroma server is lost: 127.0.0.1:{server.port} cannot be reached")
+    assert state.words.startswith(
+        f"the connection to the Chroma server was lost: 127.0.0.1:{server.port} cannot be reached"
+    )
     found = memory.recall(RecallQuery("word17 thing3", k=3)).items
     assert found[0].text == "word17 thing3", "words find it, and exact vectors of those that they find"
     memory.remember(turns("word99 thing1"))

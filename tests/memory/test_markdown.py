@@ -115,11 +115,11 @@ def test_an_edit_of_what_changed_meanwhile_is_refused_and_loses_nothing(files: M
         ("comms.json", '{\n  "title": "x"\n}', "line 1, column 1: reports_to"),
         ("comms.json", '{"reports_to": "nobody_here"}', "line 1, column 16: reports_to: there is no agent nobody_here"),
         ("comms.json", '{"reports_to": "gardener"}', "reports to itself"),
-        ("comms.json", '{"title": "a", "reports_to": "coo", "title": "b"}', "'title' is there twice"),
+        ("comms.json", '{"title": "a", "reports_to": "coo", "title": "b"}', "'title' appears twice"),
         ("tools.json", '{\n  "allow": [\n    "read",\n    7\n  ]\n}', "line 4, column 5: allow.1"),
         ("tools.json", '{"budget": {"usd_per_day": -1}}', "line 1, column 28: budget.usd_per_day"),
         ("tools.json", "[" * 100_000, "nested too deeply"),
-        ("tools.json", "{} {}", "line 1, column 4: something follows"),
+        ("tools.json", "{} {}", "line 1, column 4: there is text after"),
         ("tools.json", "", "line 1, column 1: a value is expected"),
     ],
 )
@@ -158,7 +158,7 @@ def test_what_cannot_be_read_says_why(files: Markdown) -> None:
     problems = {one.name: one.problem for one in files.list("gardener")}
     assert "byte 3 is 0xe9" in problems["soul.md"]
     assert "larger than 256 kB" in problems["memory.md"]
-    assert "no plain file" in problems["heartbeat.md"]
+    assert "not a regular file" in problems["heartbeat.md"]
 
 
 @pytest.mark.parametrize(

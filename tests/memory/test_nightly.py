@@ -234,7 +234,7 @@ class TestWithAModel:
         world.happen()
         report = world.nightly.run(TODAY)
         assert (report.promoted, report.drafted, report.cost) == (0, 3, 30_000)
-        assert report.reason == "no model evaluated it, the rules draft: it is silent"
+        assert report.reason == "no model evaluated it, so rules draft facts: it is silent"
         said = Ledger(database).latest(1)[0]
         assert (said.kind, said.payload["reason"]) == ("NightlyFinished", report.reason)
         assert ValidationRuns(database).latest("")[0].check.failed == 1

@@ -162,7 +162,7 @@ class TestChain:
         written = json.loads(file.read_text())
         written[0] |= {"status": "superseded", "superseded_by": "fact_gone1"}
         file.write_text(json.dumps(written))
-        assert "fact_gone1, which is not there" in para.problems()[0]
+        assert "fact_gone1, which is missing" in para.problems()[0]
 
     def test_forgetting_leaves_a_stub_in_its_place(self, para: Para, tmp_path: Path) -> None:
         first = para.add([NewFact("Henrietta lives in Rome")])[0]
@@ -238,7 +238,7 @@ class TestCrash:
             with pytest.raises(Refusal) as refusal:
                 para.add([PORT])
             assert refusal.value.code == "unwritable_home"
-            assert "wait to be written" in para.recover()[0]
+            assert "are waiting to be written" in para.recover()[0]
         assert para.recover() == []
         assert len(para.facts()) == 1
 

@@ -100,8 +100,8 @@ def test_a_layer_that_hangs_is_left_out_named_and_not_asked_again_until_it_answe
 
 
 def test_what_a_layer_does_without_is_said() -> None:
-    found = recaller(Source(line("a"), words="found by words alone", name="memories (C, E)")).recall(RecallQuery("x"))
-    assert found.left_out == ("memories (C, E): found by words alone",)
+    found = recaller(Source(line("a"), words="found by words only", name="memories (C, E)")).recall(RecallQuery("x"))
+    assert found.left_out == ("memories (C, E): found by words only",)
     assert len(found.items) == 1
 
 
@@ -224,7 +224,7 @@ def test_without_an_embedder_words_find_and_it_is_said(make_memory: Making) -> N
     port.remember(turns("We sow beans in April", "The roof leaks"))
     found = port.recall(RecallQuery("beans"))
     assert [one.text for one in found.items][:1] == ["We sow beans in April"]
-    assert "by words alone" in found.left_out[0]
+    assert "by words only" in found.left_out[0]
     assert "the wheel is not installed" in found.left_out[0]
 
 

@@ -89,8 +89,8 @@ def test_who_asks_for_cards_is_told_when_there_is_no_room_for_them(world: World)
     assert world.predictions.run_cycle(requested=True).errors == (), "nothing else was found"
     world.seen = [*world.seen, proposal("f")]
     told = (
-        "more is found, but at most 5 cards wait in a workspace (maxPendingCards) and 12 in all "
-        "(maxPendingCardsInAll): decide on some first"
+        "there is more, but at most 5 cards may wait in a workspace (maxPendingCards) and 12 in all "
+        "(maxPendingCardsInAll): decide some first"
     )
     assert world.predictions.run_cycle(requested=True).errors == (told,)
     assert world.predictions.run_cycle().errors == (), "nobody asked"

@@ -83,7 +83,7 @@ def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked: Hook
     hooked.append(raw() + b"{\n\n" + raw(confidence=1.5) + raw(prediction="good"))
     assert hooked.prompts() == ["Run the tests", "good"]
     [words] = hooked.faults
-    assert words.startswith("line 2: no JSON")
+    assert words.startswith("line 2: not JSON")
     assert "line 4: confidence is 1.5, not from 0 to 1" in words
     hooked.restart()
     assert hooked.prompts() == ["Run the tests", "good"]
@@ -93,7 +93,7 @@ def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked: Hook
 def test_a_file_that_cannot_be_read_is_told_once_and_read_when_it_can_be(hooked: Hooked) -> None:
     hooked.file.mkdir()
     assert hooked.prompts() == hooked.prompts() == []
-    assert hooked.faults == ["cannot be read: Is a directory; have it a file that you may read"]
+    assert hooked.faults == ["cannot be read: Is a directory; make it a file that you may read"]
     hooked.file.rmdir()
     hooked.append(raw())
     assert hooked.prompts() == ["Run the tests"]
@@ -134,12 +134,12 @@ def test_a_line_may_name_its_workspace(hooked: Hooked) -> None:
         ({"prediction": ""}, "prediction must have"),
         ({"prediction": "x" * (LONGEST_PROMPT + 1)}, "prediction must have"),
         ({"prediction": 3}, "prediction is not text"),
-        ({"confidence": "0.5"}, "no number"),
-        ({"confidence": True}, "no number"),
+        ({"confidence": "0.5"}, "not a number"),
+        ({"confidence": True}, "not a number"),
         ({"confidence": float("nan")}, "nan, not from 0 to 1"),
         ({"confidence": 10**400}, "not from 0 to 1"),
         ({"confidence": -0.01}, "not from 0 to 1"),
-        ({"timestamp": "yesterday"}, "no time"),
+        ({"timestamp": "yesterday"}, "not a time"),
         ({"reasoning": "x" * 70_000}, "longer than 65536 bytes"),
     ],
 )

@@ -37,7 +37,7 @@ def test_a_named_channel_goes_first_then_affinity_and_the_channel_has_its_agent(
 
 
 def test_prose_then_goes_by_its_meaning_and_to_the_agent_that_fits_best() -> None:
-    means = Route("koji-core", "frontend_builder", "by its meaning, 61%", b"vector")
+    means = Route("koji-core", "frontend_builder", "by meaning, 61%", b"vector")
     assert to("fix the menu", by=router(means=means)) == means
     assert to(by=router(means=means)).why == "round-robin", "a flow means what it does"
 
@@ -45,7 +45,7 @@ def test_prose_then_goes_by_its_meaning_and_to_the_agent_that_fits_best() -> Non
 def test_prose_of_no_known_meaning_goes_round_and_the_card_can_say_so() -> None:
     found = to("hm", by=router(means=Route()))
     assert found.channel == "koji-core"
-    assert found.why == "round-robin: what it means fits no channel"
+    assert found.why == "round-robin: its meaning fits no channel"
 
 
 @pytest.mark.parametrize("given", [{"named": "gardn"}, {"affinity": "gardn"}, {"by": router(channels={})}])

@@ -278,7 +278,7 @@ def test_what_is_not_pushed_is_linted_once(world: World, repository: Repository)
     repository.git("checkout", "-q", "feature")
     proposal = only(lint(*world.top()))
     assert proposal.prompt == "Lint feature.py with ruff"
-    assert proposal.reasoning == "1 source file changed and not pushed yet; only new findings are told."
+    assert proposal.reasoning == "1 source file changed and not pushed yet; only new findings are reported."
     world.sessions = [session("lint")]
     assert lint(*world.top()) == []
 
@@ -327,7 +327,7 @@ def test_files_that_no_linter_reads_do_not_make_committed_ones_uncommitted(
     repository.git("checkout", "-q", "feature")
     repository.write(".gitignore", "*.log")
     proposal = only(lint(*world.top()))
-    assert proposal.reasoning == "1 source file changed and not pushed yet; only new findings are told."
+    assert proposal.reasoning == "1 source file changed and not pushed yet; only new findings are reported."
     assert proposal.evidence_at == NOW - DAY
 
 

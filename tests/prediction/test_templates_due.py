@@ -83,6 +83,4 @@ def test_what_is_ordered_is_offered_where_git_cannot_be_read(shop: World) -> Non
     shop.tasks = [due, task(shop, "cart", timedelta(hours=1))]
     context = replace(shop.sense(), git=None)
     assert [one.task_id for one in propose(context)] == ["task_key"]
-    assert (
-        "you wrote that it is to run" in heartbeat(replace(context, tasks=(replace(due, source="order"),)))[0].reasoning
-    )
+    assert "you marked it to run" in heartbeat(replace(context, tasks=(replace(due, source="order"),)))[0].reasoning

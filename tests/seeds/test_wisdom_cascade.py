@@ -52,7 +52,7 @@ def test_tier_resolution(world: World) -> None:
 
     assert hired("quill", "builder_senior") == (2, "archetype builder_senior in tools.json")
     assert hired("data_lead", "") == (3, "the name: 'lead' in data_lead")
-    assert hired("ada", "") == (4, "default, no other rule applies")
+    assert hired("ada", "") == (4, "default; no other rule applies")
     world.say("agents", action="tier", id="quill", tier=5)
     assert tier("quill") == (5, "tier_assignments in wisdom_cascade_config.json")
     assert json.loads((world.home.data / "wisdom_cascade_config.json").read_text())["tier_assignments"] == {"quill": 5}

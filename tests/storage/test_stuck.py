@@ -60,7 +60,7 @@ def test_who_does_not_come_on_for_a_day_is_told_of_once(database: Database, cloc
     clock.advance(HOUR)
     reader.catch_up()
     (words,) = stuck.look()
-    assert words.startswith("test.reader has not come past ChangeSetDiscarded of sess_1 (")
+    assert words.startswith("test.reader has not processed ChangeSetDiscarded of sess_1 (")
     assert words.endswith("ValueError: no such folder: /gone")
     clock.advance(HOUR)
     assert stuck.look() == []

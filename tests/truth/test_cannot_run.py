@@ -67,7 +67,7 @@ MAKE = [
     Case("a linter that names no line", makefile("lint", "@echo all is lost; exit 1"), "named no line", flow="lint"),
     Case("a silent linter", makefile("lint", "@exit 1"), "named no line", flow="lint"),
     Case("a script that may not be run", makefile("lint", "./check.sh") | {"check.sh": "#!/bin/sh\n"},
-         "may not be run", "chmod +x", flow="lint"),
+         "is not executable", "chmod +x", flow="lint"),
     Case("a script that is not there", makefile("test", "./gone.sh"), "gone.sh"),
     Case("a shared library", script("echo 'x: error while loading shared libraries: libfoo.so.1: cannot open shared "
          "object file'; exit 127\n"), "the library `libfoo.so.1` is not installed", "system package"),

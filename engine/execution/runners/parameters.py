@@ -101,7 +101,7 @@ def _pairs(flow: str, model: type[BaseModel], text: str) -> dict[str, Any]:
         value = "" if " " in stray else sanitise(stray)[:80]
         raise refused(flow, model, f"which parameter is {sanitise(stray)[:80]!r}?", value=value)
     if len(pieces) < 3:
-        raise refused(flow, model, "the edit names no parameter")
+        raise refused(flow, model, "the edit contains no parameter")
     changes: dict[str, Any] = {}
     for name, value in zip(pieces[1::2], pieces[2::2], strict=True):
         typo = re.search(r"\s([a-z_]\w*)=", value)

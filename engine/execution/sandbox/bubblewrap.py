@@ -99,11 +99,11 @@ class Bubblewrap:
         """What it does not do here though it works."""
         found = []
         if seccomp.filter_file() is None:
-            found.append(f"no filter of system calls is known for {platform.machine()}")
+            found.append(f"there is no system call filter for {platform.machine()}")
         if not _has_size(self._program):
-            found.append("this bwrap cannot limit folders in memory; 0.8 can")
+            found.append("this version of bwrap cannot limit folders in memory; 0.8 can")
         if os.geteuid() == 0:
-            found.append("the engine runs as root, whose processes the kernel does not count")
+            found.append("the engine runs as root, and the kernel does not count root's processes")
         return found
 
     def works(self) -> bool:

@@ -201,7 +201,7 @@ class HostGate:
                 raise ValueError(target)
             host, port = split(parts.netloc, 80)
         except ValueError:
-            raise _Refused(f"{target[:200]} is not a host that could be reached") from None
+            raise _Refused(f"{target[:200]} is not a host name") from None
         path = target.split("://", 1)[1].partition("/")
         # One request a connection, and for the host that was looked at.
         kept = [line for line in lines if not line.lower().startswith((b"host:", b"connection:", b"proxy-"))]
@@ -217,7 +217,9 @@ class HostGate:
             ):
                 return rule
         listed = ", ".join(map(str, self.rules)) or "none"
-        raise _Refused(f"{joined(request.host, request.port)} is not among the hosts of this session: {listed}")
+        raise _Refused(
+            f"{joined(request.host, request.port)} is not one of the allowed hosts of this session: {listed}"
+        )
 
     def _connect(self, rule: HostRule, request: _Request) -> socket.socket:
         found: list[Address] = []
@@ -231,7 +233,7 @@ class HostGate:
             if (address := address_of(text)) is None:
                 continue
             if not rule.admits(address):
-                raise _Refused(f"{where} leads to {address}, which no session may reach")
+                raise _Refused(f"{where} resolves to {address}, which no session may reach")
             found.append(address)
         error: OSError = OSError("it has no address")
         for address in found:
@@ -251,7 +253,7 @@ class HostGate:
             try:
                 named = server_name(begun) if begun else None
             except (ValueError, IndexError):
-                raise _Refused(f"{request.host} was asked for something that is not TLS") from None
+                raise _Refused(f"{request.host} received a request that is not TLS") from None
             if named == request.host:
                 return begun
             if named is not None:

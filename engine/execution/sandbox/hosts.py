@@ -90,7 +90,7 @@ def _rule(entry: str) -> HostRule:
             "bad_host", f"{entry!r} is not a host", "write name, *.domain, name:port or [address]:port"
         ) from None
     if wildcard and (address_of(name) is not None or "." not in name):
-        raise Refusal("bad_host", f"{entry!r} is too wide", "name a domain of at least two parts after the *")
+        raise Refusal("bad_host", f"{entry!r} is too wide", "write a domain with at least two parts after the *")
     return HostRule(name, port, wildcard)
 
 

@@ -20,7 +20,7 @@ Rung = Bubblewrap | Landlock | Seatbelt
 _HOMES = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
 _MENDS = {
     "bubblewrap": "install bubblewrap, for example `apt install bubblewrap` or `dnf install bubblewrap`",
-    "seatbelt": "sandbox-exec comes with macOS; see that /usr/bin/sandbox-exec is there",
+    "seatbelt": "sandbox-exec comes with macOS; check that /usr/bin/sandbox-exec exists",
 }
 
 
@@ -61,7 +61,7 @@ def ladder_reports() -> list[RungReport]:
             reports.append(RungReport(name, False, False, "it is not installed", _MENDS[name]))
         else:
             reports.append(RungReport(name, False, False, f"it is of {home}"))
-    nothing = "nothing holds a command; no session starts by itself"
+    nothing = "nothing confines a command; no session starts by itself"
     return [*reports, RungReport("none", True, in_force == "none", nothing)]
 
 
@@ -77,10 +77,10 @@ def _mend(rung: Rung) -> str:
     if not said:
         return ""
     if rung.name == "landlock":
-        return "start a kernel of 5.13 or newer with Landlock, or install bubblewrap"
+        return "use a kernel of version 5.13 or newer with Landlock, or install bubblewrap"
     if "namespace" in said or "uid map" in said or "not permitted" in said or "permission denied" in said:
         return (
             "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` or "
             "`user.max_user_namespaces=10000`; with AppArmor (Ubuntu) a profile for bwrap that has `userns,`"
         )
-    return f"see that `{rung.name}` runs a command by itself"
+    return f"check that `{rung.name}` can run a command"

@@ -91,7 +91,7 @@ class Landlock:
         if self._abi < 1:
             return "this kernel has no Landlock, or it is switched off (it needs Linux 5.13 and `lsm=…,landlock`)"
         if platform.machine() not in supervisor.PASSED_ON:
-            return f"no filter of system calls is known for {platform.machine()}"
+            return f"there is no system call filter for {platform.machine()}"
         with tempfile.TemporaryDirectory(prefix="clawpy-") as name:
             inside, outside = Path(name).resolve() / "inside", Path(name).resolve() / "outside"
             inside.mkdir()
@@ -119,11 +119,11 @@ class Landlock:
         """What it does not hold, or does not give, though it works."""
         found = [
             "commands see that files exist, their sizes and times, and the list of processes",
-            "they have no loopback, no sockets but pairs, no /dev/shm (Python's multiprocessing locks need it) and no"
+            "no loopback, no sockets except pairs, no /dev/shm (Python's multiprocessing locks need it) and no"
             " terminals of their own",
         ]
         if os.geteuid() == 0:
-            found.append("the engine runs as root, whose processes the kernel does not count")
+            found.append("the engine runs as root, and the kernel does not count root's processes")
         return found
 
     def works(self) -> bool:

@@ -114,4 +114,4 @@ def make_pinned(mounts: Iterable[Mount], root: Path) -> None:
             if not os.path.lexists(step):
                 step.mkdir()
             elif step.is_symlink() or not step.is_dir():
-                raise Refusal("sandbox_tampered", f"{step} is not a folder of its own any more", "run it again")
+                raise Refusal("sandbox_tampered", f"{step} is no longer a separate folder", "run it again")

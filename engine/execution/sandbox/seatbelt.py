@@ -52,7 +52,7 @@ class Seatbelt:
     def fault(self) -> str:
         """Why it does not work here; "" when it does. Tried with what has to succeed and with what has to fail."""
         if not self._program.exists():
-            return "sandbox-exec is not there"
+            return "sandbox-exec is not installed"
         with tempfile.TemporaryDirectory(prefix="clawpy-try-") as name:
             root = Path(name).resolve()
             for one in ("folder", "hidden"):
@@ -80,7 +80,7 @@ class Seatbelt:
     def lacks(self) -> list[str]:
         """What it does not do here though it works."""
         return [
-            "its profile was made without a Mac at hand, and only its trial on this one vouches for it",
+            "its profile was written without a Mac; it has only been tested by the check on this machine",
             "no loopback of its own",
             "no gate to the hosts of an agent, which needs `network = true`",
         ]

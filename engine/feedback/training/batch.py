@@ -64,7 +64,7 @@ def batch_of(exporter: Exporter, *, first: bool) -> Batch:
         kept, pairs_to = len(exchanges) - len(lines), 0
     else:
         if len(every) < FIRST_FROM:
-            words = f"{count(len(every), 'pair')}; training on them begins at {FIRST_FROM}"
+            words = f"{count(len(every), 'pair')}; training on pairs starts at {FIRST_FROM}"
             fix = f"or approve {EXAMPLES_FROM} cards for a first run on conversations" if first else pairs.MORE
             raise Refusal("few_pairs", words, fix)
         taken, left = split(every)

@@ -160,7 +160,7 @@ class Training:
         """What is missing until the next training on pairs, in words; "" when it is due (SPEC 8.4): the first at 50,
         then every 100 new ones, or weekly if there is any."""
         if self.active() is not None:
-            return "a run is under way"
+            return "a training is in progress"
         (new, needed), day = self.progress(), None
         with self._database.read() as session:
             last = last_on_pairs(session)
@@ -233,7 +233,7 @@ class Training:
     def _ready(self) -> tuple[Plan, Batch, TrainingRun | None]:
         """What the next run would be made of, and the last one whose model was taken."""
         if held := self._held():
-            raise Refusal("held", f"no training begins: {held}", "clawpy resume")
+            raise Refusal("held", f"no training can start: {held}", "clawpy resume")
         plan, missing = self._plan(), list[Refusal]()
         with self._database.read() as session:
             adopted, kept = last_in(session, ADOPTED), last_in(session, KEPT_OLD)
@@ -242,7 +242,7 @@ class Training:
         except Refusal as refusal:
             missing.append(refusal)
         if not plan.base_model:
-            words = "nothing says which model to train"
+            words = "no model to train is set"
             missing.append(Refusal("no_base_model", words, "clawpy config set training.baseModel MODEL"))
         batch = None
         try:
@@ -275,7 +275,7 @@ class Training:
             except TrainingFault as fault:
                 log.warning("training %s: %s", run.id, fault)
                 if fault.passing:
-                    self._move(run.id, run.state, note=f"{fault}; it is tried again")
+                    self._move(run.id, run.state, note=f"{fault}; it will be tried again")
                 else:
                     self._move(run.id, FAILED, note=str(fault))
             except Refusal as refusal:  # no key, a cap: the operator may mend it
@@ -292,7 +292,7 @@ class Training:
             self._cancelling.clear()
             run = self.active()
             if run is None:
-                raise Refusal("no_training", "no training is under way")
+                raise Refusal("no_training", "no training is in progress")
             ended = None
             if run.state in (UPLOADED, STARTED) and run.cost_entry is not None:
                 try:
@@ -312,7 +312,7 @@ class Training:
     def _upload(self, run: TrainingRun, api: Provider) -> None:
         file = self._file(run.id)
         if not file.exists():
-            self._move(run.id, FAILED, note=f"{file} is gone; begin anew")
+            self._move(run.id, FAILED, note=f"{file} is gone; start a new training")
             return
         file_id = api.uploaded(file.name) or api.upload(file)
         self._move(run.id, UPLOADED, file_id=file_id)
@@ -362,7 +362,8 @@ class Training:
     def _measure(self, run: TrainingRun, api: Provider) -> None:
         kept = split(self._exporter.every_pair())[1][-MEASURED_MOST:]
         if len(kept) < MEASURED_LEAST:
-            words = f"to measure it on: {count(len(kept), 'pair')}, {MEASURED_LEAST} are needed: clawpy train adopt"
+            few = f"only {count(len(kept), 'pair')} of the {MEASURED_LEAST} needed to measure it"
+            words = f"{few}; to use it anyway: clawpy train adopt"
             self._move(run.id, KEPT_OLD, note=words, held_back=len(kept))
             return
         made = f"{run.provider}:{run.model}"
@@ -371,7 +372,7 @@ class Training:
         old = self._agreement(former, kept) if former else COIN
         better = no_worse(new, old)
         words = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, " + (
-            f"{former} with {old.share:.0%}" if former else "a coin with half of them"
+            f"{former} with {old.share:.0%}" if former else "a coin toss with half"
         )
         if better:
             self._adopt(made)
@@ -384,19 +385,19 @@ class Training:
         """Use again what was in use before the newest model was swapped in. Raises `Refusal` `no_training`."""
         run = self._last(ADOPTED, "in use")
         self._adopt(run.former_model)
-        return self._move(run.id, KEPT_OLD, note="taken out by the operator")
+        return self._move(run.id, KEPT_OLD, note="switched off by you")
 
     def adopt(self) -> TrainingRun:
         """Use what the last finished run made although it was not swapped in. Raises `Refusal` `no_training`."""
         run = self._last(KEPT_OLD, "not in use")
         self._adopt(f"{run.provider}:{run.model}")
-        return self._move(run.id, ADOPTED, note=f"adopted by the operator; {run.note}")
+        return self._move(run.id, ADOPTED, note=f"adopted by you; {run.note}")
 
     def _last(self, state: str, words: str) -> TrainingRun:
         with self._database.read() as session:
             run = last_in(session, state)
         if run is None:
-            raise Refusal("no_training", f"no run ended with a model that is {words}")
+            raise Refusal("no_training", f"there is no trained model that is {words}")
         return run
 
     # -- within
@@ -458,7 +459,7 @@ def _at_once(missing: Sequence[Refusal]) -> Refusal:
 
 
 def _under_way(run: TrainingRun) -> Refusal:
-    return Refusal("training_active", f"{run.id} is under way ({run.state})", "clawpy train cancel")
+    return Refusal("training_active", f"{run.id} is in progress ({run.state})", "clawpy train cancel")
 
 
 def _priced(job: Job) -> Job | None:

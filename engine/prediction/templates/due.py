@@ -45,7 +45,7 @@ def open_task(context: WorkspaceContext) -> list[Proposal]:
         waiting = [one for one in context.tasks if one.state == "open" and task.id in one.waits_for]
         age = context.now - task.updated_at
         if age >= STALE:
-            kind, why = STALE_TASK, f"Nobody touched it for {span(age)}."
+            kind, why = STALE_TASK, f"Nobody has touched it for {span(age)}."
         elif waiting:
             kind, why = BLOCKED_TASK, f"“{plain(waiting[0].title, 60)}” waits for it."
         else:
@@ -67,7 +67,7 @@ def _due(context: WorkspaceContext, task: Task) -> Proposal:
     kind = f"{HEARTBEAT}-{hashlib.sha256(task.title.encode()).hexdigest()[:8]}"
     orders = task.source == ORDER
     why = f"Due since {moment(task.created_at, context.local)}, by the heartbeat of its agent"
-    return _card(context, kind, f"{why}{'; you wrote that it is to run' if orders else ''}.", task, run=orders)
+    return _card(context, kind, f"{why}{'; you marked it to run' if orders else ''}.", task, run=orders)
 
 
 def _card(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Proposal:

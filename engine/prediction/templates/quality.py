@@ -36,7 +36,7 @@ def lint(context: WorkspaceContext, part: Part) -> list[Proposal]:
             context,
             "lint",
             f"Lint {f'the whole project{part.within}' if whole else listing(changed)} with {linter}",
-            f"{count(len(changed), 'source file')} changed and {where} yet; only new findings are told.",
+            f"{count(len(changed), 'source file')} changed and {where} yet; only new findings are reported.",
             part=part,
             subject=branch_of(git),
             facts={"paths": changed, "head": git.head, "after": last.id if last else ""},

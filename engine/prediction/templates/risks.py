@@ -118,7 +118,7 @@ def reclaim_space(context: WorkspaceContext) -> list[Proposal]:
             context,
             "reclaim_space",
             f"Remove {ours} of old worktrees and caches of clawpy",
-            f"Only {free} of {gigabytes(disk.total)} is free on this disk. Work that is not decided yet stays.",
+            f"Only {free} of {gigabytes(disk.total)} is free on this disk. Undecided work is kept.",
             subject="disk",
             facts={"urgent": disk.urgent},
             parameters={},

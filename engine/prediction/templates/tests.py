@@ -263,7 +263,7 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> list[Proposal]:
                 context,
                 "rehearse_revert",
                 f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
-                f"{sha} broke `{name}`, and nothing fixed it since. You land the revert or discard it.",
+                f"{sha} broke `{name}`, and nothing has fixed it since. You land the revert or discard it.",
                 part=part,
                 subject=tests[0],
                 facts={"commit": sha, "test": tests[0]},
@@ -332,7 +332,7 @@ def apply_fix(context: WorkspaceContext, part: Part) -> list[Proposal]:
                 "apply_fix",
                 f"Apply the fix from {moment(fix.at, context.local)} in a worktree and run `{name}`{others}",
                 f"`{name}` fails{f' with “{cause}”' if cause else ''} as it did before “{plain(fix.title, 50)}”, which "
-                "turned it green. You land the diff or discard it.",
+                "fixed it. You land the diff or discard it.",
                 part=part,
                 subject=" ".join(sorted(tests)),
                 facts={"fix": fix.id, "tests": sorted(tests), "run": last.session_id or last.ran_at.isoformat()},

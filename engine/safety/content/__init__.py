@@ -54,7 +54,7 @@ class ContentFacts:
 def decide_content(found: RailVerdict, facts: ContentFacts) -> RailVerdict:
     """The rail's word: an `ask` is satisfied by an operator who saw it, a `block` by *allow once*, nothing else."""
     if found.verdict is Verdict.ASK and facts.by_operator and facts.acknowledged:
-        return RailVerdict(RAIL, Verdict.ALLOW, f"the operator saw it: {found.reason}", found.rule)
+        return RailVerdict(RAIL, Verdict.ALLOW, f"you saw it: {found.reason}", found.rule)
     if found.verdict is Verdict.BLOCK and facts.by_operator and facts.allowed_once:
         return RailVerdict(RAIL, Verdict.ALLOW, f"allowed once: {found.reason}", found.rule)
     return found
@@ -68,7 +68,7 @@ def check_command(text: str, *, cwd: Path | None = None, own: OwnRules = NOTHING
     folded = fold(text[: LONGEST + 1])
     hit = judge_command(folded, 0, own)
     if hit is None and len(text) > LONGEST:
-        hit = (Verdict.ASK, "too-long", f"longer than {LONGEST} characters: a person must look")
+        hit = (Verdict.ASK, "too-long", f"longer than {LONGEST} characters: it needs your decision")
     return _verdict(hit)
 
 
@@ -81,7 +81,7 @@ def check_prompt(text: str, *, own: OwnRules = NOTHING) -> RailVerdict:
     """The filter's word on a prompt: what it asks for, commands in it, payloads in it. Never raises."""
     hit = judge_prompt(fold(text[: LONGEST_PROMPT + 1]), own)
     if hit is None and len(text) > LONGEST_PROMPT:
-        hit = (Verdict.ASK, "too-long", f"longer than {LONGEST_PROMPT} characters: a person must look")
+        hit = (Verdict.ASK, "too-long", f"longer than {LONGEST_PROMPT} characters: it needs your decision")
     return _verdict(hit)
 
 

@@ -90,11 +90,11 @@ def unwrap(text: str) -> Unwrapped:
 def _script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
     result.budget -= len(text)
     if depth > DEEPEST or result.budget < 0:
-        result.unreadable = "nested too deeply to be judged"
+        result.unreadable = "nested too deeply to be checked"
         return
     simples = parse(text)
     if len(simples) >= MOST or len(result.calls) >= MOST:
-        result.unreadable = "more commands than can be judged"
+        result.unreadable = "more commands than can be checked"
     for simple in simples:
         for nested in simple.nested:
             _script(nested, result, depth + 1, (*via, "$()"))
@@ -127,7 +127,7 @@ def _substituted(simple: Simple) -> list[str]:
 
 def _call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
     if depth > DEEPEST:
-        result.unreadable = "nested too deeply to be judged"
+        result.unreadable = "nested too deeply to be checked"
         return
     while argv and argv[0] in ("$", "#", "%", ">", "") and len(argv) > 1:
         argv = argv[1:]  # a prompt that was copied along
@@ -317,7 +317,7 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
             if fed is not None:
                 _script(fed, result, depth + 1, via)
             elif decodes(simple.source):
-                result.unreadable = "what a decoder yields is run by a shell unseen"
+                result.unreadable = "runs decoded text in a shell, unseen"
 
 
 def _interpreter(base: str, args: list[str], simple: Simple, result: Unwrapped) -> None:

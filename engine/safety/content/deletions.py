@@ -93,7 +93,7 @@ def _folder(path: str, *, fed: bool) -> Hit | None:
         return ASK, "rm-folder", f"deletes the folder {path[:80]}"
     if _TEMPORARY_NAME.search(variable[2] or "") or _TEMPORARY.match(path) or _THROWAWAY.search(path):
         return None
-    return ASK, "rm-unknown", f"deletes a folder whose name is not known here: {path[:80]}"
+    return ASK, "rm-unknown", f"deletes a folder whose name is not known: {path[:80]}"
 
 
 def _files(path: str) -> Hit | None:
@@ -174,7 +174,7 @@ def _found_files(args: list[str], only_empty_folders: bool, recursive: bool, *, 
     )
     if any(start.rstrip("/") in ("", "~", "$HOME", "${HOME}", "/home", "/Users") for start in starts):
         if not (selects and (named or filtered)):
-            return BLOCK, "find-delete", "deletes through a whole disk or home folder"
+            return BLOCK, "find-delete", "deletes across a whole disk or home folder"
         if recursive and any(start.rstrip("/") == "" for start in starts):
             return ASK, "find-delete", "deletes folders on the whole disk"
     if any(re.match(r"^/(etc|boot|usr|lib|bin|sbin|root)", start) for start in starts):
@@ -211,9 +211,9 @@ def judge_xargs(call: Call) -> Hit | None:
             break
         feeder = feeder.source
     if recursive and not filtered:
-        return ASK, "rm-unknown", "deletes folders whose names are not known here"
+        return ASK, "rm-unknown", "deletes folders whose names are not known"
     if not filtered and feeder is not None and _name(feeder) == "git":
-        return ASK, "rm-unknown", "deletes files whose names are not known here"
+        return ASK, "rm-unknown", "deletes files whose names are not known"
     return None
 
 

@@ -23,16 +23,18 @@ def strongest(hits: list[Hit]) -> Hit | None:
 def judge_command(text: str, depth: int, own: OwnRules = NOTHING) -> Hit | None:
     """What speaks against a folded command; `depth` counts how often it was found within another text."""
     if _FORK_BOMB.search(text[:4000]):
-        return Verdict.BLOCK, "fork-bomb", "starts processes without end"
+        return Verdict.BLOCK, "fork-bomb", "starts processes endlessly"
     unwrapped = unwrap(text)
     hits = [hit for call in unwrapped.calls if (hit := _judge_call(call, own)) is not None]
     hits += _judge_code(unwrapped, depth, own)
     if unwrapped.downloads_to_shell:
         hits.append((Verdict.BLOCK, "download-run", "runs what it downloads, unseen"))
     if _pushes_to_new_remote(unwrapped.calls):
-        hits.append((Verdict.ASK, "push-elsewhere", "pushes to a remote that it names itself"))
+        hits.append((Verdict.ASK, "push-elsewhere", "pushes to a remote that the command names itself"))
     if unwrapped.unresolved:
-        hits.append((Verdict.ASK, "unresolved", f"runs what the text does not name: {unwrapped.unresolved[:80]}"))
+        hits.append(
+            (Verdict.ASK, "unresolved", f"runs something that the text does not contain: {unwrapped.unresolved[:80]}")
+        )
     if unwrapped.unreadable:
         hits.append((Verdict.ASK, "unreadable", unwrapped.unreadable))
     return strongest(hits)
@@ -80,7 +82,7 @@ def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> list[Hit]:
         if hit is not None:
             hits.append(hit)
         if depth > 3:
-            hits.append((Verdict.ASK, "unreadable", "nested too deeply to be judged"))
+            hits.append((Verdict.ASK, "unreadable", "nested too deeply to be checked"))
             continue
         decoded = code.decoded_in(source)
         hits += [hit for text in decoded if (hit := code.judge_code(text)) is not None]

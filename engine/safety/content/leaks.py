@@ -50,7 +50,7 @@ def judge_leak(call: Call) -> Hit | None:
     if call.base in ("aws", "gcloud", "az", "gh", "hub", "glab") and not _uploads(call):
         return None
     if any(map(SECRETS.search, _own_files(call))) or any(map(_yields_secret, _feeders(call))):
-        return BLOCK, "secret-leak", "sends secrets away"
+        return BLOCK, "secret-leak", "sends secrets to the outside"
     return None
 
 

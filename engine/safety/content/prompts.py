@@ -56,7 +56,7 @@ def judge_prompt(text: str, own: OwnRules = NOTHING, depth: int = 0) -> Hit | No
         pieces[text.strip()[:LONGEST]] = None
     parts, complete = clauses(text)
     if not complete:
-        hits.append((ASK, "too-long", "more sentences than can be judged: a person must look"))
+        hits.append((ASK, "too-long", "more sentences than can be checked: it needs your decision"))
     for clause in parts:
         broken = None if words_allowed else prose.find_prose(clause)
         if broken is not None:
@@ -79,7 +79,7 @@ def judge_prompt(text: str, own: OwnRules = NOTHING, depth: int = 0) -> Hit | No
     for piece in pieces:
         allowance -= len(piece) + 20
         if allowance < 0:
-            hits.append((ASK, "too-long", "more commands than can be judged: a person must look"))
+            hits.append((ASK, "too-long", "more commands than can be checked: it needs your decision"))
             break
         hit = judge_command(piece, 1, own)
         if hit is not None:

@@ -212,7 +212,7 @@ RULES: tuple[ProseRule, ...] = (
     ProseRule(
         "prose-take-away",
         BLOCK,
-        "asks to take away what is in production, or all of something",
+        "asks to remove something from production, or all of something",
         ((_TAKE_AWAY, rf"{_PRODUCTION}|{_EVERYTHING}"),),
         (
             "reset the production database",
@@ -234,7 +234,7 @@ RULES: tuple[ProseRule, ...] = (
     ProseRule(
         "prose-force-push",
         BLOCK,
-        "asks to overwrite history that others have",
+        "asks to overwrite shared history",
         (),
         ("force push the branch to main", "push it with --force", "please force-push to origin"),
         ("push the branch", "why force pushing is dangerous", "document the force push policy", "never force push"),
@@ -288,7 +288,7 @@ RULES: tuple[ProseRule, ...] = (
     ProseRule(
         "prose-secrets",
         BLOCK,
-        "asks to give secrets away",
+        "asks to disclose secrets",
         (
             (
                 r"upload(?:ing)?|send(?:ing)?|post(?:ing)?|leak(?:ing)?|exfiltrat(?:e|ing)|share|sharing|past(?:e|ing)|"

@@ -24,13 +24,13 @@ def judge_permissions(call: Call) -> Hit | None:
         or re.match(r"^/(etc|bin|sbin|lib|boot|root|sys|proc|dev|usr/(bin|sbin))(/|$)|^/(usr|var|home|opt)/?$", path)
         for path in paths
     ):
-        return BLOCK, "permissions", f"changes who may use {paths[0][:80]} and all below"
+        return BLOCK, "permissions", f"changes who may use {paths[0][:80]} and everything below"
     if (
         words[:1]
         and words[0] in ("777", "0777", "a+rwx", "666", "000", "0", "0000", "a-rwx")
         and any(_system_file(path) for path in paths)
     ):
-        return BLOCK, "permissions", "opens system files to everybody or closes them to all"
+        return BLOCK, "permissions", "gives everybody access to system files, or nobody"
     return None
 
 
@@ -70,7 +70,7 @@ _STARTS = re.compile(
 """What a shell, a login, a timer or git runs or obeys by itself later."""
 
 _HOOKS = re.compile(r"(^|/)\.git/(hooks/|config$|info/attributes$)")
-_LATER = (ASK, "starts-later", "changes what runs by itself later")
+_LATER = (ASK, "starts-later", "changes what runs automatically later")
 
 
 def judge_written(call: Call) -> Hit | None:
@@ -147,7 +147,7 @@ def judge_emptied(call: Call) -> Hit | None:
     if call.base == "cp" and call.args[:1] == ["/dev/null"]:
         targets = call.args[1:]
     if any("$" in target or "*" in target or target == "{}" for target in targets):
-        return ASK, "rm-unknown", "empties files whose names are not known here"
+        return ASK, "rm-unknown", "empties files whose names are not known"
     return None
 
 
@@ -156,8 +156,8 @@ def judge_truncate(call: Call) -> Hit | None:
     if has_option(call.args, "--help", "--version"):
         return None
     if any(re.match(r"^/(dev/(?!null)|etc|boot|usr)", word) or wide(word) for word in plain_words(call)):
-        return BLOCK, "overwrite", "overwrites for good"
-    return (ASK, "overwrite", "overwrites files for good") if call.base == "shred" and call.args else None
+        return BLOCK, "overwrite", "overwrites permanently"
+    return (ASK, "overwrite", "overwrites files permanently") if call.base == "shred" and call.args else None
 
 
 def judge_dd(call: Call) -> Hit | None:

@@ -57,5 +57,5 @@ def judge_unlisted(call: Call) -> tuple[Verdict, str, str] | None:
             and "." not in lower
             and _GLOBS.match(lower)
         ):
-            return ASK, "unlisted", f"{base} {lower[:40]}: says itself that it destroys"
+            return ASK, "unlisted", f"{base} {lower[:40]}: its name says that it destroys something"
     return None

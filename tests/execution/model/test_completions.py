@@ -67,7 +67,7 @@ class TestAQuestion:
     @pytest.mark.parametrize(
         ("reply", "words"),
         [
-            (Reply(status=500, error="overloaded"), "does not work at the moment"),
+            (Reply(status=500, error="overloaded"), "is not working at the moment"),
             (Reply(status=401, error="no such key"), "clawpy key set openai"),
             (Reply(text="The task was", finish="length"), "cut off"),
             (Reply(text=""), "answered nothing"),
@@ -170,7 +170,7 @@ class TestSummaries:
         assert summary(engine, second).startswith("Task: Look at the parser.")
         assert len(server.requests) == 3, "it rests for five minutes"
         faults = [row.payload for row in engine.ledger.latest(200) if row.kind == "FaultReported"]
-        assert [(one["where"], "summed up by rules" in one["message"]) for one in faults] == [("memory", True)]
+        assert [(one["where"], "summarised by rules" in one["message"]) for one in faults] == [("memory", True)]
         world.clock.advance(timedelta(minutes=5))
         third = ended(engine, world, server)
         server.script(Reply(text="It answers again."))
@@ -232,7 +232,7 @@ class TestNight:
         server.script(Reply(status=500, error="overloaded"))
         report = day.knowledge.nightly.run(MONDAY)
         assert (report.promoted, report.drafted) == (0, 1)
-        assert report.reason.startswith("no model evaluated it, the rules draft: openai does not work")
+        assert report.reason.startswith("no model evaluated it, so rules draft facts: openai is not working")
         finished = next(row for row in day.ledger.latest(20) if row.kind == "NightlyFinished")
         assert finished.payload["reason"] == report.reason
 

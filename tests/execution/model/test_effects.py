@@ -121,12 +121,12 @@ def test_repairs_and_bounds_reach_the_validation_loop(world: ModelWorld) -> None
         engine.settings.set("validation.tries", 2)
         before = session()
         assert "Repairs that worked" not in before[0][0]
-        assert before[1] == ["healing ends: still failing after 2 tries"]
+        assert before[1] == ["repair ended: still failing after 2 attempts"]
         repair = FixTemplate(("make test",), ("The total is three; look at cart.txt.",))
         with in_force(engine, repair), in_force(engine, PolicyTweak(tries=1, cost=10**9)):
             told, ended = session()
             assert told[0].endswith(f"{REPAIRS}:\n<repairs>\n- The total is three; look at cart.txt.\n</repairs>")
-            assert ended == ["healing ends: still failing after 1 try"]
+            assert ended == ["repair ended: still failing after 1 attempt"]
         assert session() == before
 
 
@@ -163,7 +163,7 @@ def test_a_flow_is_proposed_run_and_reviewed_like_any_and_gone_after_a_roll_back
         assert list(engine.flows) == before
         with pytest.raises(Refusal, match="there is no flow 'check_release'") as refused:
             engine.cards.approve(later.id, without_sandbox=True)
-        assert refused.value.fix.startswith("what was learnt and rolled back is gone: clawpy dismiss")
+        assert refused.value.fix.startswith("this learned flow was rolled back: clawpy dismiss")
         assert engine.cards.get(later.id).status is Status.PENDING
         assert world.propose("check release").assignment.flow is None
 

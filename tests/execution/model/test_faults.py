@@ -119,13 +119,13 @@ SCENARIOS = [
         requests=1,
     ),
     Scenario("errors four times", (BROKEN, DOWN, BROKEN, Reply(status=502), "Done."), requests=5),
-    Scenario("down for good", (DOWN,) * 5, "does not work at the moment", given_back=True, requests=5),
+    Scenario("down for good", (DOWN,) * 5, "is not working at the moment", given_back=True, requests=5),
     Scenario("overloaded once", (Reply(status=529), "Done."), requests=2, kind="anthropic"),
     Scenario("down when half was done", (WRITE, *(DOWN,) * 5), "does not work", requests=6, also=kept_half),
     Scenario("no such model", (Reply(status=404),), "has no model gpt-5-mini", given_back=True, requests=1),
     Scenario("too long", (Reply(status=400, error="maximum context length is 10"),), "longer than", requests=1),
     Scenario("too long for the door", (Reply(status=413),), "longer than", requests=1, kind="anthropic"),
-    Scenario("taken for wrong", (Reply(status=400),), "does not take the request", requests=1),
+    Scenario("taken for wrong", (Reply(status=400),), "does not accept the request", requests=1),
     Scenario(
         "sent elsewhere",
         (Reply(status=307, headers={"location": "http://127.0.0.1:9/v1/chat/completions"}),),
@@ -136,12 +136,12 @@ SCENARIOS = [
     Scenario(
         "a web page",
         (Reply(body=b"<html>Sign in</html>", content_type="text/html"),) * 2,
-        "form that is not known",
+        "an unknown format",
         given_back=True,
         requests=2,
     ),
     Scenario("a web page of an error", (Reply(status=502, body=b"<html>Bad</html>"), "Done."), requests=2),
-    Scenario("rubbish", (NOISE,) * 2, "form that is not known", given_back=True, requests=2),
+    Scenario("rubbish", (NOISE,) * 2, "an unknown format", given_back=True, requests=2),
     Scenario("rubbish of the other kind", (NOISE,) * 2, "not known", given_back=True, requests=2, kind="anthropic"),
     Scenario("rubbish once", (NOISE, "Done."), requests=2),
     Scenario("no answer at all", (Reply(body=b""),) * 2, "not known", given_back=True, requests=2),
@@ -184,7 +184,7 @@ SCENARIOS = [
         "arguments that are no object",
         (Reply(calls=(Call("read", "[1]"),)), "Done."),
         requests=2,
-        also=told_that("no JSON object"),
+        also=told_that("not a JSON object"),
     ),
     Scenario(
         "a tool that is not there",
@@ -195,7 +195,7 @@ SCENARIOS = [
     Scenario(
         "more calls than one can do", (Reply(calls=(LOOK.calls[0],) * 40), "Done."), requests=2, also=all_answered
     ),
-    Scenario("calls without end", (LOOK,) * REQUESTS_MOST, "did not come to an end", requests=REQUESTS_MOST),
+    Scenario("calls without end", (LOOK,) * REQUESTS_MOST, "did not finish", requests=REQUESTS_MOST),
     Scenario("stopped by its filter", (Reply(text="I", finish="content_filter"),), "content filter", requests=1),
     Scenario("cut off by its limit", (Reply(text="I beg", finish="length"), "Done."), requests=2),
     Scenario(

@@ -49,7 +49,7 @@ def test_a_provider_that_hangs_is_left(world: ModelWorld, held: int, seconds: fl
                 until(lambda: any("again in" in text for text in world.texts(session)))
                 world.clock.advance(timedelta(seconds=2))
         view = world.finish(session)
-        assert "said nothing for too long" in view.error
+        assert "did not answer in time" in view.error
         assert world.card_of(view).status is Status.PENDING
         assert [call.price_known for call in world.calls(view)] == [False, False]
         world.close_well(view)

@@ -34,7 +34,7 @@ def test_from_two_heals_to_a_playbook(world: ModelWorld) -> None:
         world.server.requests.clear()
         world.server.script(*broken_and_mended(number))
         view = world.run(f"Tidy the cart, part {number}")
-        assert "healed at try 1" in view.summary, "\n".join(world.texts(view))
+        assert "fixed at attempt 1" in view.summary, "\n".join(world.texts(view))
         return next(said for one in world.server.requests for said in one.users if "that passed before" in said)
 
     with world.opened() as engine:

@@ -165,7 +165,7 @@ def test_what_the_filter_asks_about_waits_for_a_person(world: BeltWorld) -> None
     assert not (world.folder / "a").exists()
     request = world.permissions.latest()[0]
     assert (request.tool, request.title, request.detail) == ("exec", "run shred -u a", "shred -u a")
-    assert request.reason == "overwrites files for good"
+    assert request.reason == "overwrites files permanently"
     world.answering(DENY_ONCE)
     result = world("exec", command="shred -u b")
     assert result.denied

@@ -172,7 +172,7 @@ def test_training_on_pairs_begins_at_fifty(world: World) -> None:
     assert (run.state, run.method, run.pairs_to) == (PREPARED, "dpo", 50)
     assert check_preferences(lines(world, run.id)) == []
     assert run.records == len(lines(world, run.id)) < 50
-    with pytest.raises(Refusal, match="under way"):
+    with pytest.raises(Refusal, match="in progress"):
         world.training.begin()
 
 
@@ -246,7 +246,7 @@ def test_a_fault_that_passes_is_tried_again_and_one_that_stays_ends_the_run(worl
     world.provided.fault = TrainingFault("no network", passing=True)
     run = world.training.step()
     assert run is not None
-    assert (run.state, run.note) == (PREPARED, "no network; it is tried again")
+    assert (run.state, run.note) == (PREPARED, "no network; it will be tried again")
     world.provided.fault = None
     world.to(STARTED)
     world.provided.fault = TrainingFault("job: 404 no such job", passing=False)
@@ -421,7 +421,7 @@ def test_when_the_next_one_is_due(world: World, clock: FakeClock) -> None:
     world.pairs(1, "more")
     assert not world.training.missing(now)
     world.training.begin()
-    assert world.training.missing(now) == "a run is under way"
+    assert world.training.missing(now) == "a training is in progress"
     world.finish("me/twin-1")
     world.to(ADOPTED)
     assert world.training.missing(now + AGAIN_AFTER)  # nothing new
@@ -463,7 +463,7 @@ def test_what_failed_or_was_stopped_does_not_begin_again_by_itself_at_once(world
 def test_without_a_base_model_nothing_is_prepared(world: World) -> None:
     world.pairs(60)
     world.base = ""
-    with pytest.raises(Refusal, match="which model"):
+    with pytest.raises(Refusal, match="no model to train"):
         world.training.begin()
     assert not list(world.folder.glob("train_*"))
 
@@ -493,7 +493,7 @@ def test_an_offer_says_what_would_be_sent_and_stores_nothing(world: World) -> No
     run = world.training.launch()
     assert (run.state, run.records) == (STARTED, offer.records)
     assert offer.size == (world.folder / f"{run.id}.jsonl").stat().st_size
-    with pytest.raises(Refusal, match="under way"):
+    with pytest.raises(Refusal, match="in progress"):
         world.training.offer()
 
 
@@ -501,7 +501,7 @@ def test_an_offer_is_refused_as_its_beginning_would_be(world: World) -> None:
     with pytest.raises(Refusal, match="0 pairs"):
         world.training.offer()
     world.base = ""
-    with pytest.raises(Refusal, match="which model to train; 0 pairs") as refused:
+    with pytest.raises(Refusal, match="no model to train is set; 0 pairs") as refused:
         world.training.offer()
     assert refused.value.code == "no_base_model"  # what stands first, and all of it is said
     world.held = "F12 pressed"
@@ -519,7 +519,7 @@ def test_a_launch_that_cannot_send_leaves_the_run_to_be_brought_on(world: World)
 
 def test_a_model_is_taken_out_and_swapped_in_again(world: World) -> None:
     world.pairs(60)
-    with pytest.raises(Refusal, match="no run"):
+    with pytest.raises(Refusal, match="no trained model"):
         world.training.put_back()
     world.current = "openai:first"
     world.answers["openai:first"] = lambda situation: None

@@ -177,7 +177,7 @@ class Conversation:
         try:
             self._process.write({"do": "cancel", "c": self.name}, within=OBEY_SECONDS)
             if self._process.alive and not self._obeyed.wait(max(0.0, until - time.monotonic())):
-                log.warning("the model host does not break off a request within %s s; it is killed", OBEY_SECONDS)
+                log.warning("the model host did not cancel a request within %s s; it is killed", OBEY_SECONDS)
                 self._process.kill()
         except HostGone:
             pass  # then nothing is asked any more
@@ -280,7 +280,7 @@ class _Process:
                 if conversation is not None:
                     conversation.hear(message)
         except (ValueError, KeyError):
-            log.exception("the model host says what cannot be understood; it is killed")
+            log.exception("the model host sent an unreadable message; it is killed")
         self.kill()
         self._process.wait()
         self._process.stdout.close()

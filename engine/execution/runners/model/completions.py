@@ -153,7 +153,7 @@ class Completions:
         size = Size(guessed=budget.tokens_at_most(errand.question.instructions + errand.text) + 2 * budget.A_MESSAGE)
         most = _most(errand, size)
         entry = self._reserve(errand, budget.most_cost(size, most, errand.price))
-        used, said, fault, call_id = Usage(0, 0, 0), "", "it was broken off", ""
+        used, said, fault, call_id = Usage(0, 0, 0), "", "it was cancelled", ""
         try:
             call_id = self._begin(errand)
             conversation.ask(say=[errand.text], results=(), max_tokens=most, temperature=errand.question.temperature)
@@ -246,7 +246,9 @@ def _most(errand: _Errand, size: Size) -> int:
     most = budget.output_allowed(size, price=errand.price, left=left, window=errand.window)
     if most < budget.LEAST_OUTPUT:
         allowed = dollars(question.budget)
-        raise NoAnswer(f"an answer of {errand.model.name} may cost more than ${allowed:.2f}, or it reads too little")
+        raise NoAnswer(
+            f"an answer of {errand.model.name} may cost more than ${allowed:.2f}, and a shorter one would be useless"
+        )
     return min(most, question.most_tokens)
 
 
@@ -262,4 +264,4 @@ def _fault(said: str, answer: Message) -> str:
         return "the provider's content filter ended the answer"
     if answer["finish"] == "length":
         return "the answer was cut off in the middle"
-    return "" if said else "the model answered nothing"
+    return "" if said else "the model's answer was empty"

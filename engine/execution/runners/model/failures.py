@@ -62,34 +62,34 @@ def told(failure: Failure, *, provider: str, model: str, address: str) -> tuple[
 
 
 _WORDS: dict[Kind, tuple[str, str]] = {
-    Kind.AUTH: ("{provider} refuses the key", "give it a key that is good: clawpy key set {provider}"),
-    Kind.QUOTA: ("the account at {provider} has nothing left", "add credit there, or choose another provider"),
-    Kind.RATE: ("{provider} takes no more requests now", "approve it again later, or choose another model"),
-    Kind.SERVER: ("{provider} does not work at the moment", "approve it again later, or choose another model"),
+    Kind.AUTH: ("{provider} refuses the key", "set a valid key: clawpy key set {provider}"),
+    Kind.QUOTA: ("the account at {provider} has no credit left", "add credit there, or choose another provider"),
+    Kind.RATE: ("{provider} accepts no more requests at the moment", "approve it again later, or choose another model"),
+    Kind.SERVER: ("{provider} is not working at the moment", "approve it again later, or choose another model"),
     Kind.CONNECTION: (
-        "{provider} cannot be reached at {address}, or broke off",
-        "look at the network, and at `baseUrl` of [providers.{provider}]",
+        "{provider} cannot be reached at {address}, or closed the connection",
+        "check the network, and `baseUrl` of [providers.{provider}]",
     ),
-    Kind.SILENT: ("{provider} said nothing for too long", "approve it again later, or choose another model"),
-    Kind.GONE: ("the process that speaks to models ended", "approve it again; logs/ may say why"),
+    Kind.SILENT: ("{provider} did not answer in time", "approve it again later, or choose another model"),
+    Kind.GONE: ("the process that calls models has ended", "approve it again; the logs may say why"),
     Kind.MODEL: (
         "{provider} has no model {model}",
-        "name another: `model` of the channel, of tools.json or of [providers.{provider}]",
+        "set another: `model` of the channel, of tools.json or of [providers.{provider}]",
     ),
     Kind.CONTEXT: (
-        "the conversation is longer than {model} reads",
-        "make the task smaller, or choose a model that reads more",
+        "the conversation is too long for {model}",
+        "make the task smaller, or choose a model with a larger context window",
     ),
-    Kind.REFUSED: ("{provider} does not take the request", "another model may take it"),
+    Kind.REFUSED: ("{provider} does not accept the request", "try another model"),
     Kind.REDIRECT: (
-        "{address} sends to another address, which is not followed: the key would travel along",
+        "{address} redirects to another address, which is not followed because it would receive the key",
         "set `baseUrl` of [providers.{provider}] to the right one",
     ),
     Kind.RUBBISH: (
-        "{address} answers in a form that is not known",
-        "is `kind` of [providers.{provider}] right, and does `baseUrl` end as it should (mostly in /v1)?",
+        "{address} answers in an unknown format",
+        "is `kind` of [providers.{provider}] right, and does `baseUrl` have the right path (usually /v1)?",
     ),
-    Kind.TOO_BIG: ("the answer of {provider} has no end; it was broken off", "choose another model"),
-    Kind.HISTORY: ("the conversation that was to go on cannot be read", "begin anew with a card of its own"),
-    Kind.HOST: ("the process that speaks to models cannot work", "clawpy doctor says what is missing"),
+    Kind.TOO_BIG: ("the answer of {provider} was too long and was cut off", "choose another model"),
+    Kind.HISTORY: ("the conversation to continue cannot be read", "start again with a new card"),
+    Kind.HOST: ("the process that calls models cannot work", "clawpy doctor shows what is missing"),
 }

@@ -48,8 +48,8 @@ class Histories:
                 except FileNotFoundError as error:
                     raise Refusal(
                         "no_conversation",
-                        f"no conversation of {continues} is kept",
-                        "begin anew with a card of its own",
+                        f"no conversation of {continues} is stored",
+                        "start again with a new card",
                     ) from error
         return file
 

@@ -79,7 +79,7 @@ class ModelRunner:
             return RunnerInfo(takes=False, reason=f"{assignment.flow} is a flow; it runs without a model")
         former = continued(assignment)
         if former and not self._histories.has(former):
-            return RunnerInfo(takes=False, reason=f"no conversation of {former} is kept that could go on")
+            return RunnerInfo(takes=False, reason=f"no conversation of {former} is stored that could be continued")
         try:
             agent = assignment.agent or self._channels.get(assignment.channel).agent
             choice = self._choose(agent, assignment, REPLY if former else TASK)
@@ -99,7 +99,7 @@ class ModelRunner:
         """An edit of prose is a new prompt. Raises `Refusal` `bad_parameters` for an empty one."""
         prompt = sanitise(edit).strip()
         if not prompt:
-            raise Refusal("bad_parameters", "the prompt is empty", "say what is to be done")
+            raise Refusal("bad_parameters", "the prompt is empty", "say what to do")
         return replace(assignment, prompt=prompt)
 
     def recover(self) -> list[str]:

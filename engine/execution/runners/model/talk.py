@@ -153,11 +153,11 @@ class Talk:
                 nudges += 1
                 self._tell(request, nudge)
             elif said or self._answers > 1 + _NUDGES:
-                return said or "it ended without a word"
+                return said or "it ended without an answer"
             else:
                 raise self._given_up(FlowUnable(f"{self._model.name} answered nothing", "choose another model"))
             if self._answers >= REQUESTS_MOST:
-                raise self._given_up(FlowUnable(f"it did not come to an end within {REQUESTS_MOST} requests"))
+                raise self._given_up(FlowUnable(f"it did not finish within {REQUESTS_MOST} requests"))
 
     def replies(self) -> str:
         """What the operator said and the model does not know yet, "" for nothing."""
@@ -369,7 +369,9 @@ class Talk:
         try:
             self._histories.add(self._view.id, messages)
         except OSError as error:
-            self._live.note(f"the conversation cannot be kept to be continued: {error.strerror}", error=True)
+            self._live.note(
+                f"the conversation cannot be stored, so it cannot be continued: {error.strerror}", error=True
+            )
 
     def _given_up(self, fault: FlowUnable) -> FlowUnable:
         """The model failed, and no further try will do; kept for adaptation."""

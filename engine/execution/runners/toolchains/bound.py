@@ -91,7 +91,7 @@ class Toolchain:
         }  # fmt: skip
         argv = filled(self.row.one if tests else self.row.test, words)
         if argv is None:
-            raise ValueError(f"{self.row.name}: a word of its command is not known")
+            raise ValueError(f"{self.row.name}: its command contains an unknown placeholder")
         if not tests and "pytest" in argv:
             argv += tuple(f"--ignore={folder}" for folder in self.below)
         environment = _environment(self.row.environment, words)

@@ -94,7 +94,7 @@ class Installation:
         """What becomes of the operator's tree, in words."""
         words = [f"creates {_listed(self.made)} in your tree"] if self.made else []
         words += [f"updates your {_listed(self.updated)}"] if self.updated else []
-        return ", ".join(words) or "keeps the packages in a cache of Clawpy's; your tree is not touched"
+        return ", ".join(words) or "stores the packages in Clawpy's cache; your tree is not touched"
 
     @property
     def words(self) -> str:
@@ -108,16 +108,14 @@ class Installation:
         """What became of the operator's tree, in words, when all went well."""
         words = [f"made {_listed(self.made)}"] if self.made else []
         words += [f"updated {_listed(self.updated)}"] if self.updated else []
-        return " and ".join(words) or "kept them in a cache of Clawpy's"
+        return " and ".join(words) or "stored them in Clawpy's cache"
 
     @property
     def undo(self) -> str:
         """How it is taken back, in words."""
         if self.updated:
             again = " ".join(shlex.quote(one) for one in (*self.made, *self.updated))
-            return (
-                f"{self.places}; what was there before is not kept. To begin anew: rm -r {again}, and prepare it again"
-            )
+            return f"{self.places}; the previous contents are lost. To start over: rm -r {again}, then install again"
         if self.made:
             return f"{self.places}; to undo: rm -r {' '.join(map(shlex.quote, self.made))}"
         return f"{self.places}; nothing to undo"
@@ -187,10 +185,10 @@ def chosen(found: Sequence[Installation], command: Sequence[str], what: str) -> 
         if one.lines == list(command) or one.command == " ".join(command):  # typed by hand it comes word by word
             return one
     if not found:
-        raise CannotRun(f"nothing is known that {what}", "install what the project needs in a terminal")
+        raise CannotRun(f"no known command {what}", "install what the project needs in a terminal")
     asked = sanitise(" && ".join(command))
     ways = " or ".join(f"`{sanitise(one.command)}`" for one in found)
-    raise FlowUnable(f"`{asked}` is not what {what}", f"it is {ways}")
+    raise FlowUnable(f"`{asked}` is not the command that {what}", f"use {ways}")
 
 
 def failure(command: Sequence[str], done: CommandResult, hosts: Sequence[str]) -> FlowUnable:
@@ -199,11 +197,11 @@ def failure(command: Sequence[str], done: CommandResult, hosts: Sequence[str]) -
     said = [text for text in done.output.splitlines() if text.strip() and not _NETWORK.match(text)]
     for host, how, why in _NETWORK.findall(done.output):
         if how == "cannot be reached":
-            return NotBegun(f"{host} {how}{why}", "look at your network, then try again")
+            return NotBegun(f"{host} {how}{why}", "check your network, then try again")
         if any(host in text for text in said):
             return CannotRun(
-                f"`{line}` asked for {host}, which is none of its registries ({', '.join(hosts)})",
-                "if the project is to have packages from there, add it to `hosts` of this workspace: clawpy config",
+                f"`{line}` asked for {host}, which is not one of its registries ({', '.join(hosts)})",
+                "if the project needs packages from there, add it to `hosts` of this workspace: clawpy config",
             )
     wrong = [text for text in said if re.search(r"(?i)\berr", text) and "complete log of this run" not in text]
     last = (wrong or said or ["it printed nothing"])[-1]

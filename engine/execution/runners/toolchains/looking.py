@@ -270,7 +270,7 @@ def tools_of(place: Place) -> tuple[Toolchain, ...]:
             continue
         if row.says and not place.says(files, row.says):
             if row.kind == LAST:
-                place.looked.append(f"a target `test` or `check` in the {files[0]}")
+                place.looked.append(f"a `test` or `check` target in the {files[0]}")
             continue
         words = FIND[row.found](place, row, files)
         if words is None:

@@ -34,13 +34,13 @@ SENTENCES: Mapping[str, str] = {
     "option": "the pytest plugin `{what}` is not installed",
     "library": "the library `{what}` is not installed",
     "locale": "the locale {what} is not installed",
-    "toolchain": "no version of `{what}` is chosen",
+    "toolchain": "no version of `{what}` is selected",
     "interpreter": "no Python interpreter for `{what}` is installed",
     "browser": "the browser for the tests is not installed",
     "display": "there is no display",
     "network": "{what} could not be reached: there is no network",
     "service": "nothing answers at {what}",
-    "permission": "{what} may not be run",
+    "permission": "{what} is not executable",
     "read-only": "{what} cannot be written: it is read-only",
     "disk": "the disk is full",
 }
@@ -230,13 +230,13 @@ def fix_for(missing: Missing, install: str) -> str:
         case "browser":
             return "npx playwright install"
         case "display":
-            return "run it under xvfb-run, or set a headless mode"
+            return "run it under xvfb-run, or use a headless mode"
         case "network":
-            return "checks have no network; allow it for this workspace: `network = true` in config.toml"
+            return "checks have no network; to allow it for this workspace, set `network = true` in config.toml"
         case "service":
-            return "start it; a check reaches services of this machine with `network = true` for the workspace"
+            return "start it; checks can reach services on this machine if `network = true` is set for the workspace"
         case "permission":
             return f"chmod +x {missing.what}" if missing.what else "make it executable"
         case "read-only":
-            return "have the tool write below TMPDIR or XDG_CACHE_HOME"
+            return "configure the tool to write to TMPDIR or XDG_CACHE_HOME"
     return "free some space"

@@ -81,7 +81,7 @@ class Project:
         if self.tools:
             return ""
         if self.tested_by is not None:
-            return f"its tests run with those of {self.tested_by or 'the top'}"
+            return f"its tests run with those of {self.tested_by or 'the top folder'}"
         return f"its tests need {self.lacks}" if self.lacks else "it has no tests"
 
     @property
@@ -214,7 +214,7 @@ def _looked_at(place: Place, path: str, has_tests: Callable[[str], bool]) -> Pro
     found = tools_of(place)
     tools = [tool for tool in found if has_tests(tool.row.kind)]
     if found and not tools:
-        place.looked[:] = [f"files that {found[0].title} takes for tests"]
+        place.looked[:] = [f"files that {found[0].title} treats as tests"]
     linters = linters_of(place)
     installs = {one.kind: one.install for one in packages}
     if "python" in {one.row.kind for one in tools} | {one.row.kind for one in linters}:

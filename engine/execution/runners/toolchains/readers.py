@@ -18,7 +18,7 @@ from engine.execution.runners.toolchains.missing import failure_texts
 from engine.execution.runners.toolchains.shapes import Ended, result
 from engine.values import CheckResult
 
-USAGE_ERRORS = {2: "collection failed", 3: "pytest broke", 4: "pytest did not understand its arguments"}
+USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}
 
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -102,7 +102,7 @@ def rspec(ended: Ended) -> CheckResult | None:
         skipped=sum(what == "pending" for what in status.values()),
         errors=outside,
         seconds=float(json.loads(ended.report)["summary"].get("duration", 0)),
-        failing=failing or (["an error outside of the examples"] if outside else []),
+        failing=failing or (["an error outside the examples"] if outside else []),
         durations={str(one["id"]): float(one.get("run_time") or 0) for one in examples},
     )
 

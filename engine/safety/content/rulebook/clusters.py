@@ -8,7 +8,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "container-data",
         BLOCK,
-        "deletes the volumes in which containers keep their data",
+        "deletes volumes that contain container data",
         (
             "docker|podman|nerdctl volume prune|rm|remove",
             "docker|podman|nerdctl system prune --volumes",
@@ -48,7 +48,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "cluster",
         BLOCK,
-        "deletes cluster objects and what they hold",
+        "deletes cluster objects and their contents",
         (
             "kubectl|oc delete !--dry-run",
             "kubectl|oc replace --force",
@@ -73,7 +73,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "cluster-disrupt",
         ASK,
-        "takes running work away or changes it for everybody",
+        "stops or changes running work for everybody",
         (
             "kubectl|oc cordon|taint|evict",
             "kubectl|oc scale --replicas=0",
@@ -135,7 +135,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "infrastructure-change",
         ASK,
-        "changes infrastructure without another look",
+        "changes infrastructure without confirmation",
         (
             "terraform|tofu|terragrunt apply -auto-approve|--auto-approve|--terragrunt-non-interactive",
             "terraform|tofu|terragrunt taint|force-unlock|import",

@@ -8,7 +8,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ci",
         BLOCK,
-        "deletes in a code host or a build server",
+        "deletes something on a code host or build server",
         (
             "gh repo|release|secret|variable|gist|issue|label|ssh-key|gpg-key|cache|codespace|project|run|ruleset"
             "|extension|alias|environment|attestation delete|delete-asset|archive|remove|item-delete|field-delete",
@@ -51,7 +51,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "unpublish",
         BLOCK,
-        "takes a published package away from those who use it",
+        "withdraws a published package from its users",
         (
             "npm|yarn|pnpm unpublish|deprecate",
             "npm|pnpm owner|access|dist-tag|token|team|org rm|revoke|destroy",
@@ -72,7 +72,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "publish",
         ASK,
-        "publishes to the world outside",
+        "publishes to the outside world",
         (
             "npm|pnpm|cargo|poetry|uv|flit|hatch|bun|vsce|ovsx|lerna|pdm|maturin|jsr|dart|flutter publish !--dry-run"
             "|-n",

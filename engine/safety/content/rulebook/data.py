@@ -155,7 +155,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "backups",
         BLOCK,
-        "deletes backups or what is only at the far end",
+        "deletes backups or files that exist only at the destination",
         (
             "borg|borgmatic|borg1|borg2 delete|prune|compact|recreate|repo-delete|undelete|break-lock"
             " !--dry-run|-n|--list-only",

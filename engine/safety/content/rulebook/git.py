@@ -8,7 +8,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "git-discard",
         BLOCK,
-        "throws away work that git cannot bring back",
+        "discards work that git cannot restore",
         (
             "git reset --hard|--merge",
             "git clean -f|--force !-n|--dry-run",
@@ -77,7 +77,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "git-publish-force",
         BLOCK,
-        "overwrites or deletes history that others have",
+        "overwrites or deletes shared history",
         (
             "git push --force|-f !--force-with-lease",
             "git push --mirror|--prune",
@@ -92,7 +92,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "push-elsewhere",
         ASK,
-        "pushes to an address that no remote of the repository has",
+        "pushes to an address that is not a remote of the repository",
         ("git push @*://*|git@*:*|*@*:*/*",),
         stops=("git push https://x.example/y.git HEAD", "git push git@x.example:a/b.git main"),
         passes=("git push origin main", "git push -u origin feature", "git fetch https://x.example/y.git"),
@@ -100,7 +100,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "git-publish-lease",
         ASK,
-        "replaces published history, though only what was seen",
+        "replaces published history, but only what was fetched",
         ("git push --force-with-lease", "git push --force-if-includes"),
         stops=("git push --force-with-lease origin feature",),
         passes=("git push",),

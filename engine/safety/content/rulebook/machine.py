@@ -56,7 +56,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "machine",
         BLOCK,
-        "stops the machine or cuts it off",
+        "stops the machine or disconnects it",
         (
             "shutdown|poweroff|halt|reboot !--help|-c",
             "init|telinit 0|6",
@@ -95,7 +95,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "archive-command",
         ASK,
-        "hands what it unpacks to a command",
+        "passes what it unpacks to a command",
         ("tar|bsdtar|gtar --to-command|--info-script", "tar|bsdtar|gtar @--checkpoint-action=exec*"),
         stops=("tar xf a.tar --to-command=sh",),
         passes=("tar xf a.tar", "tar -I zstd -xf a.tar.zst"),

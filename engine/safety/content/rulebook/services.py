@@ -60,7 +60,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "monitoring",
         BLOCK,
-        "deletes what watches over other systems, or silences it",
+        "deletes or silences monitoring",
         (
             "datadog|dog|datadog-ci|dogshell|pup @delete|delete*|mute|mute_all|remove",
             "newrelic|nr @delete|delete*|remove",
@@ -96,7 +96,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "money",
         BLOCK,
-        "moves money or deletes what bills it",
+        "moves money or deletes billing records",
         (
             "stripe charges|payouts|transfers|refunds|payment_intents|subscriptions|invoices|customers|topups|prices"
             "|products"
