@@ -32,6 +32,11 @@ class Parser(argparse.ArgumentParser):
         for one in COMMON:
             add(common, one, default=argparse.SUPPRESS)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            self.error(_unknown(action.dest, value, action.choices))
+        super()._check_value(action, value)
+
     def error(self, message: str) -> NoReturn:
         from engine.values import sanitise
         from engine.values.secrets import redact
@@ -42,22 +47,12 @@ class Parser(argparse.ArgumentParser):
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """The options of a command line. Prints help or what is wrong, and raises SystemExit."""
     made = parser(words)
-    known_words: Collection[str] = VERBS
-    for kind, word in zip(("verb", "action"), words, strict=False):
-        if not known_words or word.startswith("-"):
-            break
-        if word not in known_words:
-            made.prog = " ".join(["clawpy", *words[: words.index(word)]])
-            made.error(_unknown(kind, word, known_words))
-        known_words = [one.name for one in VERBS[word].actions] if kind == "verb" else ()
     known, left = made.parse_known_args(words)
     if left and hasattr(known, "never"):  # it may hold a secret: `keys_entry` refuses it without printing it
         known.never = [*known.never, *left]
     elif left:
-        made.prog = f"clawpy {known.verb}" if known.verb else "clawpy"
+        made.prog = f"clawpy {known.verb}"
         made.error(f"unknown argument: {' '.join(left)}")
-    if known.verb is None:
-        made.error("a verb is missing")
     return known
 
 
@@ -85,6 +80,7 @@ def _group(title: str, verbs: Sequence[Verb]) -> str:
 def _add_verbs(to: Parser, verbs: Collection[Verb], name: str, words: Sequence[str]) -> None:
     of_all = to.add_subparsers(
         dest=name,
+        required=name == "verb",
         prog=to.prog,
         metavar=name.upper(),
         title=f"{name}s",

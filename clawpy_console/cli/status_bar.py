@@ -18,9 +18,6 @@ FORMS = ("short", "long")
 KILLED = "○ no engine"
 """What is said for one that was killed: its last figures may not be true, and nobody keeps them any more."""
 
-LARGEST = 1024 * 1024
-"""Bytes; what is larger is not ours."""
-
 
 def answer(home: str | None, words: Sequence[str]) -> str | None:
     """The line for a status bar in the home that is named; None when `words` ask for something else, or when no engine
@@ -86,7 +83,7 @@ def folders(home: str | None) -> tuple[str, str]:
 def _read(file: str) -> Any:
     try:
         with open(file, "rb") as reading:  # noqa: PTH123
-            return json.loads(reading.read(LARGEST))
+            return json.load(reading)
     except (OSError, ValueError, RecursionError):
         return None
 

@@ -46,6 +46,10 @@ def switch(name: str, help: str, **settings: Any) -> Argument:
     return argument(name, help, action="store_true", **settings)
 
 
+def number(name: str, help: str, **settings: Any) -> Argument:
+    return argument(name, help, type=int, metavar="N", **settings)
+
+
 def an_id(values: str, of: str, **settings: Any) -> Argument:
     return argument("id", f"id of {of}; its beginning is enough", values, **settings)
 
@@ -232,7 +236,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "clawpy work 7k2m --diff",
             (
                 an_id("sessions", "a session or its card", nargs="?"),
-                argument("--lines", "lines of output to show (default: 40)", type=int, default=40, metavar="N"),
+                number("--lines", "lines of output to show (default: 40)", default=40),
                 switch("--diff", "show the diff of the changes too"),
             ),
         ),
@@ -248,13 +252,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     metavar="PATH",
                     action="append",
                 ),
-                argument(
-                    "--hunk",
-                    "only this hunk of one file, as `clawpy work ID --diff` counts them",
-                    metavar="N",
-                    type=int,
-                    action="append",
-                ),
+                number("--hunk", "only this hunk of one file, as `clawpy work ID --diff` counts them", action="append"),
             ),
         ),
         Verb(
@@ -266,7 +264,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                 argument("place", metavar="FILE:LINE", nargs="?"),
                 argument("text", nargs="*"),
                 switch("--old", "LINE counts lines before the change"),
-                argument("--remove", "remove comment N", metavar="N", type=int),
+                number("--remove", "remove comment N"),
                 switch("--send", "make a card that sends the comments to the agent"),
             ),
         ),
@@ -362,12 +360,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "clawpy serve --port 8477",
             (
                 END_AFTER,
-                argument(
-                    "--port",
-                    "port to listen on; 0 takes a free one (default: 8477, or what the settings say)",
-                    type=int,
-                    metavar="N",
-                ),
+                number("--port", "port to listen on; 0 takes a free one (default: 8477, or what the settings say)"),
                 argument(
                     "--host", "address to listen on (default: 127.0.0.1, or what the settings say)", metavar="ADDRESS"
                 ),
@@ -517,7 +510,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             'clawpy recall "what did we decide about rounding"',
             (
                 argument("query", nargs="*"),
-                argument("--k", "lines to show, 1 to 1000 (default: 10)", type=int, default=10, metavar="N"),
+                number("--k", "lines to show, 1 to 1000 (default: 10)", default=10),
                 argument("--agent", "search as this agent", metavar="AGENT", values="agents"),
                 batch('"id", "query", "k"'),
             ),
@@ -586,7 +579,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                         ),
                         argument("--session", "only what this session taught", metavar="ID", values="sessions"),
                         argument("--words", "only those that contain all of these words", metavar="WORDS"),
-                        argument("--limit", "show at most N (default: 50)", type=int, metavar="N"),
+                        number("--limit", "show at most N (default: 50)"),
                     ),
                 ),
                 Verb("scopes", "show all scopes that have learnings, and files that cannot be read"),
@@ -654,7 +647,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "metrics",
             "show how good the cards are: approved, dismissed, by source and hour",
             "clawpy metrics --days 30",
-            (argument("--days", "of the last N days (default: 7)", type=int, default=7, metavar="N"),),
+            (number("--days", "of the last N days (default: 7)", default=7),),
         ),
         Verb(
             "export",
@@ -690,10 +683,8 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "simulate a month with the real engine, in a temporary home",
             "clawpy simulate --days 30 --seed 7",
             (
-                argument("--days", "1 to 366 (default: 30)", type=int, default=30, metavar="N"),
-                argument(
-                    "--seed", "the same seed gives the same output (default: 1)", type=int, default=1, metavar="N"
-                ),
+                number("--days", "1 to 366 (default: 30)", default=30),
+                number("--seed", "the same seed gives the same output (default: 1)", default=1),
             ),
         ),
     ),

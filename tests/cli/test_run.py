@@ -66,7 +66,7 @@ def test_it_says_what_it_does_and_ends_cleanly(start: Start, home: Home, clawpy:
     assert process.returncode == 0
     assert any("watching shop" in line for line in lines)
     assert any("look at the cart" in line for line in lines)
-    assert any(line.endswith(f"ending: {signal.Signals(number).name}") for line in lines)
+    assert any(line.endswith(f"stopping: {signal.Signals(number).name}") for line in lines)
     assert lines[-1].endswith("ended")
     assert all(datetime.fromisoformat(line[:19]) for line in lines)
     assert read_holder(home) is None
@@ -77,7 +77,7 @@ def test_json_is_one_document_a_line(start: Start, clawpy: Clawpy) -> None:
     process = start("--json", "--for", "2s")
     documents = [json.loads(line) for line in process.communicate()[0].splitlines()]
     assert process.returncode == 0
-    assert any(one.get("text", "").startswith("ending: the time set by --for is over") for one in documents)
+    assert any(one.get("text", "").startswith("stopping: the time set by --for is over") for one in documents)
     assert all("at" in one and "event" in one for one in documents)
 
 
@@ -90,7 +90,7 @@ def test_under_nohup_a_closed_terminal_does_not_end_it(home: Home, project: Path
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=60)
-    assert "ending: SIGTERM" in said
+    assert "stopping: SIGTERM" in said
     assert process.returncode == 0
 
 
