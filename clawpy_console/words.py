@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 
 from engine.values import MICRO, Card, RailVerdict, Verdict
 from engine.values.text import count as count
+from engine.values.text import failures
 
 if TYPE_CHECKING:  # what verbs print needs no Textual
     from textual.content import Content
@@ -109,19 +110,24 @@ DECISIONS = {"original": "edited", "did_himself": "done by you"}
 """The same for what you decided."""
 
 
+SESSION_SIGNS = {
+    "queued": ("○", "faint"), "running": ("◐", "accent"), "succeeded": ("✓", "grey"), "failed": ("✗", "wrong"),
+    "cannot_run": ("○", "wants"), "cancelled": ("✗", "grey"), "blocked": ("✗", "wrong"),
+    "interrupted": ("✗", "wants"), "discarded": ("✗", "grey"),
+}  # fmt: skip
+"""Sign and tone of each state of a session."""
+
+
 def session_state(name: str) -> str:
     return SESSION_STATES.get(name, name)
 
 
-def learned(learnings: int, facts: int, proposed: int, by_itself: int) -> str:
-    """What was learned, "" for nothing. See `engine.views.Learnt`."""
-    told = (
-        (learnings, "learning promoted", "learnings promoted"),
-        (facts, "fact kept", "facts kept"),
-        (proposed, "candidate to review", "candidates to review"),
-        (by_itself, "candidate activated without you", "candidates activated without you"),
-    )
-    return ", ".join(count(number, one, many) for number, one, many in told if number)
+def ended(state: str, result: str | None, failed: tuple[int, int] | None) -> tuple[str, str, str]:
+    """Sign, tone and words of how a session stands. One that ran to its end while tests failed says so: `failed` are
+    these tests and errors."""
+    if state == "succeeded" and result == "failed" and failed:
+        return "▲", "wants", failures(*failed)
+    return (*SESSION_SIGNS[state], session_state(state))
 
 
 TOUCHES = {

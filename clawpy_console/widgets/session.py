@@ -10,22 +10,11 @@ from textual.content import Content
 
 from clawpy_console import words
 from clawpy_console.widgets.rows import Row
-from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, Result, SessionState, SessionView
+from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, SessionState, SessionView
 from engine.values.text import failures
 
 if TYPE_CHECKING:
     from engine.values import ModelCall
-
-STATES: dict[SessionState, tuple[str, str]] = {
-    SessionState.QUEUED: ("○", "faint"),
-    SessionState.RUNNING: ("◐", "accent"),
-    SessionState.SUCCEEDED: ("✓", "grey"),
-    SessionState.FAILED: ("✗", "wrong"),
-    SessionState.CANNOT_RUN: ("○", "wants"),
-    SessionState.CANCELLED: ("✗", "grey"),
-    SessionState.BLOCKED: ("✗", "wrong"),
-    SessionState.INTERRUPTED: ("✗", "wants"),
-}
 
 MARKS = {"added": ("+", "good"), "deleted": ("-", "wrong"), "renamed": ("→", "grey"), "mode": ("·", "grey")}
 
@@ -36,13 +25,9 @@ def waits(change: ChangeSet | None) -> bool:
 
 
 def ended(session: SessionView) -> tuple[str, str, str]:
-    """Glyph, colour and word of how a session stands. One that ran to its end and found red tests says so."""
-    if session.discarded_at is not None:
-        return "✗", "grey", "discarded"
-    if session.state is SessionState.SUCCEEDED and session.check and session.result is Result.FAILED:
-        return "▲", "wants", failures(session.check.failed, session.check.errors)
-    glyph, style = STATES[session.state]
-    return glyph, style, words.session_state(session.state)
+    """Sign, tone and words of how a session stands."""
+    check, state = session.check, "discarded" if session.discarded_at else session.state
+    return words.ended(state, session.result, (check.failed, check.errors) if check else None)
 
 
 def session_row(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from engine.doors import adapting, learning, measuring, recalling
+from typing import TYPE_CHECKING
+
+from engine.doors import adapting, learning, measuring, recalling, wire
 from engine.doors.wire import Document
 from engine.values import Insights, LearningEntry, LearningView, Recalled
 from engine.values.adaptation import Candidate, CandidateView
 
+if TYPE_CHECKING:
+    from engine.views import Since
 
-def document(value: Candidate | CandidateView | LearningEntry | LearningView | Recalled | Insights) -> Document:
-    """`value` as `clawpy candidates`, `learnings`, `recall` or `metrics` print it in JSON."""
+
+def document(value: Candidate | CandidateView | LearningEntry | LearningView | Recalled | Since | Insights) -> Document:
+    """`value` as `clawpy candidates`, `learnings`, `recall`, `status` or `metrics` print it in JSON."""
     match value:
         case Candidate():
             return adapting.candidate(value)
@@ -21,4 +26,6 @@ def document(value: Candidate | CandidateView | LearningEntry | LearningView | R
             return learning.view(value)
         case Recalled():
             return recalling.result(value)
-    return measuring.figures(value)
+        case Insights():
+            return measuring.figures(value)
+    return wire.since(value)

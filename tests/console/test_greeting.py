@@ -116,7 +116,7 @@ async def test_after_an_absence_five_lines_until_a_key(home, engine: StandIn) ->
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: "While you were away, 3h" in screen_text(app))
         text = screen_text(app)
-        for word in ("done", "approved", "rejected", "learnt", "spent"):
+        for word in ("done", "approved", "dismissed", "learned", "spent"):
             assert word in text
         assert "2 learnings promoted" in text
         await pilot.press("y")

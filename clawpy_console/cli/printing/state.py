@@ -21,6 +21,7 @@ from clawpy_console.cli.printing.style import (
     wants,
 )
 from clawpy_console.fields import Field
+from clawpy_console.screens.mission.since import since
 from clawpy_console.screens.safety import standing
 
 MOST = 5
@@ -84,17 +85,11 @@ def _hold(one: Document) -> Field:
 
 def _since(then: Document) -> Lines:
     """What happened since you were last away; nothing when nothing did."""
-    ran, blocked, known = then["ran"], then["blocked"], then["learnt"]
-    told = words.learned(known["learnings"], known["facts"], known["proposed"], known["inForceByItself"])
-    if not (ran or blocked or then["approved"] or then["rejected"] or told):
+    fields, ran, blocked = list(since(then)), then["ran"], then["blocked"]
+    if not fields:
         return
-    itself = f" ({then['approvedByItself']} by itself)" if then["approvedByItself"] else ""
-    yield (
-        f"  since {time(then['at'])}  {count(len(ran), 'session')}, {len(blocked)} blocked, "
-        f"{then['approved']} approved{itself}, {then['rejected']} dismissed, ${then['spent']:.2f} spent"
-    )
-    if told:
-        yield f"    learned  {told}"
+    yield bold(f"since {time(then['at'])}")
+    yield from printed(fields)
     if len(ran) > MOST:
         yield dim(f"    and {len(ran) - MOST} earlier ones; `clawpy work` lists them")
     for one in ran[-MOST:]:

@@ -14,7 +14,6 @@ from clawpy_console import words
 from clawpy_console.fields import Field, label_width
 from engine.values import sanitise
 from engine.values.text import count as count
-from engine.values.text import failures
 
 Document = Mapping[str, Any]
 Lines = Iterator[str]
@@ -96,12 +95,12 @@ def indented(text: str) -> Lines:
 
 
 def how_it_ended(session: Document) -> str:
-    """The state of a session, coloured. One that ran to its end and found failing tests says so, as on the screens."""
-    check = session.get("check")
-    if session["state"] == "succeeded" and session["result"] == "failed" and check:
-        return wants(failures(check["failed"], check["errors"]))
-    tones = {"succeeded": "good", "discarded": "grey", "running": "title", "queued": "grey", "cannot_run": "wants"}
-    return paint(tones.get(session["state"], "wrong"), words.session_state(session["state"]))
+    """How a session stands, coloured as on the screens."""
+    check = session["check"]
+    _, tone, said = words.ended(
+        session["state"], session["result"], (check["failed"], check["errors"]) if check else None
+    )
+    return paint(tone, said)
 
 
 def time(instant: str | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -11,10 +10,15 @@ from textual.content import Content
 
 from clawpy_console import hiring, words
 from clawpy_console.keys import shown_key
-from engine.values import Result
+from clawpy_console.screens.mission.since import since
+from clawpy_console.widgets.parts import drawn
+from engine import document
 
 if TYPE_CHECKING:
     from engine import Engine
+
+WIDTH = 200
+"""Cells after which a line of what happened goes on below."""
 
 
 def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
@@ -43,30 +47,8 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
     ]  # fmt: skip
 
 
-def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:
-    """What was done, blocked, approved, rejected, learnt, spent since `since`; nothing when nothing happened.
-    Blocking."""
-    then = engine.since(since)
-    if then.nothing:
+def since_then(engine: Engine, at: datetime, now: datetime) -> list[Content]:
+    """What happened since `at`; nothing when nothing did. Blocking."""
+    if not (told := drawn(since(document(engine.since(at))), WIDTH)):
         return []
-    well = sum(1 for one in then.ran if one.result is Result.SUCCEEDED and not one.discarded_at)
-    decisions = then.approved - then.approved_by_itself + then.rejected
-    rails = ", ".join(f"{rail} {number}" for rail, number in Counter(one.rail for one in then.blocked).most_common())
-
-    def line(label: str, text: str) -> Content:
-        return Content.assemble((f"{label:<9}", "$faint"), (text, "$ink"))
-
-    what = then.learnt
-    told = words.learned(what.learnings, what.facts, what.proposed, what.by_itself)
-    by = f", from {words.count(decisions, 'decision')}" if decisions else ""
-    bad = len(then.ran) - well
-    itself = f", {then.approved_by_itself} by itself" if then.approved_by_itself else ""
-    return [
-        Content.styled(f"While you were away, {words.span(now - since)}", "bold $accent"),
-        line("done", f"{words.count(len(then.ran), 'session')}" + (f", {bad} failed" if bad else "")),
-        *([line("blocked", f"{len(then.blocked)} by the rails: {rails}")] if then.blocked else []),
-        line("approved", f"{then.approved}{itself}"),
-        line("rejected", f"{then.rejected}"),
-        line("learnt", f"{told or 'nothing new'}{by}"),
-        *([line("spent", words.money(then.spent))] if then.spent else []),
-    ]
+    return [Content.styled(f"While you were away, {words.span(now - at)}", "bold $accent"), *told]
