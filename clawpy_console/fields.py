@@ -6,14 +6,17 @@ out for a screen, `cli.printing.style.printed` for a terminal or a pipe. Nothing
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from rich.cells import cell_len
 
 from clawpy_console import words
+
+Document = Mapping[str, Any]
+"""A value of the engine as verbs print it in JSON."""
 
 BAR = 10
 """Cells of a bar."""
@@ -58,6 +61,8 @@ def text(body: str, most: int = 20_000) -> Iterator[Field]:
 
 def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
     """The lines that go (`-`) and come (`+`), with a few around them that stay."""
+    import difflib  # not before the first frame
+
     tones = {"-": "wrong", "+": "good", "@": "faint"}
     for number, line in enumerate(difflib.unified_diff(before, after, n=AROUND, lineterm="")):
         if number < 2 or (number == 2 and line.startswith(("@@ -0,", "@@ -1,", "@@ -1 "))):

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
 from engine.values import MICRO, Card, RailVerdict, Verdict
 from engine.values.text import count as count
 from engine.values.text import failures
-
-if TYPE_CHECKING:  # what verbs print needs no Textual
-    from textual.content import Content
 
 
 def span(length: timedelta) -> str:
@@ -92,11 +88,6 @@ def crop(text: str, width: int) -> str:
 def fit(text: str, width: int) -> str:
     """`text` cropped or padded to exactly `width` cells."""
     return set_cell_size(crop(text, width), width)
-
-
-def rows(line: Content, width: int) -> list[Content]:
-    """`line` wrapped to `width` cells; itself where it fits."""
-    return [line] if line.cell_length <= width else line.wrap(width)
 
 
 SESSION_STATES = {"succeeded": "finished", "cannot_run": "could not run", "cancelled": "stopped"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console.screens.hierarchy.organisation import LONG, Folds, Node, below, path, tree
+from clawpy_console.screens.hierarchy.organisation import LONG, Folds, Node, below, leaders, tree
 from engine.values import AgentView
 
 
@@ -25,7 +25,7 @@ def test_everyone_stands_below_his_leader() -> None:
     assert drawn(tree(agents, folds=Folds())) == ["owner", "  ceo", "    cto", "      lead", "    coo"]
     assert drawn(tree(agents, folds=Folds(closed=frozenset({"cto"})))) == ["owner", "  ceo", "    cto", "    coo"]
     assert below(agents, "ceo") == {"cto", "lead", "coo"}
-    assert path(agents, "lead") == ["cto", "ceo"]
+    assert leaders(agents, ["lead"]) == ["cto", "ceo"]
 
 
 def test_nobody_is_an_owner_alone() -> None:

@@ -5,18 +5,16 @@ Each function takes the document that a verb prints as JSON: `agents`, `guidance
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
-from clawpy_console.fields import Field, bar, changes, text, when
+from clawpy_console.fields import Document, Field, bar, changes, text, when
 from engine.values.wisdom import telling
 
 if TYPE_CHECKING:
     from engine import Engine
-
-Document = Mapping[str, Any]
 
 MOST = 50
 """Problems of the organisation that are shown."""

@@ -11,9 +11,9 @@ from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from clawpy_console.dialogs.preview import PreviewDialog
-from clawpy_console.fields import Field
+from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings
-from clawpy_console.screens.hierarchy.agent import Document, edited
+from clawpy_console.screens.hierarchy.agent import edited
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from engine.values import LeaderProfile, ProfileEdit

@@ -12,9 +12,9 @@ from textual.widgets import Input, Static
 
 from clawpy_console import words
 from clawpy_console.dialogs.preview import PreviewDialog
-from clawpy_console.fields import Field
+from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings
-from clawpy_console.screens.hierarchy.agent import Document, moved
+from clawpy_console.screens.hierarchy.agent import moved
 from clawpy_console.screens.hierarchy.organisation import OWNER, searched
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine

@@ -70,7 +70,7 @@ def tree(
     below, why = _places(agents, retired)
     found = {one.id for one in (*agents, *retired) if all(word in searched(one) for word in needle)}
     kept = found if needle else {one.id for one in agents if busy(one) or one.id in folds.kept}
-    kept = kept | _leaders(agents, kept)
+    kept = kept.union(leaders(agents, kept))
     folding = not needle and not folds.everyone and len(agents) > LONG
 
     def is_open(id: str) -> bool:
@@ -107,27 +107,16 @@ def tree(
     return rows
 
 
-def path(agents: Iterable[AgentView], agent_id: str) -> list[str]:
-    """The leaders of an agent, from the direct one upward, as far as they exist."""
+def leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
+    """All leaders above these agents that exist: of one agent from the direct one upward."""
     leader = {one.id: one.reports_to for one in agents}
     found: dict[str, None] = {}
-    at = leader.get(agent_id, "")
-    while at in leader and at not in found and at != agent_id:
-        found[at] = None
-        at = leader[at]
-    return list(found)
-
-
-def _leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> set[str]:
-    """All leaders above these agents."""
-    leader = {one.id: one.reports_to for one in agents}
-    found: set[str] = set()
     for one in ids:
         at = leader.get(one, "")
         while at in leader and at not in found:
-            found.add(at)
+            found[at] = None
             at = leader[at]
-    return found
+    return list(found)
 
 
 def below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
@@ -184,8 +173,8 @@ def _places(
             place("broken" if one.broken else "leader missing", one, "" if one.broken else missing)
     for one in agents:
         if one.id not in reached:
-            leaders = [one.id, *path(agents, one.id)]
-            circle = leaders[leaders.index(by_id[leaders[-1]].reports_to) :]
+            above = leaders(agents, [one.id])
+            circle = above[above.index(by_id[above[-1]].reports_to) :]
             head = by_id[min(circle)]
             under[head.reports_to].remove(head)
             whom = "itself" if head.reports_to == head.id else f"{head.reports_to}, whom it leads"

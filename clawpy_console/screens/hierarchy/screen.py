@@ -18,7 +18,7 @@ from clawpy_console.fields import Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.filtering import Filtering
 from clawpy_console.screens.hierarchy import agent as told
-from clawpy_console.screens.hierarchy.organisation import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, path, tree
+from clawpy_console.screens.hierarchy.organisation import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, leaders, tree
 from clawpy_console.screens.hierarchy.organising import Organising
 from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.widgets.drawn import Drawn
@@ -122,7 +122,7 @@ class HierarchyScreen(Organising, Filtering):
         known, rows = self.known, self.query_one("#tree", Tree)
         there = any(one.id == self._wanted for one in known.agents)
         if there:  # unfold whatever hides it
-            folds, above = self._folds, {self._wanted, OWNER, *path(known.agents, self._wanted)}
+            folds, above = self._folds, {self._wanted, OWNER, *leaders(known.agents, [self._wanted])}
             self._folds = replace(folds, closed=folds.closed - above, kept=folds.kept | {self._wanted})
         nodes = tree(known.agents, known.retired, folds=self._folds, needle=self.needle)
         rows.show_nodes(nodes, empty="No match." if self.needle else "No agents yet.")

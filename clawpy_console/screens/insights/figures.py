@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from clawpy_console import words
-from clawpy_console.fields import Field, bar, spark
+from clawpy_console.fields import Document, Field, bar, spark
 from engine import kind_title
-
-Document = Mapping[str, Any]
 
 TRENDS = {"improving": "▲ improving", "declining": "▼ declining", "steady": "steady"}
 COUNTS = {

@@ -3,14 +3,11 @@ it, what came of it (SPEC 5)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 from clawpy_console import words
-from clawpy_console.fields import Field, bar, changes, when
-
-Document = Mapping[str, Any]
+from clawpy_console.fields import Document, Field, bar, changes, when
 
 STATUS = {
     "review": ("▲", "wants", "needs your decision"),

@@ -3,17 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 from clawpy_console import words
-from clawpy_console.fields import Field, bar, when
-
-Document = Mapping[str, Any]
-
-TEXT_MOST = 20_000
-"""Characters of a learning that are shown; its file has all of it."""
+from clawpy_console.fields import Document, Field, bar, text, when
 
 KINDS = {
     "institutional": ("how", "how things are done here"), "task": ("task", "about a piece of work"),
@@ -60,10 +54,7 @@ def learning(one: Document, now: datetime) -> Iterator[Field]:
         yield Field("", f"▲ check it: {words.one_line(one['review'])}", "wants")
     if one["because"]:
         yield Field("because", words.one_line(one["because"]), "wants")
-    for line in one["text"][:TEXT_MOST].rstrip("\n").expandtabs(4).split("\n"):
-        yield Field("", line)
-    if len(one["text"]) > TEXT_MOST:
-        yield Field("", f"… {words.count(len(one['text']) - TEXT_MOST, 'character')} more", "faint")
+    yield from text(one["text"])
     yield Field("", "evidence", "heading")
     yield Field("confidence", f"{bar(one['confidence'])} {one['confidence']:.2f}")
     yield Field("importance", f"{bar(one['importance'])} {one['importance']:.2f}  {'; '.join(one['reasons'])}".rstrip())

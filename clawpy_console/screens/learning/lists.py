@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clawpy_console import words
-from clawpy_console.fields import when
+from clawpy_console.fields import Document, when
 from clawpy_console.screens.learning import candidate, entry
-from clawpy_console.screens.learning.candidate import Document
 from clawpy_console.widgets.rows import Row
 from engine import document
 

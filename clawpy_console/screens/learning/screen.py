@@ -16,11 +16,10 @@ from textual.content import Content
 from textual.widgets import Static
 
 from clawpy_console import words
-from clawpy_console.fields import Field
+from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.filtering import Filtering
 from clawpy_console.screens.learning import candidate, entry
-from clawpy_console.screens.learning.candidate import Document
 from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, linked, listed, read_listing
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter

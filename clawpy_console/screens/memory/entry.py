@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from clawpy_console import words
-from clawpy_console.fields import Field, text
+from clawpy_console.fields import Document, Field, text
 from engine.values import (
     AgentFile,
     Capture,
@@ -24,8 +24,6 @@ from engine.values import (
     Retention,
     sanitise,
 )
-
-Document = Mapping[str, Any]
 
 RECALLED_MOST = 300
 """Characters of a recalled memory that are shown."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from clawpy_console import outside, words
 from clawpy_console.dialogs.edit_file import EditFile
+from clawpy_console.fields import Document
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.memory.entry import Document, Entry, forgetting
+from clawpy_console.screens.memory.entry import Entry, forgetting
 from clawpy_console.screens.memory.recalled import WouldRecall
 from engine import dispatch
 from engine.values import AgentFile, FactDraft, GraphNode, Layer, PromptRequest

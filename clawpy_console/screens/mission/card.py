@@ -63,12 +63,18 @@ def headline(card: Card, width: int) -> Content:
     return Content.assemble(label, (words.fit(place, room), "$grey"), " ", right)
 
 
+def signal_words(signal: Signal) -> tuple[str, str]:
+    """Its name, and its evidence in words."""
+    name = "talk" if signal.name == "conversations" else signal.name
+    return name, words.one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
+
+
 def signal_line(signal: Signal) -> Content:
-    """Name, bar, evidence in words."""
-    name = words.fit("talk" if signal.name == "conversations" else signal.name, 8)
+    """Name, bar, evidence."""
+    name, text = signal_words(signal)
     filled = max(round(signal.relevance * BAR), 1 if signal.relevance > 0.02 else 0)
-    said = words.one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
-    return Content.assemble((f"{name} ", "$faint"), (f"{'▇' * filled:<{BAR}} ", "$accent"), (said, "$grey"))
+    shown = f"{'▇' * filled:<{BAR}} "
+    return Content.assemble((f"{words.fit(name, 8)} ", "$faint"), (shown, "$accent"), (text, "$grey"))
 
 
 def facts(card: Card) -> str:

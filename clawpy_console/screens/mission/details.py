@@ -12,11 +12,13 @@ from textual.widgets import Static, TextArea
 
 from clawpy_console import words
 from clawpy_console.dialogs.base import Dialog
+from clawpy_console.fields import Field
 from clawpy_console.keys import bindings
 from clawpy_console.screens.mission.card import headline
 from clawpy_console.screens.mission.evidence import evidence, parameter_lines
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.parts import drawn
 from engine.values import Card, RailVerdict, Refusal
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class Details(Dialog[None]):
     Details #editor { height: auto; min-height: 3; max-height: 9; }
     Details KeyLine { background: $surface; dock: bottom; padding: 0; margin-top: 1; }
     Details #refused { color: $wrong; height: auto; display: none; }
+    Details #why { margin-top: 1; }
     Details #details { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
     """
 
@@ -126,11 +129,10 @@ class Details(Dialog[None]):
         head = Content.styled(words.one_line(card.assignment.prompt), "bold $ink")
         bare = Content.styled(f"▲ {words.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
         self.query_one("#head", Drawn).show(lambda width: [headline(card, width), bare, *head.wrap(width)])
-        lines = [Content("")]
-        if card.note:  # what it lacks, beside the editor where it can be given
-            lines += [Content.styled(f"▲ {words.one_line(card.note)}", "$wants"), Content("")]
-        lines += evidence(card, self._rails, self._like, self.app.known, self.app.now())
-        self.query_one("#why", Drawn).show(lambda width: [row for line in lines for row in words.rows(line, width)])
+        # What it lacks stands beside the editor, where it can be given.
+        lacks = [Field("", f"▲ {words.one_line(card.note)}", "wants"), Field("", "")] if card.note else []
+        told = [*lacks, *evidence(card, self._rails, self._like, self.app.known, self.app.now())]
+        self.query_one("#why", Drawn).show(lambda width: drawn(told, width))
 
     def _refuse(self, why: object) -> None:
         line = self.query_one("#refused", Static)

@@ -1,16 +1,15 @@
-"""Why a card is there and what would happen: the lines of its details, and of the pane beside it. Pure."""
+"""Why a card is there and what would happen: its details, and the pane beside it. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from textual.content import Content
-
 from clawpy_console import words
-from clawpy_console.screens.mission.card import signal_line, tier_label
+from clawpy_console.fields import Field, bar
+from clawpy_console.screens.mission.card import signal_words, tier_label
 from clawpy_console.screens.mission.lines import result_words
 from clawpy_console.state import AppState
 from engine.values import Card, RailVerdict, Source, Tier, Verdict
@@ -18,32 +17,35 @@ from engine.values import Card, RailVerdict, Source, Tier, Verdict
 TERMS = (("twin", 0.40), ("pattern", 0.25), ("urgency", 0.20), ("time", 0.15))
 """The terms of the confidence and their weights, as the sum is written (SPEC 2.5)."""
 
+SIGNS = {Verdict.ALLOW: ("✓", "grey"), Verdict.ASK: ("▲", "wants"), Verdict.BLOCK: ("✗", "wrong")}
 
 Like = tuple[int, int]
 """How many cards like one you approved, and how many you decided."""
 
+Facts = Sequence[tuple[str, str]]
+"""Names and texts; a fact without a text is left out."""
+
 
 def evidence(
     card: Card, rails: Sequence[RailVerdict], like: Like | None, known: AppState, now: datetime
-) -> list[Content]:
+) -> Iterator[Field]:
     """The evidence for and against `card`, with the verdict of each of the `rails`."""
-    lines: list[Content] = []
     if card.reasoning:
-        lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
-    lines += [
-        title("PLACE IN THE STACK"),
-        *tier_lines(card),
-        *_fact_lines(_history(card, like, known, now)),
-        Content(""),
-    ]
+        yield Field("", words.one_line(card.reasoning), "grey")
+    yield Field("", "place in the stack", "heading")
+    yield from _place(card)
+    yield from _told(_history(card, like, known, now))
     if card.signals:  # none speak for a prompt of your own
-        lines += [title("SIGNALS (weight · relevance)"), *signal_lines(card), Content("")]
+        yield Field("", "signals (weight · relevance)", "heading")
+    for one in card.signals:
+        name, text = signal_words(one)
+        yield Field(name, f"{bar(one.relevance)} {text}  {one.weight:.2f} · {one.relevance:.2f}", "grey")
     if rails:
-        lines += [title("RAILS NOW"), *rail_lines(rails), Content("")]
-    lines += [title("WORK"), *_fact_lines(_facts(card, known, now)), Content("")]
-    if summed := sum_lines(card):
-        lines += [title("CONFIDENCE (weight · value)"), *summed, Content("")]
-    return lines
+        yield Field("", "rails now", "heading")
+    yield from _rails(rails)
+    yield Field("", "work", "heading")
+    yield from _told(_facts(card, known, now))
+    yield from _confidence(card)
 
 
 def parameter_lines(parameters: Mapping[str, Any]) -> str:
@@ -54,65 +56,45 @@ def parameter_lines(parameters: Mapping[str, Any]) -> str:
     )
 
 
-def tier_lines(card: Card) -> list[Content]:
+def _place(card: Card) -> Iterator[Field]:
     """Where it stands in the stack and why, with what moved it there."""
     if card.source is Source.OPERATOR:
-        return [Content.styled("your own prompts come first", "$grey")]
-    style = "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink"
-    said = Content.assemble(
-        (tier_label(card), style), (f": {card.tier.meaning} (group {int(card.tier)} of 4)", "$grey")
-    )
+        yield Field("", "your own prompts come first", "grey")
+        return
+    place = f"{tier_label(card)}: {card.tier.meaning} (group {int(card.tier)} of 4)"
+    yield Field("", place, "wrong" if card.tier is Tier.BROKEN else "ink")
     moved = card.parts.words[len(TERMS) :] if card.parts is not None else ()
-    return [said, *(Content.styled(words.one_line(one), "$grey") for one in moved)]
+    yield from (Field("", words.one_line(one), "grey") for one in moved)
 
 
-def sum_lines(card: Card) -> list[Content]:
+def _confidence(card: Card) -> Iterator[Field]:
     """The confidence as a sum, each term with its value and where it came from; nothing while none is stated."""
     parts = card.parts
     if parts is None or not card.stated:
-        return []
-    lines = []
+        return
+    yield Field("", "confidence (weight · value)", "heading")
     for number, (name, weight) in enumerate(TERMS):
         value = getattr(parts, name)
-        why = parts.words[number] if number < len(parts.words) else ""
-        product = (f" = {weight * value:.3f}  ", "$grey")
-        said = (f"  {words.one_line(why)}", "$grey")
-        lines.append(Content.assemble((f"{weight:.2f} · {value:.2f}", "$ink"), product, (f"{name:<8}", "$faint"), said))
-    lines.append(Content.assemble(("sum         = ", "$faint"), (f"{parts.total:.3f}", "bold $ink"),
-                                  (f"  {card.band.value}", "$accent")))  # fmt: skip
-    return lines
+        why = words.one_line(parts.words[number]) if number < len(parts.words) else ""
+        yield Field("", f"{weight:.2f} · {value:.2f} = {weight * value:.3f}  {name:<8}  {why}", "grey")
+    yield Field("", f"sum         = {parts.total:.3f}  {card.band.value}")
 
 
-def signal_lines(card: Card) -> list[Content]:
-    """All signals with weight, relevance and evidence, including those that found nothing."""
-    return [
-        Content.assemble(signal_line(one), (f"  {one.weight:.2f} · {one.relevance:.2f}", "$faint"))
-        for one in card.signals
-    ]
-
-
-def rail_lines(rails: Sequence[RailVerdict]) -> list[Content]:
+def _rails(rails: Sequence[RailVerdict]) -> Iterator[Field]:
     """Each rail with its reason; those that allow without one are one line."""
-    signs = {Verdict.ALLOW: ("✓", "$grey"), Verdict.ASK: ("▲", "$wants"), Verdict.BLOCK: ("✗", "$wrong")}
-    lines = []
     for one in rails:
-        glyph, style = signs[one.verdict]
+        sign, tone = SIGNS[one.verdict]
         if one.reason or one.verdict is not Verdict.ALLOW:
-            lines.append(Content.assemble((f"{glyph} {one.rail:<8} ", style), (words.one_line(one.reason), "$grey")))
-    plain = [one.rail for one in rails if one.verdict is Verdict.ALLOW and not one.reason]
-    return [*lines, Content.styled(f"✓ {', '.join(plain)}: no objection", "$grey")] if plain else lines
+            yield Field(one.rail, f"{sign} {words.one_line(one.reason)}", tone)
+    if plain := [one.rail for one in rails if one.verdict is Verdict.ALLOW and not one.reason]:
+        yield Field("", f"✓ {', '.join(plain)}: no objection", "grey")
 
 
-def title(text: str) -> Content:
-    return Content.styled(text, "bold $faint")
+def _told(facts: Facts) -> Iterator[Field]:
+    return (Field(name, text, "grey") for name, text in facts if text)
 
 
-def _fact_lines(facts: Sequence[tuple[str, str]]) -> list[Content]:
-    """Name and text of each fact that has a text."""
-    return [Content.assemble((f"{name:<10}", "$faint"), (text, "$grey")) for name, text in facts if text]
-
-
-def _history(card: Card, like: Like | None, known: AppState, now: datetime) -> list[tuple[str, str]]:
+def _history(card: Card, like: Like | None, known: AppState, now: datetime) -> Facts:
     """How you decided cards like it, and how the flow ended in this workspace the last time."""
     flow, workspace = card.assignment.flow, card.assignment.workspace
     same = (one for one in known.sessions if flow and (one.flow, one.workspace) == (flow, workspace))
@@ -123,7 +105,7 @@ def _history(card: Card, like: Like | None, known: AppState, now: datetime) -> l
     return [("decisions", said if like is not None else ""), ("last run", result_words(last, now) if last else "")]
 
 
-def _facts(card: Card, known: AppState, now: datetime) -> list[tuple[str, str]]:
+def _facts(card: Card, known: AppState, now: datetime) -> Facts:
     """What the work is, and what it touches."""
     from engine import kind_title  # not before the first frame
 

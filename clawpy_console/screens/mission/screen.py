@@ -16,7 +16,6 @@ from clawpy_console import words
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import lines
-from clawpy_console.screens.mission.evidence import evidence, parameter_lines, title
 from clawpy_console.screens.mission.stack import CardStack
 from clawpy_console.state import AppState
 from clawpy_console.widgets.drawn import Drawn
@@ -41,11 +40,8 @@ LISTS = {
 class CardRows(Rows, can_focus=False):
     """The pending cards; the keys are those of the stack. A click opens a row."""
 
-    def on_click(self, event: events.Click) -> None:
-        event.prevent_default()
-        number = event.y + self.scroll_offset.y
-        if number < len(self._rows):
-            self.post_message(self.Opened(self, self._rows[number].id))
+    def click(self, row_id: str) -> None:
+        self.post_message(self.Opened(self, row_id))
 
 
 class Queue(Rows):
@@ -198,17 +194,21 @@ class MissionScreen(ConsoleScreen):
         self._mark("-empty", card is None)
         if card is None or not self.has_class("-wide"):
             return
-        told = evidence(card, card.verdicts, self._like.get(card.id), self.known, self.app.now())
+        from clawpy_console.fields import Field
+        from clawpy_console.screens.mission.evidence import evidence, parameter_lines
+        from clawpy_console.widgets.parts import drawn
+
+        told = [*evidence(card, card.verdicts, self._like.get(card.id), self.known, self.app.now())]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
-            told += [title("PARAMETERS"), *(Content.styled(line, "$grey") for line in parameters.split("\n"))]
+            told += [Field("", "parameters", "heading"), *(Field("", one, "grey") for one in parameters.split("\n"))]
         room = self.query_one("#why").size.height
         more = Content.styled(f"{shown_key('stack.details', self.app.keymap)} shows more", "$faint")
 
-        def drawn(width: int) -> list[Content]:
-            rows = [row for line in told for row in words.rows(line, width)]
+        def cut(width: int) -> list[Content]:
+            rows = drawn(told, width)
             return rows if len(rows) <= room else [*rows[: room - 1], more]
 
-        self.query_one("#why", Drawn).show(drawn)
+        self.query_one("#why", Drawn).show(cut)
 
         def decided(found: tuple[int, int]) -> None:
             self._like[card.id] = found

@@ -70,12 +70,12 @@ class CardStack(Widget, can_focus=True):
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
         super().__init__(id=id)
         self.clock = clock
-        self._cards: tuple[Card, ...] = ()  # as the engine ranks them
+        self.cards: tuple[Card, ...] = ()
+        """The cards that are pending, as the engine ranks them."""
         self._at = 0  # the one in front
         self._dismissed: tuple[str, float] = ("", 0.0)  # the last card that was dismissed here, and when
         self._changed_at = float("-inf")
         self._armed = ""
-        self._empty = ""
 
     def compose(self) -> ComposeResult:
         yield CardView(id="front")
@@ -83,14 +83,9 @@ class CardStack(Widget, can_focus=True):
         yield CardView(id="leaving")
 
     @property
-    def cards(self) -> tuple[Card, ...]:
-        """The cards that are pending, in rank order."""
-        return self._cards
-
-    @property
     def front(self) -> Card | None:
         """The card on screen."""
-        return self._cards[self._at] if self._cards else None
+        return self.cards[self._at] if self.cards else None
 
     @property
     def asks_why(self) -> str:
@@ -111,25 +106,23 @@ class CardStack(Widget, can_focus=True):
         kept = before is not None and before.id in ids
         at = ids.index(before.id) if before is not None and kept else self._at
         if before is not None and kept and not self.armed:
-            known, least = {card.id for card in self._cards}, min(before.tier, Tier.CHECK)
+            known, least = {card.id for card in self.cards}, min(before.tier, Tier.CHECK)
             at = next((place for place, card in enumerate(cards) if card.id not in known and card.tier < least), at)
         self._replace(tuple(cards), at, own=False)
-        if empty != self._empty:
-            self._empty = empty
-            self.query_one("#empty", Static).update(empty, layout=False)
+        self.query_one("#empty", Static).update(empty, layout=False)
 
     def bring_back(self, card: Card, note: str) -> None:
         """Put `card` in front again: its decision was undone, or the engine refused and `note` says why."""
         if self._dismissed[0] == card.id:
             self._dismissed = ("", 0.0)
         again = dataclasses.replace(card, note=note or card.note)
-        others = [one for one in self._cards if one.id != card.id]
+        others = [one for one in self.cards if one.id != card.id]
         at = min(self._at, len(others))
         self._replace((*others[:at], again, *others[at:]), at, own=True)
 
     def _replace(self, cards: tuple[Card, ...], at: int, *, own: bool) -> None:
         before = self.front
-        self._cards = cards
+        self.cards = cards
         self._at = at if at < len(cards) else 0
         after = self.front
         if (before.id if before else "") != (after.id if after else ""):
@@ -153,7 +146,7 @@ class CardStack(Widget, can_focus=True):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing now are not offered."""
         if action in ("approve", "dismiss", "snooze", "turn"):
-            return len(self._cards) > (action == "turn")
+            return len(self.cards) > (action == "turn")
         if action == "why":
             return bool(self.asks_why)
         return super().check_action(action, parameters)
@@ -167,7 +160,7 @@ class CardStack(Widget, can_focus=True):
             return
         self._fly(card, direction)
         self._dismissed = (card.id, self.clock()) if how == "dismiss" else ("", 0.0)
-        self._replace(tuple(one for one in self._cards if one.id != card.id), self._at, own=True)
+        self._replace(tuple(one for one in self.cards if one.id != card.id), self._at, own=True)
         self.post_message(self.Decided(card, how))
         if how == "dismiss":
             self.set_timer(WHY, self._asked_why)
@@ -219,12 +212,12 @@ class CardStack(Widget, can_focus=True):
 
     def action_turn(self, by: int) -> None:
         """The next card, or with -1 the one before; from the last to the first."""
-        self._replace(self._cards, (self._at + by) % len(self._cards), own=True)
+        self._replace(self.cards, (self._at + by) % len(self.cards), own=True)
 
     def turn_to(self, card_id: str) -> None:
         """The card `card_id`, if it is pending."""
-        at = next((at for at, one in enumerate(self._cards) if one.id == card_id), self._at)
-        self._replace(self._cards, at, own=True)
+        at = next((at for at, one in enumerate(self.cards) if one.id == card_id), self._at)
+        self._replace(self.cards, at, own=True)
 
     def action_why(self, reason: str) -> None:
         if card_id := self.asks_why:
