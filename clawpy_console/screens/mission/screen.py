@@ -40,8 +40,9 @@ LISTS = {
 class CardRows(Rows, can_focus=False):
     """The pending cards; the keys are those of the stack. A click opens a row."""
 
-    def click(self, row_id: str) -> None:
-        self.post_message(self.Opened(self, row_id))
+    def click(self, number: int) -> None:
+        self.cursor = number
+        self.action_open()
 
 
 class Queue(Rows):
