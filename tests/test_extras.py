@@ -39,7 +39,7 @@ def home(tmp_path: Path) -> Home:
 
 def test_each_is_one_of_the_package_and_can_be_asked_for() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(extras.EXTRAS) == set(declared) - {"all", "test"}
+    assert set(extras.EXTRAS) == set(declared) - {"all", "local-model", "test"}
     assert declared["all"] == [f"clawpy-console[{','.join(sorted(extras.EXTRAS))}]"]
     assert extras.missing() == ()
 

@@ -6,6 +6,7 @@ it is, the sums agree and pass no cap, no process is left, the key is nowhere to
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -102,6 +103,17 @@ REFUSED = Reply(status=401, error=f"Incorrect API key provided: {KEY}")
 BUSY, BROKEN, DOWN = Reply(status=429), Reply(status=500), Reply(status=503)
 SHORT = Reply(text="Half of it, and no more", end_after=3)
 CUT, DROPPED = Reply(text="x" * 200, drop_after=3), Reply(drop_after=0)
+LLAMA_CPP = json.dumps(
+    {
+        "error": {
+            "code": 400,
+            "message": "request (4130 tokens) exceeds the available context size (4096 tokens), try increasing it",
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": 4130,
+            "n_ctx": 4096,
+        }
+    }
+).encode()
 NOISE = Reply(body=b"data: {nonsense\n\n")
 
 SCENARIOS = [
@@ -125,6 +137,7 @@ SCENARIOS = [
     Scenario("no such model", (Reply(status=404),), "has no model gpt-5-mini", given_back=True, requests=1),
     Scenario("too long", (Reply(status=400, error="maximum context length is 10"),), "longer than", requests=1),
     Scenario("too long for the door", (Reply(status=413),), "longer than", requests=1, kind="anthropic"),
+    Scenario("too long for a server of this machine", (Reply(status=400, body=LLAMA_CPP),), "longer than", requests=1),
     Scenario("taken for wrong", (Reply(status=400),), "does not accept the request", requests=1),
     Scenario(
         "sent elsewhere",

@@ -68,18 +68,32 @@ def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
         assert heard.replace("\n", "").replace(" ", "") == said.replace("\n", "").replace(" ", "")
 
 
-def test_lines_are_whole_until_a_pause() -> None:
+def test_lines_are_whole_and_at_a_pause_sentences_are() -> None:
     lines: list[str] = []
     speaking = Speaking(lambda kind, text: lines.append(text), redact)
-    for piece in ("one li", "ne\ntwo", " lines\nthen a sentence that is not comple"):
+    for piece in ("one li", "ne\ntwo", " lines\nthen a sentence. And one that is not comple"):
         speaking.take("say", piece)
     assert lines == ["one line", "two lines"]
     speaking.pause()
-    assert lines[2:] == ["then a sentence that "], "the last words may be a key that is not complete"
+    assert lines[2:] == ["then a sentence. "]
     speaking.end()
-    assert lines[3:] == ["is not comple"]
+    assert lines[3:] == ["And one that is not comple"]
     speaking.take("say", "word " * LINE_MOST)
     assert len(lines) == 5
+
+
+def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:
+    lines: list[str] = []
+    speaking = Speaking(lambda kind, text: lines.append(text), redact)
+    for (
+        word
+    ) in ["Decision:", "we", "keep", "the", "old", "parser,", "e.g.", "for", "dates.", "1.", "The", "key", "is", "Bearer", "sk-0123456789abcdefghij"]:
+        speaking.take("say", f"{word} ")
+        speaking.pause()
+    speaking.end()
+    assert lines[0] == "Decision: we keep the old parser, e.g. for dates. "
+    assert "sk-" not in "".join(map(redact, lines)), "no key is torn"
+    assert len(lines) == 2
 
 
 def test_a_conversation_is_kept_and_copied(tmp_path: Path) -> None:

@@ -127,8 +127,8 @@ class ModelWorld:
             setattr(self, f"_passed_{view.id}", len(told))
             self.clock.advance(timedelta(seconds=121))
 
-    def run(self, prompt: str = "Write a greeting into hello.txt", **how: Any) -> SessionView:
-        return self.finish(self.start(prompt, **how))
+    def run(self, prompt: str = "Write a greeting into hello.txt", *, seconds: float = 60.0, **how: Any) -> SessionView:
+        return self.finish(self.start(prompt, **how), seconds)
 
     def texts(self, view: SessionView, *kinds: str) -> list[str]:
         lines = self.engine.sessions.transcript(view.id, limit=10**6)

@@ -27,6 +27,10 @@ _KINDS: tuple[tuple[type[Exception], Kind], ...] = (
 )
 
 
+_TOO_LONG = "exceed_context_size_error"
+"""What llama.cpp calls a conversation that is longer than it reads; the libraries know other servers' words alone."""
+
+
 def failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure:
     """The failure that `error` stands for. `key` is cut out of its words."""
     chain = list(_chain(error))
@@ -46,7 +50,7 @@ def _kind(chain: list[BaseException], status: int | None) -> Kind:
         return Kind.RUBBISH
     if status is not None and 300 <= status < 400:
         return Kind.REDIRECT
-    if status == 413:
+    if status == 413 or any(_said(one).get("type") == _TOO_LONG for one in chain):
         return Kind.CONTEXT
     for error in chain:
         for category, kind in _KINDS:
@@ -60,13 +64,17 @@ def _kind(chain: list[BaseException], status: int | None) -> Kind:
 
 
 def _words(error: BaseException) -> str:
-    body = getattr(error, "body", None)
-    if isinstance(body, dict):
-        inner = body.get("error", body)
-        told = inner.get("message") if isinstance(inner, dict) else inner
-        if isinstance(told, str) and told.strip():
-            return " ".join(told.split())
+    told = _said(error).get("message")
+    if isinstance(told, str) and told.strip():
+        return " ".join(told.split())
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def _said(error: BaseException) -> dict[str, object]:
+    """The error in the body of the provider's answer; a bare text is its message."""
+    body = getattr(error, "body", None)
+    inner = body.get("error", body) if isinstance(body, dict) else {}
+    return inner if isinstance(inner, dict) else {"message": inner}
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

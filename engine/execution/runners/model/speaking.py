@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from engine.values.secrets import parting
@@ -9,10 +10,15 @@ from engine.values.secrets import parting
 LINE_MOST = 4_000
 """Characters of a line without end that are kept back; after so many it is written as it is."""
 
+_SENTENCE_ENDS = re.compile(r"(?<=[^\W\d_]{2})[.!?]\s+")
+"""After a word: "1." and "e.g." end no sentence."""
+
 
 class Speaking:
-    """Takes text in pieces, gives `write` whole lines; what is settled of a line at `pause`, its rest at `end` or when
-    the kind changes. No secret is torn by that: `clean` tells where one stands."""
+    """Takes text in pieces, gives `write` whole lines; of a line that is not complete its whole sentences at `pause`,
+    its rest at `end` or when the kind changes. No secret is torn by that: `clean` tells where one stands.
+
+    A slow model pauses after each word. What it says is read by line: a word alone in a line says nothing."""
 
     def __init__(self, write: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
         self._write = write
@@ -29,11 +35,17 @@ class Speaking:
         if newline and whole.strip():
             self._write(kind, whole)
         if len(self._rest) > LINE_MOST:
-            self.pause()
+            self._part(parting(self._rest, self._clean))
 
     def pause(self) -> None:
         """Nothing came for a while."""
-        place = parting(self._rest, self._clean)
+        for found in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
+            if parting(self._rest, self._clean, most=found.end()) == found.end():
+                self._part(found.end())
+                return
+
+    def _part(self, place: int) -> None:
+        """Write what stands before `place`."""
         head, self._rest = self._rest[:place], self._rest[place:]
         if head.strip():
             self._write(self._kind, head)

