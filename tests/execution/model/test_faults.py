@@ -135,9 +135,9 @@ SCENARIOS = [
     Scenario("overloaded once", (Reply(status=529), "Done."), requests=2, kind="anthropic"),
     Scenario("down when half was done", (WRITE, *(DOWN,) * 5), "does not work", requests=6, also=kept_half),
     Scenario("no such model", (Reply(status=404),), "has no model gpt-5-mini", given_back=True, requests=1),
-    Scenario("too long", (Reply(status=400, error="maximum context length is 10"),), "longer than", requests=1),
-    Scenario("too long for the door", (Reply(status=413),), "longer than", requests=1, kind="anthropic"),
-    Scenario("too long for a server of this machine", (Reply(status=400, body=LLAMA_CPP),), "longer than", requests=1),
+    Scenario("too long", (Reply(status=400, error="maximum context length is 10"),), "too long for", requests=1),
+    Scenario("too long for the door", (Reply(status=413),), "too long for", requests=1, kind="anthropic"),
+    Scenario("too long for a server of this machine", (Reply(status=400, body=LLAMA_CPP),), "too long for", requests=1),
     Scenario("taken for wrong", (Reply(status=400),), "does not accept the request", requests=1),
     Scenario(
         "sent elsewhere",
