@@ -85,9 +85,8 @@ def test_lines_are_whole_and_at_a_pause_sentences_are() -> None:
 def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:
     lines: list[str] = []
     speaking = Speaking(lambda kind, text: lines.append(text), redact)
-    for (
-        word
-    ) in ["Decision:", "we", "keep", "the", "old", "parser,", "e.g.", "for", "dates.", "1.", "The", "key", "is", "Bearer", "sk-0123456789abcdefghij"]:
+    said = "Decision: we keep the old parser, e.g. for dates. 1. The key is Bearer sk-0123456789abcdefghij"
+    for word in said.split():
         speaking.take("say", f"{word} ")
         speaking.pause()
     speaking.end()
