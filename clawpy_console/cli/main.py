@@ -181,7 +181,7 @@ def _tell(error: Refusal, where: Where) -> None:
 
 def _verb(options: argparse.Namespace, where: Where) -> int:
     """Do a verb and print its document."""
-    document = SPECIAL.get(options.verb, _ask)(options, where)
+    document = _do(options, where)
     if isinstance(document, int):
         return document
     if where.as_json:
@@ -212,6 +212,66 @@ def _failed(verb: str, document: Mapping[str, Any]) -> bool:
         case "remember":
             return document["badLines"] and not document["remembered"] + document["known"]
     return False
+
+
+def _do(options: argparse.Namespace, where: Where) -> Any:
+    """What a verb comes to: most ask the engine, some need more than one question, or none."""
+    match options.verb:
+        case "run":
+            return _run(options, where)
+        case "serve":
+            return _serve(options, where)
+        case "mcp":  # standard output belongs to the protocol from here on
+            workspace, version = next(iter(where.scope()), ""), engine.__version__
+            agent = options.agent or ""
+            engine.mcp_serve(where.home, workspace=workspace, opener=open_engine, agent=agent, version=version)
+            return DONE
+        case "stop":
+            return engine.stop(where.home, " ".join(options.reason))
+        case "token":
+            new = options.action == "new"
+            return engine.gateway_token(where.home, new=new, in_file=new and options.store == "file")
+        case "simulate":  # in a home of its own that is removed at the end: the one that is named is not touched
+            gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
+            return engine.simulate(options.days, options.seed)
+        case "doctor":
+            return _doctor(options, where)
+        case "check":
+            return _check(options, where)
+        case "recall":
+            return _recall(options, where)
+        case "remember":
+            from clawpy_console.cli.remember_file import remember
+
+            return remember(options.file, where, opener=open_engine, wait=not options.no_wait)
+        case "key" if options.action == "set":
+            from clawpy_console.cli.keys_entry import key
+
+            return key(options, where)
+        case "notify" if options.action == "set":
+            from clawpy_console.cli.keys_entry import address
+
+            return address(options, where, opener=open_engine)
+        case "config" if options.action == "set":
+            from clawpy_console.cli.screen_settings import check_value
+
+            check_value(options.key, options.value, where.home.config)
+        case "status" if options.format != "full" and not where.as_json:
+            from clawpy_console.cli.status_bar import of_status
+
+            print(of_status(_ask(options, where), options.format))
+            return DONE
+        case "help":
+            from clawpy_console.cli.pages import show
+
+            show(options.topic, where.home)
+            return DONE
+        case "completion":
+            from clawpy_console.cli.completion import script
+
+            print(script(options.shell), end="")
+            return DONE
+    return _ask(options, where)
 
 
 def _call(verb: str, arguments: Mapping[str, Any], where: Where, workspaces: Sequence[str]) -> Any:
@@ -249,26 +309,6 @@ def _serve(options: argparse.Namespace, where: Where) -> int:
         raise engine.Refusal(error.code, error.message, fix) from error
 
 
-def _token(options: argparse.Namespace, where: Where) -> Any:
-    """The gateway's token, in this very process."""
-    new = options.action == "new"
-    return engine.gateway_token(where.home, new=new, in_file=new and options.store == "file")
-
-
-def _stop(options: argparse.Namespace, where: Where) -> Any:
-    return engine.stop(where.home, " ".join(options.reason))
-
-
-def _status(options: argparse.Namespace, where: Where) -> Any:
-    document = _ask(options, where)
-    if where.as_json or options.format == "full":
-        return document
-    from clawpy_console.cli.status_bar import of_status
-
-    print(of_status(document, options.format))
-    return DONE
-
-
 def _doctor(options: argparse.Namespace, where: Where) -> Any:
     try:
         workspaces = where.all()
@@ -284,30 +324,6 @@ def _doctor(options: argparse.Namespace, where: Where) -> Any:
             for one in problems(document["settings"], where.home.config / "themes")
         ]
     return document
-
-
-def _keep(options: argparse.Namespace, where: Where) -> Any:
-    """A key, or an address that may hold a secret, goes from this very process to where it is kept, nowhere else."""
-    if options.action != "set":
-        return _ask(options, where)
-    from clawpy_console.cli.keys_entry import address, key
-
-    return key(options, where) if options.verb == "key" else address(options, where, opener=open_engine)
-
-
-def _mcp(options: argparse.Namespace, where: Where) -> int:
-    """Standard output belongs to the protocol from here on."""
-    workspace, agent = next(iter(where.scope()), ""), options.agent or ""
-    engine.mcp_serve(where.home, workspace=workspace, opener=open_engine, agent=agent, version=engine.__version__)
-    return DONE
-
-
-def _config(options: argparse.Namespace, where: Where) -> Any:
-    if options.action == "set":
-        from clawpy_console.cli.screen_settings import check_value
-
-        check_value(options.key, options.value, where.home.config)
-    return _ask(options, where)
 
 
 def _check(options: argparse.Namespace, where: Where) -> Any:
@@ -327,18 +343,6 @@ def _check(options: argparse.Namespace, where: Where) -> Any:
     return _call("check", asked, where, ())
 
 
-def _simulate(options: argparse.Namespace, where: Where) -> Any:
-    """In a home of its own that is removed at the end: the one that is named is not touched."""
-    gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
-    return engine.simulate(options.days, options.seed)
-
-
-def _remember(options: argparse.Namespace, where: Where) -> Any:
-    from clawpy_console.cli.remember_file import remember
-
-    return remember(options.file, where, opener=open_engine, wait=not options.no_wait)
-
-
 def _recall(options: argparse.Namespace, where: Where) -> Any:
     if bool(options.query) == (options.batch is not None):
         raise WrongUse("give a question, or --batch FILE.jsonl")
@@ -352,38 +356,3 @@ def _recall(options: argparse.Namespace, where: Where) -> Any:
             good = answer(options.batch, lambda lines: ask("recall", {"lines": lines, **scope}), most=50)
         return DONE if good else REFUSED
     return _call("recall", {"query": " ".join(options.query), "k": options.k, **scope}, where, where.all())
-
-
-def _help(options: argparse.Namespace, where: Where) -> int:
-    from clawpy_console.cli.pages import show
-
-    show(options.topic, where.home)
-    return DONE
-
-
-def _completion(options: argparse.Namespace, where: Where) -> int:
-    from clawpy_console.cli.completion import script
-
-    print(script(options.shell), end="")
-    return DONE
-
-
-SPECIAL = {
-    "run": _run,
-    "serve": _serve,
-    "status": _status,
-    "stop": _stop,
-    "doctor": _doctor,
-    "check": _check,
-    "config": _config,
-    "key": _keep,
-    "notify": _keep,
-    "mcp": _mcp,
-    "simulate": _simulate,
-    "token": _token,
-    "remember": _remember,
-    "recall": _recall,
-    "help": _help,
-    "completion": _completion,
-}
-"""Verbs that need more than one question, or none to an engine."""

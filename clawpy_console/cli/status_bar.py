@@ -26,27 +26,23 @@ def answer(home: str | None, words: Sequence[str]) -> str | None:
     if len(asked) != 2 or asked[0] != "--format" or asked[1] not in FORMS:
         return None
     cache, data = folders(home)
-    document = _read(os.path.join(cache, "complication.json"))  # noqa: PTH118 (pathlib costs more than the answer)
-    if document is None:
-        return None
+    try:
+        with open(os.path.join(cache, "complication.json"), "rb") as kept:  # noqa: PTH118, PTH123  # pathlib costs more
+            said = line(json.load(kept), asked[1], datetime.now(UTC))
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return None  # there is no such file, or it is none of ours
     if os.path.exists(os.path.join(data, "STOP")):  # noqa: PTH110, PTH118  # asked for from outside, and nobody has found it yet
         return "⏸ stop"
-    said = line(document, asked[1], datetime.now(UTC))
-    return KILLED if said is not None and said[0] != "⏸" and _killed(data) else said
+    return KILLED if said[0] != "⏸" and _killed(data) else said
 
 
-def line(document: Any, form: str, now: datetime) -> str | None:
-    """What the file says at `now`; None when it is none of ours."""
-    try:
-        if document["version"] != 1:
-            return None
-        hold = next((one for one in document["holds"] if _after(one["until"], now) is not False), None)
-        cards = [
-            one for one in document["cards"] if _after(one["expiresAt"], now) and not _after(one["snoozedUntil"], now)
-        ]
-        return shown(form, hold, len(cards), cards[0] if cards else None, now)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
+def line(document: Any, form: str, now: datetime) -> str:
+    """What the file says at `now`. Raises what reading any other document raises."""
+    if document["version"] != 1:
+        raise ValueError(document["version"])
+    hold = next((one for one in document["holds"] if _after(one["until"], now) is not False), None)
+    cards = [one for one in document["cards"] if _after(one["expiresAt"], now) and not _after(one["snoozedUntil"], now)]
+    return shown(form, hold, len(cards), cards[0] if cards else None, now)
 
 
 def of_status(document: Any, form: str) -> str:
@@ -78,14 +74,6 @@ def folders(home: str | None) -> tuple[str, str]:
 
     found = Home.locate()
     return str(found.cache), str(found.data)
-
-
-def _read(file: str) -> Any:
-    try:
-        with open(file, "rb") as reading:  # noqa: PTH123
-            return json.load(reading)
-    except (OSError, ValueError, RecursionError):
-        return None
 
 
 def _after(instant: str | None, now: datetime) -> bool | None:

@@ -151,7 +151,7 @@ def test_cold_start(world: World) -> None:
     assert "cart.py" in cards[0]["reasoning"], "it says what it saw here"
     phase = world.say("status")["phase"]
     assert (phase["number"], phase["decisions"]) == (0, 0)
-    assert "phase 0 never executes by itself" in verdict(cards[0], "gate")[1]
+    assert "nothing runs by itself in phase 0" in verdict(cards[0], "gate")[1]
 
 
 def test_predictor_hook(world: World) -> None:

@@ -11,11 +11,11 @@ from clawpy_console.cli.printing.learnings import learnings
 from clawpy_console.cli.printing.memory import drafts, forget, recall, remember
 from clawpy_console.cli.printing.metrics import export, metrics, train
 from clawpy_console.cli.printing.notifications import notify
-from clawpy_console.cli.printing.settings import check, config, doctor, key
-from clawpy_console.cli.printing.simulation import simulation
+from clawpy_console.cli.printing.settings import check, config, doctor, key, token
+from clawpy_console.cli.printing.simulation import simulate
 from clawpy_console.cli.printing.state import dnd, resume, status, stop
 from clawpy_console.cli.printing.style import Document, Lines, bad, clean, dim, plain
-from clawpy_console.cli.printing.xray import replied, xray
+from clawpy_console.cli.printing.xray import reply, xray
 from engine.values import Refusal
 
 
@@ -34,42 +34,17 @@ def refusal(error: Refusal, *, colour: bool) -> str:
     return text if colour else plain(text)
 
 
-RENDER: Mapping[str, Callable[[Document], Lines]] = {
+NAMED = (
+    agents, bubbles, candidates, cards, check, config, dnd, doctor, drafts, export, forget, guidance, key, learnings,
+    metrics, muted, notify, permissions, profile, recall, remember, reply, resume, simulate, status, stop, tasks, token,
+    train, work, xray,
+)  # fmt: skip
+RENDER: Mapping[str, Callable[[Document], Lines]] = {one.__name__: one for one in NAMED} | {
     "predict": cards,
-    "cards": cards,
     "propose": cards,
-    "muted": muted,
     "muted unmute": unmuted,
-    "work": work,
-    "xray": xray,
-    "reply": replied,
-    "status": status,
-    "resume": resume,
-    "stop": stop,
-    "dnd": dnd,
-    "agents": agents,
-    "guidance": guidance,
-    "profile": profile,
-    "bubbles": bubbles,
-    "learnings": learnings,
-    "permissions": permissions,
-    "tasks": tasks,
-    "config": config,
-    "key": key,
-    "notify": notify,
-    "token": lambda document: iter([document["token"]]),
-    "remember": remember,
-    "recall": recall,
-    "candidates": candidates,
-    "drafts": drafts,
-    "forget": forget,
-    "export": export,
-    "metrics": metrics,
-    "train": train,
-    "check": check,
-    "doctor": doctor,
-    "simulate": simulation,
 }
+"""What prints the document of a verb: the function of its name, but for these."""
 
 EMPTY = {
     "muted": "Nothing is muted.",

@@ -56,6 +56,10 @@ def key(document: Document) -> Lines:
         yield wants(f"! {document['badge']}")
 
 
+def token(document: Document) -> Lines:
+    yield document["token"]
+
+
 HOLDS = {"held": "good", "not held": "wrong"}
 """The tone of what a sandbox holds or does not; it may not have been tried."""
 

@@ -9,7 +9,7 @@ from clawpy_console.fields import Field
 from clawpy_console.screens.safety.standing import HOLDS
 
 
-def simulation(document: Document) -> Lines:
+def simulate(document: Document) -> Lines:
     """The whole month. The same document gives the same text, whatever the machine."""
     cards = document["cards"]
     fates = ", ".join(f"{cards[name]} {name}" for name in ("approved", "dismissed", "expired", "withdrawn", "pending"))

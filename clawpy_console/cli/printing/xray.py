@@ -30,7 +30,7 @@ def _no_call(session: Document | None) -> str:
     return "no model calls" if session["state"] not in ("queued", "running") else "no model calls yet"
 
 
-def replied(document: Document) -> Lines:
+def reply(document: Document) -> Lines:
     """That it was told."""
     yield f"sent to {document['session']['id']}; it reads the message at its next turn"
 
