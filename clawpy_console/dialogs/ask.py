@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.geometry import Offset
 from textual.widgets import Static
 
 from clawpy_console.dialogs.base import Dialog
@@ -51,16 +49,15 @@ class Ask(Dialog[str | None]):
             if self._text:
                 with VerticalScroll(id="text", can_focus=False):
                     yield Static(self._text, markup=False)
-            yield Answers(id="answers")
+            yield Drawn(id="answers")
 
     def on_mount(self) -> None:
         self._draw()
 
     def _draw(self) -> None:
-        self.query_one(Answers).show(lambda width: [line for line, _ in self.lines(width)])
+        self.query_one("#answers", Drawn).show(self._lines)
 
-    def lines(self, width: int) -> list[tuple[Content, int]]:
-        """The answers in lines of `width` cells, each with the place of its answer."""
+    def _lines(self, width: int) -> list[Content]:
         lines, wide = [], max(len(word) for _, word, _ in self._answers) + 2
         for at, (key, word, more) in enumerate(self._answers):
             dot = ("● " if word == self._present else "○ ") if self._present and more else ""
@@ -71,17 +68,20 @@ class Ask(Dialog[str | None]):
                 (f"{dot}{word:<{wide}}", "bold $ink" if here else "$ink"),
             )
             first, *rest = Content.styled(more, "$grey").wrap(max(10, width - head.cell_length)) or [Content("")]
-            lines += [(head + first, at), *((Content(" " * head.cell_length) + one, at) for one in rest)]
+            answer = [head + first, *(Content(" " * head.cell_length) + one for one in rest)]
+            lines += [
+                line.pad_right(max(0, width - line.cell_length)).stylize(f"@click=screen.take({at})") for line in answer
+            ]
         return lines
 
-    def take(self, at: int) -> None:
-        """Take the answer in line `at`."""
+    def action_take(self, at: int) -> None:
+        """Take the answer at this place."""
         self.dismiss(None if at == len(self._answers) - 1 else self._answers[at][0])
 
     def on_key(self, event: events.Key) -> None:
         keys = [key for key, _, _ in self._answers]
         if event.character in keys:
-            self.take(keys.index(event.character or ""))
+            self.action_take(keys.index(event.character or ""))
         elif event.key == "escape":
             self.dismiss(None)
         elif event.key in ("up", "k", "down", "j"):
@@ -90,29 +90,10 @@ class Ask(Dialog[str | None]):
         elif event.key == "enter" and keys[self._at].isupper():
             self.query_one(".dialog").border_subtitle = Content(f"Enter does not do this. Press {keys[self._at]}.")
         elif event.key == "enter":
-            self.take(self._at)
+            self.action_take(self._at)
         elif event.key in ("pageup", "pagedown"):
             for pane in self.query("#text"):
                 pane.scroll_page_up(animate=False) if event.key == "pageup" else pane.scroll_page_down(animate=False)
         elif not event.is_printable:
             return  # such as F12, which stops everything
         event.stop()
-
-
-class Answers(Drawn):
-    """The answers. A click takes one."""
-
-    @property
-    def spots(self) -> list[tuple[Offset, Callable[[], object]]]:
-        """The first line of each answer, and what a click does."""
-        ask, places = self._ask()
-        return [(Offset(0, places.index(at)), partial(ask.take, at)) for at in dict.fromkeys(places)]
-
-    def on_click(self, event: events.Click) -> None:
-        ask, places = self._ask()
-        ask.take(places[event.y])
-
-    def _ask(self) -> tuple[Ask, list[int]]:
-        """The question, and the place of the answer in each line."""
-        assert isinstance(self.screen, Ask)
-        return self.screen, [at for _, at in self.screen.lines(self.content_size.width)]

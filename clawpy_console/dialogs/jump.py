@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Offset
@@ -23,7 +25,7 @@ class Spot:
 
     widget: Widget
     on_screen: Offset
-    act: Callable[[], object] | None
+    act: Callable[[], object] | None = None
 
     def go(self) -> None:
         """Focus the widget, and do what a click does."""
@@ -34,18 +36,23 @@ class Spot:
 
 
 def spots(screen: Screen[object]) -> list[Spot]:
-    """All that can be reached on `screen`, in reading order: what takes the focus, and the `spots` of widgets that have
-    such, each relative to the widget's own corner, with what a click there does."""
-    found = []
+    """All that can be reached on `screen`, in reading order: the `spots` of widgets that have such, each relative to
+    the widget's own corner; text with a `@click` action; and what takes the focus."""
+    found: dict[object, Spot] = {}
+    for y, strip in enumerate(screen._compositor.render_strips()):
+        x = 0
+        for text, style, _ in strip:
+            if action := style and style.meta.get("@click"):
+                widget, _ = screen.get_widget_at(x, y)
+                found.setdefault((widget, action), Spot(widget, Offset(x, y), partial(widget.run_action, action)))
+            x += cell_len(text)
+    reached = {one.widget for one in found.values()}
     for widget, (region, clip) in screen._compositor.visible_widgets.items():
-        own: list[tuple[Offset, Callable[[], object] | None]] = getattr(widget, "spots", [])
-        if not own and widget.focusable:
-            own = [(Offset(0, 0), None)]
-        for at, act in own:
-            on_screen = region.offset + at
-            if clip.contains_point(on_screen) and region.contains_point(on_screen):
-                found.append(Spot(widget, on_screen, act))
-    return sorted(found, key=lambda one: (one.on_screen.y, one.on_screen.x))
+        own = getattr(widget, "spots", []) or ([(Offset(0, 0), None)] if widget.focusable else [])
+        for at, act in own if widget not in reached else ():
+            if clip.contains_point(region.offset + at) and region.contains_point(region.offset + at):
+                found[widget, at] = Spot(widget, region.offset + at, act)
+    return sorted(found.values(), key=lambda one: (one.on_screen.y, one.on_screen.x))
 
 
 def labels(count: int) -> list[str]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
@@ -157,11 +157,9 @@ class ConsoleScreen(WholeScreen[None]):
             here = next((column for column in self.COLUMNS.values() if self.has_class(f"-at-{column}")), "")
             line.show(list(self.columns().items()), here, shown_key("panes.next", self.app.keymap))
 
-    @on(Columns.Chosen)
-    def _column_chosen(self, message: Columns.Chosen) -> None:
-        for pane, column in self.COLUMNS.items():
-            if column == message.column and self.go_to(pane):
-                return
+    def action_show_column(self, name: str) -> None:
+        """On a narrow terminal: go to this column."""
+        any(self.go_to(pane) for pane, column in self.COLUMNS.items() if column == name)
 
     def _show_column(self, pane: str) -> None:
         """On a narrow terminal: the column of `pane`, and no other."""

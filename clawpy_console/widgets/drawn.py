@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from textual.content import Content
 from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
@@ -23,6 +24,8 @@ class Drawn(Widget):
     """
 
     DEFAULT_CSS = "Drawn { height: auto; }"
+
+    auto_links = Reactive(False)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
-from rich.cells import cell_len
-from textual import events
 from textual.content import Content
-from textual.geometry import Offset
-from textual.reactive import reactive
+from textual.reactive import Reactive, reactive
 from textual.widget import Widget
 
 from clawpy_console.keys import BY_ID, shown_key
@@ -33,11 +27,8 @@ class KeyLine(Widget):
 
     DEFAULT_CSS = "KeyLine { dock: bottom; height: 1; padding: 0 1; background: $background; }"
 
+    auto_links = Reactive(False)
     keys: reactive[tuple[tuple[str, str, str], ...]] = reactive(())
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._places: list[tuple[int, int, str]] = []  # first cell, end, action: where a click lands
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.look())
@@ -60,48 +51,18 @@ class KeyLine(Widget):
 
     def render(self) -> Content:
         """The keys that fit, and those of `LAST` at the right end."""
-        self._places = []
-        last = [one for one in self.keys if one[0] in LAST]
-        room = self.size.width - sum(_cells(one) for one in last)
-        used = 0
-        parts: list[Content | str | tuple[str, str]] = []
-        for one in self.keys:
-            if one[0] == "app.stop" or one in last:
-                continue  # the stop stands in the status line, always
-            if used + _cells(one) > room:
+        shown = [(id, _pressed(id, key, label)) for id, key, label in self.keys if id != "app.stop"]  # that is on top
+        ends = Content(" " * GAP).join(piece for id, piece in shown if id in LAST)
+        room = self.size.width - ends.cell_length
+        line = Content("")
+        for id, piece in shown:
+            if line.cell_length + piece.cell_length + 2 * GAP > room:
                 break
-            parts += self._drawn(one, used)
-            used += _cells(one)
-        at = max(used, room + GAP)
-        parts.append(" " * (at - used))
-        for one in last:
-            parts += self._drawn(one, at)
-            at += _cells(one)
-        return Content.assemble(*parts[:-1])  # without the gap after the last
-
-    def _drawn(self, one: tuple[str, str, str], at: int) -> list[Content | str | tuple[str, str]]:
-        """A key at cell `at` of the line, where a click presses it."""
-        action_id, key, label = one
-        self._places.append((at, at + _cells(one) - GAP, action_id))
-        return [(key, "$accent"), " ", (label, "$grey"), " " * GAP]
-
-    @property
-    def spots(self) -> list[tuple[Offset, Callable[[], object]]]:
-        """The keys, and what a click on each does."""
-        left, top = self.gutter.left, self.gutter.top
-        return [(Offset(start + left, top), partial(self._press, action_id)) for start, _, action_id in self._places]
-
-    async def _press(self, action_id: str) -> None:
-        await self.run_action(f"screen.press('{action_id}')")
-
-    async def on_click(self, event: events.Click) -> None:
-        x = event.x - self.content_region.x + self.region.x
-        for start, end, action_id in self._places:
-            if start <= x < end:
-                await self._press(action_id)
+            if id not in LAST:
+                line += piece + " " * GAP
+        return line + " " * (room - line.cell_length) + ends
 
 
-def _cells(one: tuple[str, str, str]) -> int:
-    """What a key takes of the line, with the gap after it."""
-    _, key, label = one
-    return cell_len(key) + 1 + cell_len(label) + GAP
+def _pressed(action_id: str, key: str, label: str) -> Content:
+    """A key and what it does; a click presses it."""
+    return Content.assemble((key, "$accent"), " ", (label, "$grey")).stylize(f"@click=screen.press('{action_id}')")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from functools import partial
 
 from rich.cells import cell_len
-from textual import events
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.geometry import Offset, Region
-from textual.reactive import reactive
+from textual.reactive import Reactive, reactive
 from textual.widget import Widget
 
 from clawpy_console import words
@@ -78,6 +75,7 @@ class StatusBar(Widget):
 
     DEFAULT_CSS = "StatusBar { height: 2; padding: 0 1; background: $background; }"
 
+    auto_links = Reactive(False)
     pieces: reactive[tuple[tuple[Piece, ...], tuple[Piece, ...], str]] = reactive(((), (), ""))
 
     def __init__(self, screen_name: str) -> None:
@@ -109,7 +107,8 @@ class StatusBar(Widget):
             if mode not in shown:
                 continue
             here = mode == self._screen_name
-            tabs += [("  ", ""), (f"{key} {label}", "bold $ink underline") if here else (other(key, label), "$grey")]
+            text, style = (f"{key} {label}", "bold $ink underline") if here else (other(key, label), "$grey")
+            tabs += [("  ", ""), (text, f"{style} @click=app.go('{mode}')")]
         return tabs[1:]
 
     def render(self) -> Content:
@@ -119,30 +118,6 @@ class StatusBar(Widget):
         place = words.crop(place, max(0, width - left.cell_length - 2))
         gap = " " * max(1, width - left.cell_length - cell_len(place))
         return Content.assemble(left, gap, (place, "$grey"), "\n", *state)
-
-    def _actions(self) -> Iterator[tuple[Region, str]]:
-        """Where a click does something, and what: a tab goes to its screen, the stop key stops."""
-        tabs, state, _ = self.pieces
-        for line, pieces in enumerate((tabs, state)):
-            at = 1
-            for text, _ in pieces:
-                place = Region(at, line, cell_len(text), 1)
-                modes = [mode for mode, key, label in SCREENS if line == 0 and text in (key, f"{key} {label}")]
-                if modes:
-                    yield place, f"app.go('{modes[0]}')"
-                elif line == 1 and text == state[-1][0]:
-                    yield place, "app.stop_everything" if text == STOP else "app.resume"
-                at = place.right
-
-    @property
-    def spots(self) -> list[tuple[Offset, Callable[[], object]]]:
-        """Where a click does something, and what."""
-        return [(place.offset, partial(self.run_action, action)) for place, action in self._actions()]
-
-    async def on_click(self, event: events.Click) -> None:
-        for place, action in self._actions():
-            if place.contains(event.x, event.y):
-                await self.run_action(action)
 
 
 def place_words(known: AppState) -> str:
@@ -157,20 +132,22 @@ def place_words(known: AppState) -> str:
 def state_line(known: AppState, now: datetime, opening: str, width: int, resume: str = "") -> list[Piece]:
     """State, silence, next check, learning, costs against caps, the stop key: the longest wording that fits `width`
     cells. After a stop, `resume` is the key that ends it."""
-    stopped, key = bool(resume), f"{resume} resume" if resume else STOP
+    stopped = bool(resume)
+    key, does = (f"{resume} resume", "app.resume") if resume else (STOP, "app.stop_everything")
+    ends = (key, f"$grey @click={does}()")
     if known.fault and not opening:
         said = words.one_line(f"▲ {known.fault}")  # until it is mended it stands where the costs do
         head = _state_pieces(known, now, opening, False, stopped)[:2]
         room = width - _cells(head) - cell_len(key) - 4
         fault = words.fit(said, max(0, room))
-        return [*head, ("  ", ""), (fault, "$wants"), ("  ", ""), (key, "$grey")]
+        return [*head, ("  ", ""), (fault, "$wants"), ("  ", ""), ends]
     pieces = _state_pieces(known, now, opening, True, stopped)
     room = width - cell_len(key) - 2
     if _cells(pieces) > room:
         pieces = _state_pieces(known, now, opening, False, stopped)
     while _cells(pieces) > room and len(pieces) > 2:
         del pieces[-2:]  # a label and its figure: the state and the stop key are what is needed
-    return [*pieces, (" " * max(2, width - _cells(pieces) - cell_len(key)), ""), (key, "$grey")]
+    return [*pieces, (" " * max(2, width - _cells(pieces) - cell_len(key)), ""), ends]
 
 
 def _cells(pieces: Sequence[Piece]) -> int:

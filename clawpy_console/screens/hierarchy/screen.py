@@ -145,8 +145,8 @@ class HierarchyScreen(Organising, Filtering):
         """Draw what was read, in the tab that is chosen."""
         shown, tab = self._shown, self.tab
         count = {"findings": len(shown.get("findings", ())), "work": self.agent.sessions if self.agent else 0}
-        tabs = [(name, f"{count.get(name) or ''}") for name in TABS if name in shown]
-        self.query_one(TabLine).show(tabs or [(tab, "")], tab)
+        tabs = [(name, f"{name} {count.get(name) or ''}".rstrip()) for name in TABS if name in shown]
+        self.query_one(TabLine).show(tabs or [(tab, tab)], tab)
         self._draw_items(self.app.now())
         block, guidance = self.query_one("#block", PromptLines), shown["block"] if tab == "guidance" else None
         block.display = guidance is not None and bool(guidance.lines)
@@ -270,9 +270,9 @@ class HierarchyScreen(Organising, Filtering):
         panes = ("block", "story") if self.tab == "guidance" else ("items", "story")
         any(self.query_one(f"#{pane}").display and self.go_to(pane) for pane in panes)
 
-    @on(TabLine.Chosen)
-    def _tab_chosen(self, message: TabLine.Chosen) -> None:
-        self._tab = message.name
+    def action_show_tab(self, name: str) -> None:
+        """Show the tab of this name."""
+        self._tab = name
         inside = self.pane not in ("tree", "")
         self._draw_detail()
         self.query_one("#story").scroll_home(animate=False)
@@ -282,7 +282,7 @@ class HierarchyScreen(Organising, Filtering):
     def action_tab(self, by: int) -> None:
         """The next tab, or the one before."""
         names = [name for name in TABS if name in self._shown] or [self.tab]
-        self._tab_chosen(TabLine.Chosen(names[(names.index(self.tab) + by) % len(names)]))
+        self.action_show_tab(names[(names.index(self.tab) + by) % len(names)])
 
     @on(Rows.Moved, "#items")
     def _item_moved(self) -> None:
