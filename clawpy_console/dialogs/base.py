@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -16,9 +16,6 @@ from textual.strip import Strip
 from clawpy_console.widgets.status import Frame
 from clawpy_console.widgets.whole import WholeScreen
 
-if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
-
 Answer = TypeVar("Answer")
 
 
@@ -31,8 +28,6 @@ class Dialog(ModalScreen[Answer], WholeScreen[Answer]):  # styles come by the fi
 
     The state line and the banner are above every dialog, and stay live: a stop is seen whatever is open.
     """
-
-    app: ConsoleApp
 
     FRAMED = True
     _picture: tuple[object, list[Strip]] | None = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -14,9 +12,6 @@ from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.keyline import KeyLine
 from engine.values import AgentFile, Refusal, sanitise
-
-if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
 
 
 class EditFile(Dialog[bool]):
@@ -36,8 +31,6 @@ class EditFile(Dialog[bool]):
     EditFile KeyLine { background: $surface; dock: bottom; padding: 0; }
     EditFile.-clash #theirs { display: block; }
     """
-
-    app: ConsoleApp
 
     def __init__(self, file: AgentFile) -> None:
         super().__init__()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
-from textual.worker import Worker
 
 from clawpy_console.dialogs.base import Answer, Dialog
 from clawpy_console.fields import Field
@@ -36,10 +34,7 @@ class PreviewDialog(Dialog[Answer]):
 
     def preview(self, call: Callable[[Engine], T], then: Callable[[T], object], *, wait: float) -> None:
         """Work out the preview in a thread, after `wait` seconds; a newer one takes its place."""
-
-        if self.app.engine is not None:
-            work = partial(self.app.in_thread, partial(call, self.app.engine), then, self.refuse, wait=wait)
-            _: Worker[None] = self.run_worker(work, group="preview", exclusive=True)
+        self.read(call, then, self.refuse, group="preview", wait=wait)
 
     def show(self, fields: Iterable[Field]) -> None:
         """Show what would change."""

@@ -21,7 +21,6 @@ from clawpy_console.widgets.keyline import KeyLine
 from engine.values import Card, FlowForm, FoundAgent, Refusal
 
 if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
     from engine import Engine
 
 SHOWN = 6
@@ -95,7 +94,6 @@ class OwnPrompt(Dialog[Card | None]):
     """Gives the card that was made, None when it was closed. It stays open until the engine has made the card; what
     was typed is kept by the app in any case, and is there again the next time."""
 
-    app: ConsoleApp
     BINDINGS = bindings("prompt")
     AUTO_FOCUS = "#text"
     DEFAULT_CSS = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import events
@@ -12,7 +11,6 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
-from textual.worker import Worker
 
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.state import AppState
@@ -23,9 +21,9 @@ from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.whole import WholeScreen
 
 if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
     from clawpy_console.fields import Field
     from engine import Engine
+    from engine.values import Refusal
 
 T = TypeVar("T")
 
@@ -45,7 +43,6 @@ class ConsoleScreen(WholeScreen[None]):
     PANES: ClassVar[Mapping[str, str]] = {}
     COLUMNS: ClassVar[Mapping[str, str]] = {}
 
-    app: ConsoleApp
     _complete = False
     _key_line: KeyLine
 
@@ -124,16 +121,20 @@ class ConsoleScreen(WholeScreen[None]):
         listed = list(fields)
         self.query_one(selector, Drawn).show(lambda width: drawn(listed, width))
 
-    def read(self, call: Callable[[Engine], T], then: Callable[[T], object], *, group: str, wait: float = 0.0) -> None:
-        """Call the engine in a thread, after `wait` seconds; a newer call of the same `group` takes its place."""
-
+    def read(
+        self,
+        call: Callable[[Engine], T],
+        then: Callable[[T], object],
+        refused: Callable[[Refusal], object] | None = None,
+        *,
+        group: str,
+        wait: float = 0.0,
+    ) -> None:
         def arrived(result: T) -> None:
             if self.ready or not self._complete:  # while the app ends its widgets are gone
                 then(result)
 
-        if self.app.engine is not None:
-            work = partial(self.app.in_thread, partial(call, self.app.engine), arrived, wait=wait)
-            _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
+        super().read(call, arrived, refused, group=group, wait=wait)
 
     def engine_moved(self, topics: frozenset[str]) -> None:
         """The engine reported that these topics moved, whether or not what is known of them changed."""

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from textual import events
 from textual.geometry import Offset
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
+from textual.worker import Worker
+
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
+    from engine.engine import Engine
+    from engine.values import Refusal
 
 Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
 class WholeScreen(Screen[Answer]):
@@ -29,6 +38,8 @@ class WholeScreen(Screen[Answer]):
 
     ALLOW_IN_MAXIMIZED_VIEW = "Frame, KeyLine"
     ESCAPE_TO_MINIMIZE = False  # a binding of ours does it: it is shown, can be remapped, and leaves Escape to a filter
+
+    app: ConsoleApp
 
     _owed = False
     _before_zoom: tuple[Widget, Offset, object] | None = None
@@ -61,6 +72,20 @@ class WholeScreen(Screen[Answer]):
 
     def _drawn(self) -> None:
         self._owed = False
+
+    def read(
+        self,
+        call: Callable[[Engine], T],
+        then: Callable[[T], object],
+        refused: Callable[[Refusal], object] | None = None,
+        *,
+        group: str,
+        wait: float = 0.0,
+    ) -> None:
+        """Call the engine in a thread, after `wait` seconds; a newer call of the same `group` takes its place."""
+        if self.app.engine is not None:
+            work = partial(self.app.in_thread, partial(call, self.app.engine), then, refused, wait=wait)
+            _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
 
     # Zoom
 

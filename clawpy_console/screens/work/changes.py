@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -18,11 +17,11 @@ from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import change_words, check_words, marked_files, waits
-from engine.values import ChangeSet, FilePart, LandPreview, Refusal, SessionView
+from clawpy_console.widgets.whole import WholeScreen
+from engine.values import ChangeSet, FilePart, LandPreview, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
-    from engine.engine import Engine
 
 
 MOST_MARKED = 8
@@ -87,40 +86,49 @@ class Changes(Vertical):
         if wanted != self._shown:
             self._shown, self._preview = wanted, None
             self.view.say("Loading…" if change else "")
-            if change is not None and self.app.engine is not None:
-                self.run_worker(self._read(change, self.app.engine), group="diff", exclusive=True)
+            if change is not None:
+                self._read(change)
         elif change is not None:
             self.view.comment(change.comments)
         self._draw()
         return change is not None or (session is not None and session.check is not None)
 
-    async def _read(self, change: ChangeSet, engine: Engine) -> None:
-        def read() -> list[diff_files.DiffFile]:
-            return diff_files.read(change.files, engine.changes.diff(change.id))
+    @property
+    def _reads(self) -> WholeScreen[None]:
+        assert isinstance(self.screen, WholeScreen)
+        return self.screen
 
-        try:
-            self.view.show(await asyncio.to_thread(read), change.comments)
-        except Refusal as refusal:
-            self.view.say(str(refusal))
-        else:
+    def _read(self, change: ChangeSet) -> None:
+        def read(files: list[diff_files.DiffFile]) -> None:
+            self.view.show(files, change.comments)
             self._look()
+
+        self._reads.read(
+            lambda engine: diff_files.read(change.files, engine.changes.diff(change.id)),
+            read,
+            lambda refusal: self.view.say(str(refusal)),
+            group="diff",
+        )
 
     @on(DiffView.Marked)
     def _look(self) -> None:
         """Find out what landing would do, now that other parts are marked."""
+
+        def found(preview: LandPreview) -> None:
+            self._preview = preview
+            self._draw()
+
         self._preview = None
         self._draw()
-        if self._change is not None and waits(self._change) and self.app.engine is not None:
-            self.run_worker(self._try(self._change, self.app.engine), group="preview", exclusive=True)
-
-    async def _try(self, change: ChangeSet, engine: Engine) -> None:
-        if parts := self.parts:
-            await asyncio.sleep(STEADY)
-        try:
-            self._preview = await asyncio.to_thread(engine.changes.preview_land, change.id, parts)
-        except Refusal as refusal:
-            self._preview = LandPreview(False, unsupported=(str(refusal),))
-        self._draw()
+        if (change := self._change) is not None and waits(change):
+            parts = self.parts
+            self._reads.read(
+                lambda engine: engine.changes.preview_land(change.id, parts),
+                found,
+                lambda refusal: found(LandPreview(False, unsupported=(str(refusal),))),
+                group="preview",
+                wait=STEADY if parts else 0.0,
+            )
 
     def _draw(self) -> None:
         change, session = self._change, self._session

@@ -25,16 +25,10 @@ class Conversing(ConsoleScreen):
     # Permissions
 
     def action_answer(self, answer: str) -> None:
-        self.query_one(Asked).answer(PermissionAnswer(answer))
-
-    def action_next_request(self) -> None:
-        self.query_one(Asked).next()
-        self.refresh_known(frozenset({"permissions"}))
-
-    @on(Asked.Answered)
-    def _answered(self, message: Asked.Answered) -> None:
-        request, answer = message.request, message.answer
-        said = ("allowed" if answer.allows else "denied") + (" for this session" if answer.lasts else "")
+        if (request := self.query_one(Asked).settled) is None:
+            return
+        given = PermissionAnswer(answer)
+        said = ("allowed" if given.allows else "denied") + (" for this session" if given.lasts else "")
 
         def done(_: object) -> None:
             self.app.say(f"{said}: {request.title}")
@@ -44,44 +38,51 @@ class Conversing(ConsoleScreen):
             self.app.say(str(refusal), "warning")
             self.app.renew(["permissions"])
 
-        self.app.ask(lambda engine: engine.permissions.answer(request.id, answer), done, refused)
+        self.app.ask(lambda engine: engine.permissions.answer(request.id, given), done, refused)
+
+    def action_next_request(self) -> None:
+        self.query_one(Asked).next()
+        self.refresh_known(frozenset({"permissions"}))
 
     # Replies
 
     def action_reply(self) -> None:
         if (session := self.session) is not None:
-            self.query_one(ReplyLine).open(session)
+            self._reply(session)
+
+    def _reply(self, session: SessionView, text: str = "") -> None:
+        """Open the line for a reply to `session`, with `text` in it."""
+        over, who = session.state.over, session.agent or session.channel
+        title, hint = ("continue", "creates a card that continues it") if over else ("tell", "send")
+        asks = "what should it do next?" if over else "read at its next turn"
+        line = self.query_one(ReplyLine)
+        line.write(session.id, f"{title} {who}", hint, asks, lambda said: self._said(session, said), text)
 
     @on(ReplyLine.Closed)
     def _left(self) -> None:
         column = next((one for one in ("left", "right") if self.has_class(f"-at-{one}")), "middle")
         self.go_to({"left": "sessions", "right": "diff"}.get(column, "transcript"))
 
-    @on(ReplyLine.Said)
-    def _said(self, message: ReplyLine.Said) -> None:
-        self._left()
-        session = next((one for one in self.known.sessions if one.id == message.session.id), message.session)
-        if session.state.over:
-            self._continue(session, message.text)
-        else:
-            self._tell(session, message.text)
+    def _now(self, session: SessionView) -> SessionView:
+        """The session as it is now."""
+        return next((one for one in self.known.sessions if one.id == session.id), session)
 
-    def _tell(self, session: SessionView, text: str) -> None:
+    def _said(self, session: SessionView, text: str) -> None:
         def refused(refusal: Refusal) -> None:
             self.app.say(str(refusal), "warning")
-            if refusal.code == "not_running":  # it ended while he wrote: the same words can continue it
+            if refusal.code == "not_running":  # it ended while you wrote: the same words can continue it
                 self.app.renew(["sessions"])
-                now = next((one for one in self.known.sessions if one.id == session.id), session)
-                self.query_one(ReplyLine).open(now, text)
+                self._reply(self._now(session), text)
 
-        self.app.ask(lambda engine: engine.sessions.reply(session.id, text), lambda _: self.app.say("told"), refused)
-
-    def _continue(self, session: SessionView, text: str) -> None:
         def made(card: Card) -> None:
             self.app.say("The card that continues it is on top.")
             self.app.open("mission", card)
 
-        self.app.cards.continue_session(session, text, made)
+        if self._now(session).state.over:
+            self.app.cards.continue_session(session, text, made)
+        else:
+            told = "told"
+            self.app.ask(lambda engine: engine.sessions.reply(session.id, text), lambda _: self.app.say(told), refused)
 
     # X-ray and the folder
 

@@ -13,13 +13,12 @@ from datetime import datetime
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 
 from clawpy_console import words
 from clawpy_console.keys import shown_key
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.lines import LinesView
-from engine.values import PermissionAnswer, PermissionRequest
+from engine.values import PermissionRequest
 
 STEADY = 0.6
 """Seconds after the request on screen changed in which no key answers it."""
@@ -51,17 +50,11 @@ class Asked(Vertical):
     }
     """
 
-    class Answered(Message):
-        """The operator answered the request that was on screen."""
-
-        def __init__(self, request: PermissionRequest, answer: PermissionAnswer) -> None:
-            super().__init__()
-            self.request, self.answer = request, answer
-
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
         super().__init__(id=id)
         self.clock = clock
-        self._requests: tuple[PermissionRequest, ...] = ()
+        self.requests: tuple[PermissionRequest, ...] = ()
+        """Those of the session under the cursor."""
         self._wanted = ""
         self._shown = ""
         self._changed_at = float("-inf")
@@ -75,25 +68,27 @@ class Asked(Vertical):
     @property
     def current(self) -> PermissionRequest | None:
         """The request on screen."""
-        chosen = next((one for one in self._requests if one.id == self._wanted), None)
-        return chosen or (self._requests[0] if self._requests else None)
+        chosen = next((one for one in self.requests if one.id == self._wanted), None)
+        return chosen or (self.requests[0] if self.requests else None)
 
     @property
-    def waiting(self) -> int:
-        """How many requests of the session wait."""
-        return len(self._requests)
+    def settled(self) -> PermissionRequest | None:
+        """What a key answers now; None in the moment after it changed."""
+        one = self.current
+        steady = one is not None and one.id == self._shown and self.clock() - self._changed_at >= STEADY
+        return one if steady else None
 
     def show(self, requests: Sequence[PermissionRequest], now: datetime, keymap: Mapping[str, str]) -> None:
         """The requests of the session under the cursor. The one on screen stays there while it is among them."""
-        self._requests = tuple(requests)
+        self.requests = tuple(requests)
         one = self.current
         self.set_class(one is not None, "-shown")
         if one is None:
             self._shown = self._wanted = ""
             return
         self._wanted = one.id
-        number = self._requests.index(one) + 1
-        many = f"  {number} of {len(self._requests)}" if len(self._requests) > 1 else ""
+        number = self.requests.index(one) + 1
+        many = f"  {number} of {len(self.requests)}" if len(self.requests) > 1 else ""
         self.border_title = Content(f"▲ {one.agent} asks{many}")
         self.border_subtitle = Content(f"{one.tool} · waits {words.duration(now - one.asked_at)} · {one.id}")
         if one.id != self._shown:
@@ -102,7 +97,7 @@ class Asked(Vertical):
             self._show_detail(one)
         hidden = self._fit()
         self.query_one("#asked-head", Drawn).show(lambda width: _head(one, width, hidden))
-        self.query_one("#asked-keys", Drawn).show(lambda width: _keys(keymap, len(self._requests), width))
+        self.query_one("#asked-keys", Drawn).show(lambda width: _keys(keymap, len(self.requests), width))
 
     def _show_detail(self, one: PermissionRequest) -> None:
         view = self.query_one("#asked-detail", LinesView)
@@ -122,18 +117,9 @@ class Asked(Vertical):
 
     def next(self) -> None:
         """Show the next of several."""
-        one = self.current
-        if one is not None:
-            place = self._requests.index(one)
-            self._wanted = self._requests[(place + 1) % len(self._requests)].id
-
-    def answer(self, answer: PermissionAnswer) -> bool:
-        """Answer what is on screen; False in the moment after it changed."""
-        one = self.current
-        if one is None or one.id != self._shown or self.clock() - self._changed_at < STEADY:
-            return False
-        self.post_message(self.Answered(one, answer))
-        return True
+        if (one := self.current) is not None:
+            place = self.requests.index(one)
+            self._wanted = self.requests[(place + 1) % len(self.requests)].id
 
 
 def _head(one: PermissionRequest, width: int, hidden: int) -> list[Content]:

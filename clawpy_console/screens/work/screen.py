@@ -23,7 +23,7 @@ from clawpy_console.screens.work.reply import ReplyLine
 from clawpy_console.state import NEWEST
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
-from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import about, session_row, waits
 from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.transcript import Transcript
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 OLDER = "=older"
 """The id of the row that lists older sessions."""
+
+ASKING, TO_LAND = "ASKING YOU", "WAITING TO LAND"
+"""The headings of the sessions that wait for you."""
 
 DOES = frozenset({"land", "branch", "discard", "undo"})
 """Actions that do something with a change set."""
@@ -131,48 +134,36 @@ class WorkScreen(Conversing, Filtering):
             self._wanted = ""
 
     def _open_on_what_waits(self, rows: Rows) -> None:
-        """Put the cursor on the first session that waits for the operator, unless he chose one before."""
+        """Put the cursor on the first session that waits for you, unless you chose one before."""
         if not self._opening or self._chosen:
             return
         self._opening = not self.app.greeted  # what was kept from last time may not wait any more
-        known = self.known
-        to_land = {one.session_id for one in known.changes if one.state is ChangeState.WAITING}
-        asking = {one.session_id for one in known.permissions}
-        waiting = [one.id for one in known.sessions if one.id in asking]
-        waiting += [one.id for one in known.sessions if one.state.over and one.id in to_land]
+        groups = self._groups()
+        waiting = [one.id for one in (*groups[ASKING], *groups[TO_LAND])]
         if waiting and rows.current not in waiting:
             rows.select(waiting[0])
         self._opened_on = rows.current
 
-    def _session_rows(self, now: datetime) -> list[Row]:
-        needle = self.needle
-        shown = [
-            one
-            for one in self.known.sessions
-            if all(word in f"{one.prompt} {one.channel} {one.state} {one.workspace}".lower() for word in needle)
-        ]
+    def _groups(self) -> dict[str, list[SessionView]]:
+        """The sessions that have the words of the filter, by the headings of the list."""
         to_land = {one.session_id for one in self.known.changes if one.state is ChangeState.WAITING}
         asking = {one.session_id for one in self.known.permissions}
-        groups = (
-            ("ASKING YOU", [one for one in shown if one.id in asking]),
-            ("RUNNING", [one for one in shown if not one.state.over and one.id not in asking]),
-            ("WAITING TO LAND", [one for one in shown if one.state.over and one.id in to_land]),
-            ("FINISHED", [one for one in shown if one.state.over and one.id not in to_land]),
-        )
+        groups: dict[str, list[SessionView]] = {ASKING: [], "RUNNING": [], TO_LAND: [], "FINISHED": []}
+        for one in self.known.sessions:
+            ended = TO_LAND if one.id in to_land else "FINISHED"
+            if all(word in f"{one.prompt} {one.channel} {one.state} {one.workspace}".lower() for word in self.needle):
+                groups[ASKING if one.id in asking else ended if one.state.over else "RUNNING"].append(one)
+        return groups
+
+    def _session_rows(self, now: datetime) -> list[Row]:
         several = len({one.workspace for one in self.known.sessions}) > 1
-        rows: list[Row] = []
-        for heading, members in groups:
-            if members:
-                rows.append(Row("", f" {heading}"))
-                rows += [
-                    session_row(one, now, waits=one.id in to_land, asks=one.id in asking, placed=several)
-                    for one in members
-                ]
-                rows.append(Row("", ""))
-        if self.known.older:
-            more = "looks further" if needle else f"lists {NEWEST} more"
-            return [*rows, Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")]
-        return rows[:-1]
+        rows = {
+            name: [session_row(one, now, waits=name == TO_LAND, asks=name == ASKING, placed=several) for one in members]
+            for name, members in self._groups().items()
+        }
+        more = "looks further" if self.needle else f"lists {NEWEST} more"
+        older = [Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")] if self.known.older else []
+        return grouped({**rows, "": older})
 
     def _draw_session(self) -> None:
         session = self.session
@@ -264,10 +255,8 @@ class WorkScreen(Conversing, Filtering):
             return self.query_one(Changes).unsent
         if action == "stop":
             return self.session is not None and not self.session.state.over
-        if action == "answer":
-            return self.query_one(Asked).current is not None
-        if action == "next_request":
-            return self.query_one(Asked).waiting > 1
+        if action in ("answer", "next_request"):
+            return len(self.query_one(Asked).requests) > (action == "next_request")
         if action in ("reply", "xray"):
             return self.session is not None and self.session.flow is None  # a flow talks with no model
         if action == "open_folder":
@@ -275,65 +264,54 @@ class WorkScreen(Conversing, Filtering):
         return super().check_action(action, parameters)
 
     def action_land(self) -> None:
-        if (change := self._waiting_change()) is not None:
-            undo, parts = shown_key("work.undo", self.app.keymap), self.query_one(Changes).parts
+        undo, changes = shown_key("work.undo", self.app.keymap), self.query_one(Changes)
+        parts, before = changes.parts, self.change
 
-            def done(landed: ChangeSet) -> str:
-                left = "" if landed.state is ChangeState.LANDED else f" {words.count(len(landed.files), 'file')} left."
-                return f"Landed {words.count(len(parts or change.files), 'file')}.{left} Undo: {undo}"
+        def done(landed: ChangeSet) -> str:
+            left = "" if landed.state is ChangeState.LANDED else f" {words.count(len(landed.files), 'file')} left."
+            files = parts or (before.files if before else ())
+            return f"Landed {words.count(len(files), 'file')}.{left} Undo: {undo}"
 
-            self._carry_out("landing", change, lambda engine: engine.changes.land(change.id, parts), done)
+        self._carry_out("landing", lambda engine, id: engine.changes.land(id, parts), done)
 
     def action_branch(self) -> None:
-        if (change := self._waiting_change()) is not None:
-            self._carry_out(
-                "branching",
-                change,
-                lambda engine: engine.changes.branch(change.id),
-                lambda made: f"Committed to {made.branch}.",
-            )
+        self._carry_out(
+            "branching", lambda engine, id: engine.changes.branch(id), lambda made: f"Committed to {made.branch}."
+        )
 
     def action_discard(self) -> None:
-        if (change := self._waiting_change()) is None:
+        if self._under_way or (change := self.change) is None:
+            self._say_that_it_runs()
             return
         files = words.count(len(change.files), "changed file")
         question = f"{files} of “{words.one_line(change.title)}” will be deleted. This cannot be undone."
 
         def discard() -> None:
-            self._carry_out(
-                "discarding", change, lambda engine: engine.changes.discard(change.id), lambda _: "Discarded."
-            )
+            self._carry_out("discarding", lambda engine, id: engine.changes.discard(id), lambda _: "Discarded.")
 
         self.app.confirm("Discard the changes?", question, "discard", discard, risky=True)
 
     def action_undo(self) -> None:
-        change = self.change
-        if self._still_running():
-            return
-        if change is None or not change.landings:
-            self.app.say("Nothing from this session was landed.", "warning")
-            return
-        again = shown_key("work.land", self.app.keymap)
-        done = f"Landing undone. {again} lands it again."
-        self._carry_out("undo", change, lambda engine: engine.changes.undo(change.id), lambda _: done)
+        done = f"Landing undone. {shown_key('work.land', self.app.keymap)} lands it again."
+        self._carry_out("undo", lambda engine, id: engine.changes.undo(id), lambda _: done)
 
     # Comments
 
     @on(DiffView.Wanted)
     def _comment(self, message: DiffView.Wanted) -> None:
-        change = self.change
-        if change is None:
+        if (change := self.change) is None:
             return
         place = f"{message.path}:{message.line}{' before the change' if message.old else ''}"
 
         def written(text: str) -> None:
-            place = (message.path, message.line, text)
+            where = (message.path, message.line, text)
             self.app.ask(
-                lambda engine: engine.changes.comment(change.id, *place, old=message.old),
+                lambda engine: engine.changes.comment(change.id, *where, old=message.old),
                 lambda _: self._commented("Comment added."),
             )
 
-        self.query_one(ReplyLine).write(f"comment on {place}", written)
+        about = f"{change.id} {place}"
+        self.query_one(ReplyLine).write(about, f"comment on {place}", "save", "what should be different here?", written)
 
     @on(DiffView.Removed)
     def _remove_comment(self, message: DiffView.Removed) -> None:
@@ -367,21 +345,10 @@ class WorkScreen(Conversing, Filtering):
         self.app.ask(lambda engine: engine.changes.unsent_comments(change.id), send)
 
     def action_stop(self) -> None:
-        if (session := self.session) is None:
-            return
-        if session.state.over:
-            self.app.say("This session has finished.", "warning")
-            return
-        self.app.ask(lambda engine: engine.sessions.stop(session.id, "stopped by you"), lambda _: self._done("stopped"))
-
-    def _waiting_change(self) -> ChangeSet | None:
-        change = self.change
-        if self._still_running():
-            return None
-        if not waits(change):
-            self.app.say("This session has no changes to land.", "warning")
-            return None
-        return change
+        if (session := self.session) is not None:
+            self.app.ask(
+                lambda engine: engine.sessions.stop(session.id, "stopped by you"), lambda _: self._done("stopped")
+            )
 
     @property
     def _under_way(self) -> str:
@@ -390,16 +357,16 @@ class WorkScreen(Conversing, Filtering):
         doing, before = self._begun.get(change.id, ("", None)) if change else ("", None)
         return doing if change == before else ""
 
-    def _still_running(self) -> bool:
-        """Whether something is being done with the change set; the key that asks is answered."""
-        if doing := self._under_way:
-            self.app.say(f"{doing} is still running. Try again in a moment.", "warning")
-        return bool(doing)
+    def _say_that_it_runs(self) -> None:
+        self.app.say(f"{self._under_way} is still running. Try again in a moment.", "warning")
 
     def _carry_out(
-        self, doing: str, change: ChangeSet, call: Callable[[Engine], ChangeSet], done: Callable[[ChangeSet], str]
+        self, doing: str, call: Callable[[Engine, str], ChangeSet], done: Callable[[ChangeSet], str]
     ) -> None:
-        """Call what is `doing` something with `change`; `done` says what came of it."""
+        """Call what is `doing` something with the change set; `done` says what came of it."""
+        if self._under_way or (change := self.change) is None:
+            self._say_that_it_runs()
+            return
 
         def refused(refusal: Refusal) -> None:
             self._begun.pop(change.id, None)
@@ -409,7 +376,7 @@ class WorkScreen(Conversing, Filtering):
         self._chosen = True  # whoever comes back finds it, to take it back
         self._begun[change.id] = (doing, change)
         self.refresh_bindings()
-        self.app.ask(call, lambda made: self._done(done(made)), refused)
+        self.app.ask(lambda engine: call(engine, change.id), lambda made: self._done(done(made)), refused)
 
     def _done(self, text: str) -> None:
         self.app.say(text)

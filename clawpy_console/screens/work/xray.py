@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
@@ -18,12 +16,10 @@ from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Row, Rows
-from engine.values import ModelCall, PromptPart, PromptSource, Refusal, SessionView
+from engine.values import ModelCall, PromptPart, PromptSource, SessionView
 
 if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
-
-T = TypeVar("T")
+    from engine.engine import Engine
 
 STATES = {
     "running": ("◐", "accent"), "done": ("✓", "grey"), "failed": ("✗", "wrong"), "cancelled": ("✗", "grey"),
@@ -38,7 +34,6 @@ class XRay(Dialog[PromptSource | None]):
     """The calls of one session; gives the source that the operator wants to see, None when he is done."""
 
     BINDINGS = bindings("xray", "panes", "zoom")
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
     DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#calls"
     DEFAULT_CSS = """
@@ -53,8 +48,6 @@ class XRay(Dialog[PromptSource | None]):
         #calls { width: 1fr; height: auto; max-height: 4; margin: 0 0 1 0; }
     }
     """
-
-    app: ConsoleApp
 
     def __init__(self, session: SessionView) -> None:
         super().__init__()
@@ -91,18 +84,7 @@ class XRay(Dialog[PromptSource | None]):
             self._read_calls()
 
     def _read_calls(self) -> None:
-        engine, session_id = self.app.engine, self._session.id
-        if engine is not None:
-            self._read(lambda: engine.calls.for_session(session_id), self._take_calls, "calls")
-
-    def _read(self, call: Callable[[], T], then: Callable[[T], object], group: str) -> None:
-        async def work() -> None:
-            try:
-                then(await asyncio.to_thread(call))
-            except Refusal as refusal:
-                self.app.say(str(refusal), "error")
-
-        self.run_worker(work(), group=group, exclusive=True)
+        self.read(lambda engine: engine.calls.for_session(self._session.id), self._take_calls, group="calls")
 
     def _take_calls(self, calls: list[ModelCall]) -> None:
         first = not self._calls
@@ -119,15 +101,15 @@ class XRay(Dialog[PromptSource | None]):
     @on(Rows.Moved, "#calls")
     def _show(self) -> None:
         """The call under the cursor: its figures at once, its prompt when it was read."""
-        one, engine = self.call, self.app.engine
+        one = self.call
         self.query_one("#call", Drawn).show(lambda width: _about(one, self._session, width) if one else [])
         state = f"{one.id} {one.state}" if one else ""
-        if one is None or engine is None or state == self._shown:
+        if one is None or state == self._shown:
             return
         again = self._shown.startswith(one.id)  # the same call, which has ended: only its answer is new
         self._shown = state
 
-        def read() -> tuple[tuple[PromptPart, ...], str, list[list[str]]]:
+        def read(engine: Engine) -> tuple[tuple[PromptPart, ...], str, list[list[str]]]:
             parts = engine.calls.prompt(one.id)
             return parts, engine.calls.reply(one.id), engine.objections(parts)
 
@@ -138,7 +120,7 @@ class XRay(Dialog[PromptSource | None]):
             if again:
                 view.go(at, 1)
 
-        self._read(read, drawn, "prompt")
+        self.read(read, drawn, group="prompt")
 
     @on(Rows.Opened, "#calls")
     def _call_opened(self) -> None:
