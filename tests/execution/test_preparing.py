@@ -103,7 +103,7 @@ def test_only_the_projects_own_command_is_run(world: World) -> None:
     info = world.launcher.check(world.assignment("prepare_environment", command=["npm install evil"]))
 
     assert not info.takes
-    assert "`npm install evil` is not what installs the packages" in info.reason
+    assert "`npm install evil` is not the command that installs the packages" in info.reason
     assert "`npm ci`" in info.reason
     assert not world.launcher.check(world.assignment("prepare_environment", command=[])).takes
     assert not world.launcher.check(world.assignment("update_lock", command=["npm ci"])).takes

@@ -130,7 +130,7 @@ def test_a_runner_that_collects_the_members_runs_them(
     found = look(repository, {**top, **below("packages/m", member)})
     assert names(found) == {"": tested, "packages/m": []}
     assert found["packages/m"].tested_by == ""
-    assert found["packages/m"].untested == "its tests run with those of the top"
+    assert found["packages/m"].untested == "its tests run with those of the top folder"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_providers_that_the_settings_name_come_before_the_others():
 
 def test_a_provider_without_a_model_is_passed_over():
     assert chosen(router("openai", config="[providers.ollama]\n")).startswith("openai:")
-    with pytest.raises(Refusal, match=r"ollama is there.*providers\.ollama\.model"):
+    with pytest.raises(Refusal, match=r"ollama is available.*providers\.ollama\.model"):
         chosen(router(config="[providers.ollama]\n"))
 
 

@@ -264,7 +264,7 @@ def test_what_cannot_be_captured_stays_where_it_is(
 
     with monkeypatch.context() as patch:
         patch.setattr(world.changes, "capture", fails)
-        assert "cannot be kept yet" in world.sessions.recover()[1]
+        assert "cannot be saved yet" in world.sessions.recover()[1]
     assert (world.worktrees.folder(session_id) / "half.txt").exists()
     assert make(nothing).sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
     shutil.rmtree(world.worktrees.folder(session_id))

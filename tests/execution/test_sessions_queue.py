@@ -21,7 +21,7 @@ def test_at_most_so_many_run_and_the_rest_in_order(world: World) -> None:
     until(lambda: len(world.runner.begun) == 2)
     assert [world.state(view) for view in views] == [SessionState.RUNNING] * 2 + [SessionState.QUEUED] * 3
     assert {view.id for view in world.sessions.running()} == {views[0].id, views[1].id}
-    with pytest.raises(Refusal, match="has not begun"):
+    with pytest.raises(Refusal, match="has not started"):
         world.sessions.reply(views[3].id, "not yet")
     world.sessions.stop(views[3].id, "changed my mind")
     assert world.state(views[3]) is SessionState.CANCELLED

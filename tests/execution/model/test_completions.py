@@ -70,7 +70,7 @@ class TestAQuestion:
             (Reply(status=500, error="overloaded"), "is not working at the moment"),
             (Reply(status=401, error="no such key"), "clawpy key set openai"),
             (Reply(text="The task was", finish="length"), "cut off"),
-            (Reply(text=""), "answered nothing"),
+            (Reply(text=""), "answer was empty"),
         ],
     )
     def test_what_goes_wrong_is_said_and_booked(

@@ -67,7 +67,7 @@ def test_read_lists_a_folder(world: BeltWorld) -> None:
 
 def test_what_is_no_text_is_told(world: BeltWorld) -> None:
     world.file("a.png", b"\x89PNG\0\0")
-    assert "no text: 6 bytes" in world.no("read", path="a.png")
+    assert "not text: 6 bytes" in world.no("read", path="a.png")
     world.file("latin.txt", "gr\u00fc\u00dfe".encode("latin-1"))
     assert world.ok("read", path="latin.txt") == "gr\ufffd\ufffde"
 
