@@ -25,13 +25,17 @@ SCREENS = {
 
 
 def run(*keys: str, theme: str = ""):
+    async def read(pilot: Pilot) -> None:
+        await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for workers")
+
     async def before(pilot: Pilot) -> None:
         await live(pilot)
+        await read(pilot)
         if theme:
             pilot.app.theme = theme
         for _, same in groupby(keys):  # who walks down a list does not wait at each row
             await pilot.press(*same)
-            await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for workers")
+            await read(pilot)
         for box in pilot.app.screen.query("Input, TextArea"):
             box.cursor_blink = False  # there, whenever the picture is taken
 

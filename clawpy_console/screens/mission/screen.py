@@ -89,7 +89,7 @@ class MissionScreen(ConsoleScreen):
                 yield Static(id="glance", markup=False)
             with Vertical(id="side"):
                 with Vertical(id="pane-why", classes="pane"):
-                    yield Static("WHY", classes="heading", markup=False)
+                    yield Static("WHY", id="why-title", classes="heading", markup=False)
                     yield Drawn(id="why")
                 yield from self._list("queue", Queue(id="queue", empty="Nothing."))
                 yield from self._list("tasks", Rows(id="tasks", classes="-fit"))
@@ -197,19 +197,13 @@ class MissionScreen(ConsoleScreen):
             return
         from clawpy_console.fields import Field
         from clawpy_console.screens.mission.evidence import evidence, parameter_lines
-        from clawpy_console.widgets.parts import drawn
 
+        more = (f"  {shown_key('stack.details', self.app.keymap)} shows all", "not bold $faint")
+        self.put("#why-title", Content.assemble("WHY", more))
         told = [*evidence(card, card.verdicts, self._like.get(card.id), self.known, self.app.now())]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
             told += [Field("", "parameters", "heading"), *(Field("", one, "grey") for one in parameters.split("\n"))]
-        room = self.query_one("#why").size.height
-        more = Content.styled(f"{shown_key('stack.details', self.app.keymap)} shows more", "$faint")
-
-        def cut(width: int) -> list[Content]:
-            rows = drawn(told, width)
-            return rows if len(rows) <= room else [*rows[: room - 1], more]
-
-        self.query_one("#why", Drawn).show(cut)
+        self.show_fields("#why", told)
 
         def decided(found: tuple[int, int]) -> None:
             self._like[card.id] = found
