@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from clawpy_console.attach import wire
+from clawpy_console.signals import handled
 from engine import __version__
 from engine.home import Home
 
@@ -152,18 +153,16 @@ class Client:
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         former = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        handled = (signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT)
-        handlers = {one: signal.signal(one, lambda *_: None) for one in handled}
-        try:
-            while self._told is None and self._connected:
-                self._once(woken)
-        finally:
-            self._restore()
-            for one, handler in handlers.items():
-                signal.signal(one, handler)
-            signal.set_wakeup_fd(former)
-            os.close(woken)
-            os.close(wake)
+        waking = (signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT)
+        with handled(dict.fromkeys(waking, lambda *_: None)):
+            try:
+                while self._told is None and self._connected:
+                    self._once(woken)
+            finally:
+                self._restore()
+                signal.set_wakeup_fd(former)
+                os.close(woken)
+                os.close(wake)
         return self._told or {}
 
     def _once(self, woken: int) -> None:
@@ -285,21 +284,19 @@ class Client:
         self._restore()
         if program["banner"]:
             print(f"\n{program['banner']}\n", flush=True)
-        meanwhile: dict[signal.Signals, Any] = {
+        meanwhile: dict[int, Any] = {
             signal.SIGINT: lambda *_: None,
             signal.SIGTSTP: lambda *_: os.kill(os.getpid(), signal.SIGSTOP),
             signal.SIGTERM: signal.SIG_DFL,
             signal.SIGHUP: signal.SIG_DFL,
         }
         wake = signal.set_wakeup_fd(-1)
-        handlers = {one: signal.signal(one, handler) for one, handler in meanwhile.items()}
         try:
-            subprocess.run(program["command"], cwd=program["folder"], check=False)
+            with handled(meanwhile):
+                subprocess.run(program["command"], cwd=program["folder"], check=False)
         except OSError as error:
             print(f"clawpy: {error}", file=sys.stderr)
         finally:
-            for one, handler in handlers.items():
-                signal.signal(one, handler)
             signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self._send(wire.BACK, json.dumps(size()).encode())
 

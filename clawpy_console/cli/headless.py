@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
 from clawpy_console.attach.consoles import Consoles
+from clawpy_console.signals import handled
 from engine import Home, open_engine
 from engine.events import Event
 from engine.values import sanitise
@@ -66,8 +67,7 @@ def run(
     """Run until told to end, with the gateway open where `gateway` says how. Raises `Refusal` as `open_engine` and
     `Gateway.open` do."""
     ending = _Ending()
-    former = _take_signals(ending)
-    try:
+    with handled(dict.fromkeys(_ends_by(), ending.on_signal)):
         opened: Future[Engine] = Future()
         consoles = Consoles(opened.result, home, own=False)
         try:
@@ -106,9 +106,6 @@ def run(
             engine.close()
             consoles.farewell()
         say.note("ended")
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def show_once(token: str, source: str) -> None:
@@ -134,11 +131,10 @@ def show_once(token: str, source: str) -> None:
     print(said, file=screen or sys.stderr, flush=True)
 
 
-def _take_signals(ending: _Ending) -> dict[int, Any]:
-    """Have Ctrl-C, SIGTERM and a closed terminal end us; what nohup ignores stays ignored."""
-    wanted = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    taken = [one for one in wanted if one is not signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
-    return {one: signal.signal(one, ending.on_signal) for one in taken}
+def _ends_by() -> list[signal.Signals]:
+    """Ctrl-C, SIGTERM and a closed terminal end us; what nohup ignores stays ignored."""
+    closed = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *closed]
 
 
 class _Sayer:

@@ -15,12 +15,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import engine
 from clawpy_console.cli.options import Where, WrongUse, split_options
+from clawpy_console.signals import handled
 from engine import Home
 
 if TYPE_CHECKING:
@@ -117,15 +118,9 @@ def _home_of(where: Where) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _ending_in_order() -> Iterator[None]:
+def _ending_in_order() -> AbstractContextManager[None]:
     """A closed terminal and SIGTERM, too, end what runs here as leaving does: the engine is closed."""
-    former = {ending: signal.signal(ending, _end) for ending in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for ending, handler in former.items():
-            signal.signal(ending, handler)
+    return handled({signal.SIGTERM: _end, signal.SIGHUP: _end})
 
 
 def _end(number: int, _frame: object) -> None:
