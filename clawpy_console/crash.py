@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 import traceback
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from textual.worker import WorkerFailed
 
 from engine import Home, __version__
+from engine.values.secrets import redact
 
 if TYPE_CHECKING:
     from clawpy_console.attach.terminal import Terminal
@@ -28,7 +30,7 @@ def report(error: BaseException, home: Home, engine: Engine | None, terminal: Te
     """
     if isinstance(error, WorkerFailed):
         error = error.error
-    traceback.print_exception(error)
+    print(redact("".join(traceback.format_exception(error))), file=sys.stderr)
     now = datetime.now(UTC)
     lines = [
         f"clawpy {__version__}, Textual {version('textual')}, Python {platform.python_version()}",

@@ -183,5 +183,6 @@ def test_a_console_whose_client_went_away_is_freed(home: Home) -> None:
                 drawn += ours.recv(65536)
     consoles.close()
     consoles.farewell()
+    gc.collect()
     assert not [one for one in gc.get_objects() if type(one) is ConsoleApp]
     assert sum(type(one) is StylesCache for one in gc.get_objects()) <= before

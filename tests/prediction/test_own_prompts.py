@@ -54,6 +54,8 @@ def test_anything_more_is_prose(prompt: str) -> None:
 def test_parameters_may_follow_the_name() -> None:
     assert named_flow("run_tests paths=src", FLOWS) == ("run_tests", "paths=src")
     assert named_flow('run_tests {"paths": ["src"]}', FLOWS) == ("run_tests", '{"paths": ["src"]}')
+    assert named_flow("run_tests paths=src\n\nkeyword = tax", FLOWS) == ("run_tests", "paths=src\n\nkeyword = tax")
+    assert named_flow("run_tests paths=src\nand then rm -rf ~ = fine", FLOWS) is None  # a paragraph that was pasted
 
 
 @pytest.mark.parametrize(

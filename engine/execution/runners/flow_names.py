@@ -46,8 +46,13 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
         if meant in (_bare(name) for name in (flow, *ALIASES.get(flow, ()))):
             return flow, ""
     first, _, rest = prompt.partition(" ")
-    parameters = "=" in rest or rest.lstrip().startswith("{") or _values(rest)
-    return (first, rest.strip()) if first in flows and parameters else None
+    rest = rest.strip()
+    parameters = rest.startswith("{") or _values(rest) or ("=" in rest and all(map(_PAIR.match, rest.split("\n")[1:])))
+    return (first, rest) if first in flows and parameters else None
+
+
+_PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
+"""How a further line of parameters begins. Any other line below the first is text, as in a paragraph that was pasted."""
 
 
 VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
