@@ -146,10 +146,14 @@ def failure_lines(session: SessionView) -> list[tuple[str, str]]:
         groups = {}
         for test in check.failing:
             groups.setdefault(alike.get(test, ""), []).append(test)
-    lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}, {words.count(len(groups), 'cause')}")]
+    causes = f", {words.count(len(groups), 'cause')}" if any(groups) else ""
+    lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}")]
     for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
         more = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
-        said = words.one_line(cause) or "no cause found in the output"
+        said = words.one_line(session.facts.get("messages", {}).get(cause, cause))
+        if not said:  # the output tells no cause: the tests are named, and no more
+            lines += [("error", words.one_line(test)) for test in tests]
+            continue
         lines.append(("error", f"{words.count(len(tests), 'test')}: {said}"))
         if more or tests[0] not in said:
             lines.append(("same", f"  {words.one_line(tests[0])}{more}"))

@@ -30,7 +30,7 @@ def test_failures_are_grouped_by_cause(monday: Situation) -> None:
 
     done = monday.approve(first)
     assert done.summary == (
-        "4 failures, 2 causes: KeyError: 'de', at cart.py:6 (3); assert N == N, at tests/test_cart.py:11 (1)"
+        "4 failures, 2 causes: KeyError: 'de', at cart.py:6 (3); assert 2 == 3, at tests/test_cart.py:11 (1)"
     )
     said = monday.transcript(done)
     assert "tests/test_cart.py::test_total  also fails alone" in said

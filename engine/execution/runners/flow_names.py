@@ -52,7 +52,7 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
 
 
 _PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
-"""How a further line of parameters begins. Any other line below the first is text, as in a paragraph that was pasted."""
+"""How a further line of parameters begins. Any other line makes it text, as a pasted paragraph is."""
 
 
 VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -34,15 +34,18 @@ _FOREIGN: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/p
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What went wrong and where: equal for failures that are one and the same. `where` is the innermost line of the
-    project's own, "" when the output names none."""
+    """What went wrong and where: equal for failures that are one and the same. `message` is without what differs from
+    run to run, `said` is as it was printed. `where` is the innermost line of the project's own,
+    "" when the output names none."""
 
     kind: str
     message: str
     where: str
+    said: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        what = f"{self.kind}: {self.message}" if self.kind and self.message else self.kind or self.message or "failed"
+        said = self.said or self.message
+        what = f"{self.kind}: {said}" if self.kind and said else self.kind or said or "failed"
         return f"{what[:120]}" + (f", at {self.where}" if self.where else "")
 
     def signature(self, test: str) -> str:
@@ -71,7 +74,7 @@ def cause_of(text: str, folder: str) -> Cause:
         if own:
             where = f"{own[which]['file']}:{own[which]['line']}"
             break
-    return Cause(kind, normal(message), where)
+    return Cause(kind, normal(message), where, message.strip()[:200])
 
 
 def _is_foreign(file: str) -> bool:
@@ -89,3 +92,9 @@ def signatures(texts: Mapping[str, str], failing: Sequence[str], folder: Path) -
     """The signature of each failing test whose output tells one."""
     found = {test: cause_of(texts.get(test, ""), str(folder)).signature(test) for test in failing[:MOST_SIGNATURES]}
     return {test: signature for test, signature in found.items() if signature}
+
+
+def messages(texts: Mapping[str, str], signed: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """For each signature of `signed` what its first test printed, to be shown in its place."""
+    firsts = {signature: test for test, signature in reversed(list(signed.items()))}
+    return {signature: str(cause_of(texts[test], str(folder))) for signature, test in firsts.items()}

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, Job, Place
-from engine.execution.runners.flows.causes import Cause, cause_of, signatures
+from engine.execution.runners.flows.causes import Cause, cause_of, messages, signatures
 from engine.execution.runners.flows.common import (
     ProjectParameters,
     TestId,
@@ -82,13 +82,15 @@ class NarrowFailures:
             for cause, failing in groups[:3]
         )
         words += f"; {listed(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone" if dependent else ""
+        alike = signatures(texts, check.failing, tool.folder)
         return FlowResult(
             words,
             check=check,
             facts={
                 "causes": [{"cause": clean(str(cause)), "tests": failing} for cause, failing in groups],
                 "alone": alone,
-                "signatures": signatures(texts, check.failing, tool.folder),
+                "signatures": alike,
+                "messages": messages(texts, alike, tool.folder),
                 "command": command,
             },
         )

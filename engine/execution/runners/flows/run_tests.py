@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
-from engine.execution.runners.flows.causes import signatures
+from engine.execution.runners.flows.causes import messages, signatures
 from engine.execution.runners.flows.common import (
     ProjectParameters,
     RepoPath,
@@ -64,6 +64,7 @@ class RunTests:
         texts: dict[str, str] = {}
         done = run_plan(job, plan, texts)
         alike = [signatures(texts, check.failing, tool.folder) for tool, check in done]
+        said = [messages(texts, signed, tool.folder) for signed, (tool, _) in zip(alike, done, strict=True)]
         check = combined([check for _, check in done])
         full = all(not tests for _, tests in plan)
         scope = (" (the whole suite)" if full else " (only the tests of this change)") if paths else ""
@@ -73,7 +74,8 @@ class RunTests:
             facts={
                 "tests_by_path": mapped,
                 "without_tests": [path for path in paths if not mapped.get(path)],
-                "signatures": {test: said for one in alike for test, said in one.items()},
+                "signatures": {test: signature for one in alike for test, signature in one.items()},
+                "messages": {signature: message for one in said for signature, message in one.items()},
             },
             full=full and len(done) == len(tools),
         )
