@@ -144,6 +144,14 @@ def test_a_package_of_the_project_that_was_renamed_is_red(project: Repository, r
         ({"pyproject.toml": "[tool.poetry]\npytest = '*'"}, "poetry install"),
         ({"poetry.lock": ""}, "poetry add --group dev pytest"),
         ({"pyproject.toml": '[dependency-groups]\ndev = ["pytest"]'}, "uv sync"),
+        (
+            {"pyproject.toml": '[project]\n[dependency-groups]\ndev = ["pytest"]', ".venv/bin/pip": ""},
+            ".venv/bin/pip install pytest -e .",
+        ),
+        (
+            {"pyproject.toml": '[project.optional-dependencies]\ntest = ["pytest"]\n[project]', ".venv/bin/pip": ""},
+            ".venv/bin/pip install pytest -e '.[test]'",
+        ),
         ({"pyproject.toml": '[dependency-groups]\ntest = ["pytest>=8"]'}, "uv sync --group test"),
         ({"uv.lock": "", "pyproject.toml": '[project.optional-dependencies]\nci = ["pytest"]'}, "uv sync --extra ci"),
         ({"uv.lock": "", "pyproject.toml": '[project]\ndependencies = ["pytest"]'}, "uv sync"),

@@ -366,6 +366,8 @@ def _holds_members(above: Place, row: Keeper) -> bool:
 def _said(place: Place, rows: Sequence[Keeper]) -> Keeper:
     """The one that the manifest names, else the usual one."""
     saying = [row for row in rows if row.says and place.says(place.files(row.manifests), row.says)]
+    if saying and saying[0].name == "uv" and python.kept_with(place.folder) != "uv":
+        saying = saying[1:]  # groups of dependencies, in a project whose environment pip made
     return next(iter([*saying, *(row for row in rows if not row.says)]), rows[0])
 
 
@@ -394,7 +396,7 @@ def _install(place: Place, row: Keeper, lock: str) -> tuple[tuple[str, ...], ...
 
 def _pip(place: Place) -> tuple[tuple[str, ...], ...]:
     own = next((name for name in python.ENVIRONMENTS if (place.workspace / name / "bin" / "pip").exists()), "")
-    needs = [word for need in python.pip_needs(place.folder) for word in need.split(" ", 1)]
+    needs = [word for need in python.pip_needs(place.folder) for word in shlex.split(need)]
     install = (f"{own or '.venv'}/bin/pip", "install", "pytest", *needs)
     return (install,) if own else (("python3", "-m", "venv", ".venv"), install)
 

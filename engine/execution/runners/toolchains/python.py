@@ -190,7 +190,7 @@ ADDS = {"uv": "uv add --dev", "poetry": "poetry add --group dev", "pdm": "pdm ad
 
 def environment_command(workspace: Path) -> str:
     """The command that makes a project's environment with pytest in it, by the tool that the project is kept with."""
-    project, keeper = read(workspace / "pyproject.toml"), _keeper(workspace)
+    project, keeper = read(workspace / "pyproject.toml"), kept_with(workspace)
     if keeper and _REQUIRED.search(read(workspace / "Pipfile") if keeper == "pipenv" else project):
         sync = f"uv sync{where_listed(workspace)}"
         return {"uv": sync, "poetry": "poetry install", "pdm": "pdm add -d", "pipenv": "pipenv install --dev"}[keeper]
@@ -203,28 +203,39 @@ def pip_needs(workspace: Path) -> list[str]:
     """What pip is told to install besides pytest, each with its option."""
     needs = [f"-r {file.name}" for file in sorted(workspace.glob("requirements*.txt"))]
     own = "[project]" in read(workspace / "pyproject.toml") or (workspace / "setup.py").is_file()
-    return [*needs, "-e ."] if own else needs
+    if not own:
+        return needs
+    option, _, name = where_listed(workspace).strip().partition(" ")  # pip knows groups only since 25.1
+    return [*needs, f"-e '.[{name}]'" if option == "--extra" else "-e ."]
 
 
 def adding_command(workspace: Path, tool: str) -> str:
     """The command that adds `tool` to a project's environment, by the tool that the project is kept with."""
-    if keeper := _keeper(workspace):
+    if keeper := kept_with(workspace):
         return f"{ADDS[keeper]} {tool}"
     own = next((name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()), "")
     make = "" if own else "python3 -m venv .venv && "
     return f"{make}{own or '.venv'}/bin/pip install {tool}"
 
 
-def _keeper(workspace: Path) -> str:
+def kept_with(workspace: Path) -> str:
     """What a project is kept with: one of `ADDS`, "" for pip alone."""
     project = read(workspace / "pyproject.toml")
-    if (workspace / "uv.lock").is_file() or "[tool.uv" in project or "[dependency-groups]" in project:
+    if (workspace / "uv.lock").is_file() or "[tool.uv" in project:
+        return "uv"
+    if "[dependency-groups]" in project and not _made_by_pip(workspace):
         return "uv"
     if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
         return "poetry"
     if (workspace / "pdm.lock").is_file() or "[tool.pdm" in project:
         return "pdm"
     return "pipenv" if (workspace / "Pipfile").is_file() else ""
+
+
+def _made_by_pip(workspace: Path) -> bool:
+    """Whether the project has an environment that `python3 -m venv` made."""
+    made = [workspace / name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()]
+    return any("uv = " not in read(one / "pyvenv.cfg") for one in made)
 
 
 def where_listed(workspace: Path) -> str:
