@@ -307,10 +307,16 @@ def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
     return _SHORT.get(first) or key_to_character(first) or re.sub(r"^ctrl\+", "^", first)
 
 
+def shown_keys(action_id: str, keymap: Mapping[str, str]) -> str:
+    """The key as `shown_key` writes it, then the letters that do the same."""
+    others = keymap.get(action_id, BY_ID[action_id].keys).split(",")[1:]
+    return " ".join([shown_key(action_id, keymap), *(one for one in others if len(one) == 1)])
+
+
 _SHORT = {
     "left": "←", "right": "→", "up": "↑", "down": "↓", "enter": "⏎", "escape": "esc", "tab": "⇥", "space": "space",
     "question_mark": "?", "slash": "/", "pageup": "PgUp", "pagedown": "PgDn",
-    "shift+tab": "⇧⇥",
+    "shift+tab": "⇧⇥", "delete": "del", "backspace": "⌫",
 }  # fmt: skip
 
 _NAMED = {key.value for key in Keys} | set(KEY_ALIASES)

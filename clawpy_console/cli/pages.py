@@ -69,13 +69,13 @@ def _read(topic: str) -> str:
 def _keys(home: Home) -> str:
     """The table of keys as a page, with the keys that the settings change."""
     from clawpy_console.cli.screen_settings import keys_in
-    from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, shown_key
+    from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, shown_keys
 
     keymap = check_keymap(keys_in(home.config_file))[0]
     lines = ["# Keys of the console", "", "To change a key: `clawpy config set keys.ID KEY`."]
     for group, title in GROUPS.items():
         rows = [
-            f"| {shown_key(one.id, keymap)} | {one.tooltip} | `{one.id}` |" for one in ACTIONS if one.group == group
+            f"| {shown_keys(one.id, keymap)} | {one.tooltip} | `{one.id}` |" for one in ACTIONS if one.group == group
         ]
         lines += ["", f"## {title}", "", "| Key | What it does | ID |", "| --- | --- | --- |", *rows]
     return "\n".join(lines)

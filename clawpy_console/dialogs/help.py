@@ -13,7 +13,7 @@ from textual.widgets import Input
 
 from clawpy_console import words
 from clawpy_console.dialogs.base import Dialog
-from clawpy_console.keys import ACTIONS, GROUPS, Action, shown_key
+from clawpy_console.keys import ACTIONS, GROUPS, Action, shown_keys
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
 
@@ -67,17 +67,13 @@ class Help(Dialog[None]):
         if not shown:
             yield Content.styled("No match.", "$grey")
 
-    def _keys(self, action: Action) -> str:
-        """The key as it is shown, then the letters that do the same."""
-        others = self.app.keymap.get(action.id, action.keys).split(",")[1:]
-        return " ".join([shown_key(action.id, self.app.keymap), *(one for one in others if len(one) == 1)])
-
     def _has(self, action: Action, wanted: list[str]) -> bool:
-        text = f"{self._keys(action)} {action.keys} {action.label} {action.tooltip} {action.id} {GROUPS[action.group]}"
+        keys = f"{shown_keys(action.id, self.app.keymap)} {action.keys}"
+        text = f"{keys} {action.label} {action.tooltip} {action.id} {GROUPS[action.group]}"
         return all(word in text.lower() for word in wanted)
 
     def _row(self, action: Action, width: int) -> Content:
-        key, named = self._keys(action), ID if width >= 80 else 0
+        key, named = shown_keys(action.id, self.app.keymap), ID if width >= 80 else 0
         room = width - 2 - max(KEY, cell_len(key) + 1) - named
         return Content.assemble(
             (f"  {key}{' ' * max(1, KEY - cell_len(key))}", "bold $ink"),

@@ -127,4 +127,4 @@ def stop(document: Document) -> Lines:
         yield f"  {count(document['killed'], 'process', 'processes')} ended"
     if document["left"]:
         yield f"  {bad('still running')}: {', '.join(document['left'])}; end them with `kill -9`"
-    yield "  `clawpy resume stop` to resume"
+    yield "  Resume with `clawpy resume`."
