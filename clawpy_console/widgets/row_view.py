@@ -34,6 +34,7 @@ class RowView(ScrollKeys, ScrollView):
         """`empty` is said in place of the rows where there are none."""
         super().__init__(id=id, classes=classes)
         self.empty = empty
+        self.set_reactive(RowView.virtual_size, Size(0, 1))
         self._tones: dict[str, RichStyle] = {}
 
     @property
