@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import pytest
 from textual.pilot import Pilot
@@ -12,9 +13,10 @@ from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.changes import Changes
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.widgets.rows import Rows
-from engine.values import FileChange, FileDiff, FilePart
+from engine.values import ChangeSet, FileChange, FileDiff, FilePart, Refusal
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import HUNKS as STAND_IN_HUNKS
 
 CHANGE = "chg_000000000001"
 
@@ -194,6 +196,88 @@ async def test_what_is_marked_lands_alone(console: ConsoleApp, engine: StandIn) 
         assert not view.marked
         await pilot.press("u")
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
+
+
+def told(console: ConsoleApp, text: str) -> bool:
+    """Whether a notification says it."""
+    return any(text in one.message for one in console._notifications)
+
+
+def without_first_hunk(engine: StandIn) -> None:
+    """As after another terminal landed the first hunk of every file."""
+    second = STAND_IN_HUNKS[STAND_IN_HUNKS.index("\n@@") + 1 :]
+    files = engine.changes.all[0].files
+    engine.changes.diff = lambda id: [FileDiff(one.path, one.status, "", False, second) for one in files]  # type: ignore[method-assign]
+    engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], landed=3, landings=1)
+
+
+async def test_marks_stay_while_you_look_at_another_session(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(160, 50)) as pilot:
+        view = await to_the_diff(pilot, "]", "space")
+        rows = console.screen.query_one("#sessions", Rows)
+        here = rows.current
+        rows.focus()
+        await pilot.press("j")
+        await until(pilot, lambda: not view.files)
+        await pilot.press("k")
+        assert rows.current == here
+        await until(pilot, lambda: view.marked == {("shop/cart.py", 1)})
+        await pilot.press("L")
+        await until(pilot, lambda: ("landed part", ("shop/cart.py", (1,))) in engine.noted)
+
+
+@pytest.mark.long
+async def test_marks_whose_hunks_landed_elsewhere_are_said_before_all_of_it_lands(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    async with console.run_test(size=(160, 50), notifications=True) as pilot:
+        view = await to_the_diff(pilot, "]", "space")
+        without_first_hunk(engine)
+        console.renew(["changes"])
+        await until(pilot, lambda: told(console, "lost hunks that you had marked. Look at"))
+        assert not view.marked
+        await pilot.press("L")
+        await until(pilot, lambda: told(console, "Land again to land all of it"))
+        assert ("landed", CHANGE) not in engine.noted
+        await pilot.press("L")
+        await until(pilot, lambda: ("landed", CHANGE) in engine.noted)
+
+
+@pytest.mark.long
+async def test_nothing_lands_while_the_diff_is_read(console: ConsoleApp, engine: StandIn) -> None:
+    read, go_on = engine.changes.diff, threading.Event()
+
+    def slow(id: str) -> list[FileDiff]:
+        assert go_on.wait(10)
+        return read(id)
+
+    async with console.run_test(size=(160, 50), notifications=True) as pilot:
+        view = await to_the_diff(pilot, "]", "space")
+        engine.changes.diff = slow  # type: ignore[method-assign]
+        engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], landed=1, landings=1)
+        console.renew(["changes"])
+        await until(pilot, lambda: not view.files)
+        await pilot.press("L")
+        await until(pilot, lambda: told(console, "The diff is not read yet"))
+        assert not [one for one in engine.noted if one[0].startswith("landed")]
+        go_on.set()
+        await until(pilot, lambda: view.marked == {("shop/cart.py", 1)})
+
+
+@pytest.mark.long
+async def test_marks_stay_when_their_landing_is_refused(console: ConsoleApp, engine: StandIn) -> None:
+    def refuse(id: str, only: object = ()) -> ChangeSet:
+        raise Refusal("conflict", "you changed the same lines", "land again")
+
+    land, engine.changes.land = engine.changes.land, refuse  # type: ignore[method-assign]
+    async with console.run_test(size=(160, 50), notifications=True) as pilot:
+        view = await to_the_diff(pilot, "]", "space", "L")
+        await until(pilot, lambda: told(console, "you changed the same lines"))
+        assert view.marked == {("shop/cart.py", 1)}
+        without_first_hunk(engine)
+        engine.changes.land = land  # type: ignore[method-assign]
+        console.renew(["changes"])
+        await until(pilot, lambda: told(console, "lost hunks that you had marked. Look at"))
 
 
 async def test_a_folder_is_marked_in_the_tree(console: ConsoleApp) -> None:

@@ -58,7 +58,12 @@ class Changes(Vertical):
         super().__init__(id=id, classes=classes)
         self._change: ChangeSet | None = None
         self._session: SessionView | None = None
-        self._shown: tuple[object, ...] = ()  # what the diff was read for
+        self._shown: tuple[object, ...] = ()  # what the diff was read for, the id of the change set first
+        self._marked: dict[
+            object, dict[diff_files.Mark, str]
+        ] = {}  # by change set: marks, with the lines they stand on
+        self._begun: dict[str, set[diff_files.Mark]] = {}  # by change set: marks whose landing was begun here
+        self._dropped: set[str] = set()  # change sets that lost marks, until you land or mark again
         self._preview: LandPreview | None = None
         self._head = Content("")
 
@@ -77,6 +82,24 @@ class Changes(Vertical):
         """What is marked to be landed; [] for all of it."""
         return diff_files.parts(self.view.files, self.view.marked)
 
+    def cannot_land(self, change: ChangeSet) -> str:
+        """Why `L` waits, "" when it does not: without its marks, all of a change set would land."""
+        if not self.view.files or self._shown[0] != change.id:
+            return "The diff is not read yet. Try again in a moment."
+        if change.id in self._dropped:
+            self._dropped.remove(change.id)
+            lands = "what is still marked" if self.view.marked else "all of it"
+            return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
+        return ""
+
+    def begin_landing(self, change: ChangeSet) -> None:
+        """What is marked is being landed: its marks go with it."""
+        self._begun[change.id] = self.view.marked
+
+    def landing_refused(self, change: ChangeSet) -> None:
+        """Nothing was landed: the marks stay."""
+        self._begun.pop(change.id, None)
+
     def show(self, session: SessionView | None, change: ChangeSet | None) -> bool:
         """Show what `session` changed; False when there is nothing to show, test result included."""
         self._session, self._change = session, change
@@ -84,6 +107,9 @@ class Changes(Vertical):
         self.query_one(Files).display = self.view.display = bool(files)
         wanted = (change.id, change.state, change.landed, files) if change else ()
         if wanted != self._shown:
+            if self.view.files:
+                lines = diff_files.lines(self.view.files)
+                self._marked[self._shown[0]] = {mark: lines[mark] for mark in self.view.marked}
             self._shown, self._preview = wanted, None
             self.view.say("Loading…" if change else "")
             if change is not None:
@@ -100,7 +126,13 @@ class Changes(Vertical):
 
     def _read(self, change: ChangeSet) -> None:
         def read(files: list[diff_files.DiffFile]) -> None:
-            self.view.show(files, change.comments)
+            lines, before = diff_files.lines(files), self._marked.pop(change.id, {})
+            marks = before.keys() - self._begun.pop(change.id, set())
+            kept = {mark for mark in marks if lines.get(mark) == before[mark]}
+            self.view.show(files, change.comments, kept)
+            if marks - kept:
+                self._dropped.add(change.id)
+                self.app.say("The diff changed and lost hunks that you had marked. Look at the marks again.", "warning")
             self._look()
 
         self._reads.read(
@@ -111,6 +143,11 @@ class Changes(Vertical):
         )
 
     @on(DiffView.Marked)
+    def _marks_changed(self) -> None:
+        if self._change is not None:
+            self._dropped.discard(self._change.id)
+        self._look()
+
     def _look(self) -> None:
         """Find out what landing would do, now that other parts are marked."""
 

@@ -22,6 +22,10 @@ SIMILAR = 0.4
 """Two lines are the same line, changed, when so much of the longer one is in both."""
 
 
+Mark = tuple[str, int]
+"""A path with the number of a hunk, 0 for a file without hunks."""
+
+
 class Line(NamedTuple):
     """A line of a file: `sign` is "+", "-" or " ", `old` and `new` count from 1, 0 where it is not in that file.
     `number` is its place in the hunk; `ended` is False where no newline follows."""
@@ -108,7 +112,7 @@ class DiffFile:
         return f"{self.change.old_path} → {self.change.path}" if self.change.old_path else self.change.path
 
     @property
-    def marks(self) -> set[tuple[str, int]]:
+    def marks(self) -> set[Mark]:
         """What stands for it, and for each of its hunks, among what is marked."""
         return {(self.change.path, one.number) for one in self.hunks} or {(self.change.path, 0)}
 
@@ -163,7 +167,13 @@ def changed_part(one: str, other: str) -> tuple[int, int]:
     return (start, len(one) - end) if start + end >= SIMILAR * max(len(one), len(other)) else (0, 0)
 
 
-def parts(files: Sequence[DiffFile], marked: set[tuple[str, int]]) -> list[FilePart]:
+def lines(files: Sequence[DiffFile]) -> dict[Mark, str]:
+    """The lines that each mark stands on."""
+    hunks = {(file.change.path, hunk.number): hunk.text for file in files for hunk in file.hunks}
+    return hunks | {(file.change.path, 0): "" for file in files if not file.hunks}
+
+
+def parts(files: Sequence[DiffFile], marked: set[Mark]) -> list[FilePart]:
     """What is marked, as it is landed."""
     found = []
     for file in files:
@@ -173,19 +183,19 @@ def parts(files: Sequence[DiffFile], marked: set[tuple[str, int]]) -> list[FileP
     return found
 
 
-def mark_of(marks: set[tuple[str, int]], marked: set[tuple[str, int]]) -> str:
+def mark_of(marks: set[Mark], marked: set[Mark]) -> str:
     """`●` all of these are marked, `◐` some, `○` none."""
     return "●" if marks <= marked else "◐" if marks & marked else "○"
 
 
-def tree(files: Sequence[DiffFile], marked: set[tuple[str, int]]) -> list[Row]:
+def tree(files: Sequence[DiffFile], marked: set[Mark]) -> list[Row]:
     """Folders and files as rows, a folder with one folder in it as one; the id of a folder ends in a slash."""
     rows: list[Row] = []
     _branch(files, "", 0, marked, rows)
     return rows
 
 
-def _branch(files: Sequence[DiffFile], above: str, depth: int, marked: set[tuple[str, int]], rows: list[Row]) -> None:
+def _branch(files: Sequence[DiffFile], above: str, depth: int, marked: set[Mark], rows: list[Row]) -> None:
     groups: dict[str, list[DiffFile]] = {}
     for file in files:
         first, inside, _ = file.change.path[len(above) :].partition("/")

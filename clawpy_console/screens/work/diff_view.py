@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from textual.strip import Strip
 
 from clawpy_console import words
 from clawpy_console.keys import bindings
-from clawpy_console.screens.work.diff_files import DiffFile, Hunk, Line, changed_part, language_of, mark_of
+from clawpy_console.screens.work.diff_files import DiffFile, Hunk, Line, Mark, changed_part, language_of, mark_of
 from clawpy_console.widgets.row_view import CursorView
 from clawpy_console.widgets.selecting import selectable
 from engine.values import DiffComment
@@ -102,8 +102,8 @@ class DiffView(CursorView, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.files: Sequence[DiffFile] = ()
-        self.marked: set[tuple[str, int]] = set()
-        """What lands: paths with the number of a hunk, 0 for a file without hunks. Nothing: all of it lands."""
+        self.marked: set[Mark] = set()
+        """What lands. Nothing: all of it lands."""
         self._blocks: list[list[Entry] | Hunk] = []  # rows one below the other; those of a hunk are made when seen
         self._starts: list[int] = []  # the first row of each block
         self._heads: list[tuple[int, Entry]] = []  # the rows of files and hunks
@@ -146,9 +146,14 @@ class DiffView(CursorView, can_focus=True):
         self.empty = text
         self.show(())
 
-    def show(self, files: Sequence[DiffFile], comments: tuple[DiffComment, ...] = ()) -> None:
-        """Show these files from the top, nothing marked."""
-        self.files, self._comments, self.marked, self._left = files, comments, set(), 0
+    def show(
+        self,
+        files: Sequence[DiffFile],
+        comments: tuple[DiffComment, ...] = (),
+        marked: Collection[Mark] = (),
+    ) -> None:
+        """Show these files from the top, with these marks."""
+        self.files, self._comments, self.marked, self._left = files, comments, set(marked), 0
         last = (max(file.hunks[-1].old, file.hunks[-1].new) + file.hunks[-1].count for file in files if file.hunks)
         self._digits = max(3, len(str(max(last, default=0))))
         self._tokens.clear()
@@ -268,7 +273,7 @@ class DiffView(CursorView, can_focus=True):
         mark = "" if file.whole else self._mark({(file.change.path, hunk.number)})
         return f"  {mark}{'▸' if hunk.folded else '▾'} hunk {hunk.number} of {len(file.hunks)}{folded}  {hunk.title}"
 
-    def _mark(self, marks: set[tuple[str, int]]) -> str:
+    def _mark(self, marks: set[Mark]) -> str:
         return f"{mark_of(marks, self.marked)} " if self.marked else ""
 
     def _line(self, entry: Entry, width: int, base: Style) -> Strip:
@@ -395,7 +400,7 @@ class DiffView(CursorView, can_focus=True):
         alone = entry.hunk is not None and not file.whole
         self.mark({(file.change.path, entry.hunk.number)} if alone and entry.hunk else file.marks)
 
-    def mark(self, marks: set[tuple[str, int]]) -> None:
+    def mark(self, marks: set[Mark]) -> None:
         """Mark these, or no longer where they are all marked."""
         self.marked = self.marked - marks if marks <= self.marked else self.marked | marks
         self._strips.clear()

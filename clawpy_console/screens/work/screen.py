@@ -266,13 +266,18 @@ class WorkScreen(Conversing, Filtering):
     def action_land(self) -> None:
         undo, changes = shown_key("work.undo", self.app.keymap), self.query_one(Changes)
         parts, before = changes.parts, self.change
+        if before is not None and not self._under_way:
+            if why := changes.cannot_land(before):
+                self.app.say(why, "warning")
+                return
+            changes.begin_landing(before)
 
         def done(landed: ChangeSet) -> str:
             left = "" if landed.state is ChangeState.LANDED else f" {words.count(len(landed.files), 'file')} left."
             files = parts or (before.files if before else ())
             return f"Landed {words.count(len(files), 'file')}.{left} Undo: {undo}"
 
-        self._carry_out("landing", lambda engine, id: engine.changes.land(id, parts), done)
+        self._carry_out("landing", lambda engine, id: engine.changes.land(id, parts), done, changes.landing_refused)
 
     def action_branch(self) -> None:
         self._carry_out(
@@ -361,15 +366,21 @@ class WorkScreen(Conversing, Filtering):
         self.app.say(f"{self._under_way} is still running. Try again in a moment.", "warning")
 
     def _carry_out(
-        self, doing: str, call: Callable[[Engine, str], ChangeSet], done: Callable[[ChangeSet], str]
+        self,
+        doing: str,
+        call: Callable[[Engine, str], ChangeSet],
+        done: Callable[[ChangeSet], str],
+        not_done: Callable[[ChangeSet], None] = lambda change: None,
     ) -> None:
-        """Call what is `doing` something with the change set; `done` says what came of it."""
+        """Call what is `doing` something with the change set; `done` says what came of it, `not_done` hears of a
+        refusal."""
         if self._under_way or (change := self.change) is None:
             self._say_that_it_runs()
             return
 
         def refused(refusal: Refusal) -> None:
             self._begun.pop(change.id, None)
+            not_done(change)
             self.app.say(str(refusal), "error")
             self.refresh_bindings()
 
