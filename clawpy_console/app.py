@@ -25,7 +25,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from clawpy_console import alerts, modes, words
-from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
+from clawpy_console.bridge import Bridge, EngineMoved
 from clawpy_console.card_controller import CardController
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.knowing import KnowingApp
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from clawpy_console.attach.consoles import Consoles
     from clawpy_console.attach.terminal import Terminal
     from engine import Engine
+    from engine.events import Event
 
 log = logging.getLogger(__name__)
 
@@ -245,17 +246,13 @@ class ConsoleApp(KnowingApp):
         self.renew(message.topics)
         if (screen := self._in_sight()) is not None:
             screen.engine_moved(message.topics)
+            screen.output_grew(message.sessions)
         if "settings" in message.topics and self.engine is not None:
             self.in_background(partial(self.looks.take, self.engine), "settings")
+        for event in message.noticed:
+            self._notice(event)
 
-    @on(OutputGrew)
-    def _grew(self, message: OutputGrew) -> None:
-        if (screen := self._in_sight()) is not None:
-            screen.output_grew(message.sessions)
-
-    @on(Noticed)
-    def _noticed(self, message: Noticed) -> None:
-        event = message.event
+    def _notice(self, event: Event) -> None:
         if event.kind == "HoldLifted":
             self.over(event.subject, f"The {event.subject} ended.")
             return

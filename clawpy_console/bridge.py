@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
@@ -41,29 +41,18 @@ NOTICED = frozenset(
 
 @dataclass
 class EngineMoved(Message):
-    """Topics of `AppState` that have to be read again."""
+    """What the engine reported since the last message: topics of `AppState` that have to be read again, `sessions` that
+    wrote new transcript lines, and the events that may deserve a toast, a bell or a notification of the terminal."""
 
     topics: frozenset[str]
-
-
-@dataclass
-class OutputGrew(Message):
-    """Sessions that wrote new transcript lines."""
-
     sessions: frozenset[str]
-
-
-@dataclass
-class Noticed(Message):
-    """One event that may deserve a toast, a bell or a notification of the terminal."""
-
-    event: Any
+    noticed: tuple[Event, ...]
 
 
 class Bridge:
     """Listens to one bus for one app. Made and closed on the event loop."""
 
-    def __init__(self, bus: EventBus, post: Callable[[Message], object]) -> None:
+    def __init__(self, bus: EventBus, post: Callable[[EngineMoved], object]) -> None:
         self._loop = asyncio.get_running_loop()
         self._post = post
         self._last = float("-inf")
@@ -95,19 +84,13 @@ class Bridge:
         if self._closed:
             return
         self._last = self._loop.time()
-        topics: set[str] = set()
-        output: set[str] = set()
-        noticed: list[Event] = []
-        for event in self._subscription.drain():
-            if event.kind == "SessionOutput":
-                output.add(event.subject)
-                continue
-            topics.update(event.topics)
-            if event.kind in NOTICED:
-                noticed.append(event)
-        if topics:
-            self._post(EngineMoved(frozenset(topics)))
-        if output:
-            self._post(OutputGrew(frozenset(output)))
-        for one in noticed[-20:]:
-            self._post(Noticed(one))
+        events = self._subscription.drain()
+        facts = [one for one in events if one.kind != "SessionOutput"]
+        if events:
+            self._post(
+                EngineMoved(
+                    frozenset(topic for one in facts for topic in one.topics),
+                    frozenset(one.subject for one in events if one.kind == "SessionOutput"),
+                    tuple([one for one in facts if one.kind in NOTICED][-20:]),
+                )
+            )

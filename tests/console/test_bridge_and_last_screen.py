@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from textual.message import Message
 
 from clawpy_console import alerts, last_screen
 from clawpy_console.app import ConsoleApp
-from clawpy_console.bridge import INTERVAL, OF_SCREENS, Bridge, EngineMoved, Noticed, OutputGrew
+from clawpy_console.bridge import INTERVAL, OF_SCREENS, Bridge, EngineMoved
 from clawpy_console.state import TOPICS, AppState, read
 from engine.events import Event, EventBus, PredictionCreated, SessionEnded, SessionOutput
 from engine.home import Home
@@ -27,11 +26,11 @@ def test_the_topics_of_events_are_those_of_the_screens() -> None:
 
 
 async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
-    bus, posted, last = EventBus(), list[Message](), asyncio.Event()
+    bus, posted, last = EventBus(), list[EngineMoved](), asyncio.Event()
 
-    def post(message: Message) -> None:
+    def post(message: EngineMoved) -> None:
         posted.append(message)
-        if isinstance(message, Noticed):
+        if message.noticed[-1].kind == "SessionEnded":
             last.set()
 
     bridge = Bridge(bus, post)
@@ -46,14 +45,15 @@ async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
     bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="", cost=0))
     await last.wait()
     each = (time.monotonic() - began) / INTERVAL + 2
-    assert 1 <= len([one for one in posted if isinstance(one, OutputGrew)]) <= each
-    assert 1 <= len([one for one in posted if isinstance(one, EngineMoved)]) <= each
+    assert 1 <= len(posted) <= each
+    assert {one for message in posted for one in message.sessions} == {"sess_1"}
+    assert {"cards", "sessions"} <= {one for message in posted for one in message.topics}
     bridge.close()
 
 
 async def test_after_it_is_closed_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clawpy_console.bridge.INTERVAL", 0.0)
-    bus, posted = EventBus(), list[Message]()
+    bus, posted = EventBus(), list[EngineMoved]()
     bridge = Bridge(bus, posted.append)
     counts = []
     for turn in range(3):
@@ -67,14 +67,14 @@ async def test_after_it_is_closed_nothing_comes(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_facts_worth_a_word_come_one_by_one_in_order() -> None:
-    bus, posted = EventBus(), asyncio.Queue[Message]()
+    bus, posted = EventBus(), asyncio.Queue[EngineMoved]()
     bridge = Bridge(bus, posted.put_nowait)
     for number in range(3):
         bus.publish(SessionEnded(subject=f"s{number}", prediction_id="", state="failed", summary=f"{number}", cost=0))
     told: list[str] = []
     while len(told) < 3:
         message = await asyncio.wait_for(posted.get(), 10)
-        told += [message.event.subject] if isinstance(message, Noticed) else []
+        told += [event.subject for event in message.noticed]
     assert told == ["s0", "s1", "s2"]
     bridge.close()
 

@@ -135,7 +135,7 @@ async def test_around_a_task_edges_are_named_and_one_can_walk_on(console: Consol
         text = " ".join(screen_text(console).split())
         assert "✓ blocked Format and fix" in text
         assert "○ led to Hunt flakes" in text
-        assert "· once similar to Round per line" in text
+        assert "· formerly similar to Round per line" in text
         screen.query_one("#links", Rows).focus()
         await pilot.press("enter")
         await until(pilot, lambda: screen._shown and screen._shown[0].id == "sess_000000000002")

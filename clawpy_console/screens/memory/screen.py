@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -11,19 +12,24 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from clawpy_console import words
-from clawpy_console.fields import Field
+from clawpy_console import outside, words
+from clawpy_console.dialogs.edit_file import EditFile
+from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.filtering import Filtering
 from clawpy_console.screens.memory import layers
-from clawpy_console.screens.memory.entry import NAMES, STATES, Entry, detail, layer
+from clawpy_console.screens.memory.entry import NAMES, STATES, Entry, detail, forgetting, layer
 from clawpy_console.screens.memory.layers import PAGE
-from clawpy_console.screens.memory.remembering import Remembering
+from clawpy_console.screens.memory.recalled import WouldRecall
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.scrolled import Scrolled
-from engine.values import Layer, LayerState, Recalled
+from engine import dispatch
+from engine.values import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, Recalled
+
+if TYPE_CHECKING:
+    from engine import Engine
 
 TYPING = 0.15
 """Seconds without a key after which the words typed are searched."""
@@ -32,7 +38,7 @@ LOOK_EVERY = 2.0
 """Seconds between two readings of how the layers stand, while they change."""
 
 
-class MemoryScreen(Remembering, Filtering):
+class MemoryScreen(Filtering):
     """Layers left, entries in the middle, the entry under the cursor and its links right.
 
     Entries are a page of the layer, those with some words, those with a meaning, or one that another screen led to.
@@ -187,6 +193,7 @@ class MemoryScreen(Remembering, Filtering):
 
     @property
     def entry(self) -> Entry | None:
+        """The entry under the cursor."""
         current = self.query_one("#entries", Rows).current
         return next((one for one in self._entries if one.key == current), None)
 
@@ -272,6 +279,84 @@ class MemoryScreen(Remembering, Filtering):
     def copy_text(self) -> str:
         return self.entry.id if self.entry else ""
 
+    # What is done with an entry
+
+    @property
+    def _thing(self) -> Any:
+        return self.entry.thing if self.entry is not None else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that can do nothing with this entry are not offered."""
+        if action in ("edit", "editor"):
+            return self.ready and isinstance(self._thing, AgentFile)
+        if action in ("promote", "reject"):
+            return self.ready and isinstance(self._thing, FactDraft)
+        if action == "forget":
+            return self.ready and self.entry is not None and self.entry.can_be_forgotten
+        return super().check_action(action, parameters)
+
+    def action_edit(self) -> None:
+        """Edit the file here."""
+        file = self._thing
+        self.app.look_up(
+            lambda engine: engine.files.read(file.agent, file.name),
+            lambda now: self.app.push_screen(EditFile(now), lambda saved: self.read_again() if saved else None),
+        )
+
+    def action_editor(self) -> None:
+        """Edit the file in your own editor; what you save there is shown by itself."""
+        engine, file = self.app.engine, self._thing
+        if engine is not None:
+            outside.open_editor(self.app, str(engine.files.folder / file.agent / file.name))
+            self.read_again()
+
+    def action_promote(self) -> None:
+        """Keep the draft as a fact."""
+        draft = self._thing
+        said = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
+        self._do(lambda engine: engine.memory.drafts.promote(draft.id), lambda _: said)
+
+    def action_reject(self) -> None:
+        """Reject the draft; it is not drafted again."""
+        draft = self._thing
+        self._do(
+            lambda engine: engine.memory.drafts.reject(draft.id), lambda _: "Rejected. It will not be drafted again."
+        )
+
+    def action_forget(self) -> None:
+        """Show what forgetting it would touch, and ask."""
+        if (entry := self.entry) is None:
+            return
+
+        def forget() -> None:
+            self._do(lambda engine: dispatch(engine, "forget", {"what": entry.id, "yes": True}), _forgotten)
+
+        def asked(found: Document) -> None:
+            title = f"Forget it in {words.count(sum(found['counts'].values()), 'place')}?"
+            text = "\n".join(one.text for one in forgetting(found))
+            self.app.confirm(title, text, "forget", forget, risky=True)
+
+        self.app.look_up(lambda engine: dispatch(engine, "forget", {"what": entry.id}), asked)
+
+    def _do(self, act: Callable[[Engine], Any], said: Callable[[Any], str]) -> None:
+        """Do something to the memory, say what it did, and show the layer as it is then."""
+
+        def done(result: Any) -> None:
+            self.app.say(said(result))
+            self.app.renew(["memory", "changes"])
+            self.read_again(whole=True)
+
+        self.app.ask(act, done)
+
+    def action_recall(self) -> None:
+        """What would be recalled for the task under the cursor, or for the first card."""
+        card, thing = next(iter(self.known.cards), None), self._thing
+        task = thing.title if isinstance(thing, GraphNode) else card.assignment.prompt if card else ""
+        workspace = card.assignment.workspace if card else next(iter(self.known.workspaces), "")
+        place = (card.agent, card.assignment.channel) if card else ("", "")
+        request = PromptRequest(*place, getattr(thing, "workspace", "") or workspace, task)
+        self.app.push_screen(WouldRecall(request), lambda one: self.show(one.layer, one.id) if one else None)
+
 
 def _layer_row(one: LayerState, now: datetime) -> Row:
     """A layer: letter, name, how many entries, how fresh."""
@@ -296,3 +381,8 @@ def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
             row = Row(one.key, text, one.mark or " ", ago, "faint" if one.old else "ink", one.mark_style)
         groups.setdefault("" if isinstance(one.thing, Recalled) else one.group, []).append(row)
     return grouped(groups)
+
+
+def _forgotten(report: Document) -> str:
+    left = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
+    return f"Forgotten in {words.count(sum(report['counts'].values()), 'place')}{left}"
