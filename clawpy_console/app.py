@@ -330,11 +330,18 @@ class ConsoleApp(KnowingApp):
                 engine.safety.stop("F12 pressed in the console", "operator")
             except Exception as error:
                 log.exception("F12 failed")
-                self.call_from_thread(self.say, f"Stop failed: {error}. Run `clawpy stop`.", "error")
+                self.call_from_thread(self._stop_failed, error)
             else:
                 self.call_from_thread(self.renew, ["costs", "autonomy", "sessions", "tasks"])
 
         threading.Thread(target=stop, name="stop", daemon=True).start()
+
+    def _stop_failed(self, error: Exception) -> None:
+        self._own_stop = None
+        self._stop_asked = False
+        self._draw_known(frozenset({"holds"}))
+        self.renew(["costs", "autonomy"])
+        self.say(f"Stop failed: {error}. Run `clawpy stop`.", "error")
 
     def resume(self, word: str) -> None:
         """End the stop, the month stop or the pause `word`."""

@@ -80,7 +80,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("app.learning", "5", "", "learning: proposed changes, and what sessions taught", "app.go('learning')"),
     Action("app.safety", "6", "", "safety: rails, cost caps, blocked work", "app.go('safety')"),
     Action("app.insights", "7", "", "insights: how good predictions are, training, drift", "app.go('insights')"),
-    Action("app.copy", "y", "", "copy the id of the card or session", "copy_id"),
+    Action("app.copy", "y", "", "copy the id of what is in focus", "screen.copy_id"),
     Action("app.hire", "H", "", "connect a coding agent or a local model to koji-core", "app.hire"),
     Action(
         "app.jump",

@@ -23,17 +23,17 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     """The commands that make sense on `screen`: those of the focused pane first."""
     for hold in app.holds:
         yield SystemCommand(f"Resume after the {hold.word}", hold.reason, partial(app.ask_to_resume, hold))
-    bound = [one for one in screen.active_bindings.values() if one.enabled and one.binding.id in BY_ID]
-    for active in sorted(bound, key=lambda one: (one.binding.id or "").startswith("app.")):
+    bound = {one.binding.id: one for one in screen.active_bindings.values() if one.enabled and one.binding.id in BY_ID}
+    for active in sorted(bound.values(), key=lambda one: (one.binding.id or "").startswith("app.")):
         action = BY_ID[active.binding.id or ""]
         if not action.id.startswith(LEFT_OUT):
             title = action.tooltip[:1].upper() + action.tooltip[1:]
             act = partial(_act, app, action.action, active.node)
             yield SystemCommand(title, f"key {shown_key(action.id, app.keymap)}", act)
-    yield SystemCommand("New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, ""))
-    yield SystemCommand(
-        "Check for new cards", "in all workspaces", partial(app.cards.predict, lambda text, _: app.say(text))
-    )
+    if "stack.own" not in bound:
+        yield SystemCommand("New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, ""))
+        check = partial(app.cards.predict, lambda text, _: app.say(text))
+        yield SystemCommand("Check for new cards", "in all workspaces", check)
     yield SystemCommand("Muted cards", "list them; let one appear again", partial(mutes.show, app))
     for name in sorted(app.available_themes):
         if name != app.theme:

@@ -84,6 +84,13 @@ async def test_the_tree_says_who_is_under_whom_what_each_does_and_used(console: 
 
 
 @pytest.mark.long
+async def test_y_copies_the_agents_id(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_agent(pilot, "backend_builder", "y")
+        assert console.clipboard == "backend_builder"
+
+
+@pytest.mark.long
 async def test_rows_fold_with_keys_and_clicks(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "backend_lead")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from clawpy_console import themes
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.help import Help
-from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, check_keymap
+from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, check_keymap, shown_key
+from clawpy_console.palette import commands
 from engine.home import Home
 from engine.values import Refusal
 from tests.console.conftest import live, screen_text, until
@@ -96,6 +97,32 @@ async def test_the_help_begins_with_the_keys_of_the_screen_and_finds_others(cons
         await until(pilot, lambda: "close; the text is kept" in screen_text(console))
         await pilot.press("question_mark")
         assert len(console.screen_stack) == 1
+
+
+def test_every_key_has_a_sign_that_can_be_printed() -> None:
+    assert not [action.id for action in ACTIONS if not shown_key(action.id, {}).isprintable()]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("screen", ["1", "2", "4", "5", "6", "7"])
+async def test_y_copies_the_id_of_what_is_in_focus_on_every_screen(console: ConsoleApp, screen: str) -> None:
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await live(pilot)
+        await pilot.press(screen)
+        await until(pilot, lambda: console.screen.ready and console.screen.copy_text())
+        await pilot.press("y")
+        await until(pilot, lambda: console.clipboard == console.screen.copy_text())
+        await until(pilot, lambda: "copied" in screen_text(console))
+
+
+async def test_the_palette_has_each_action_once_and_copies_the_id_too(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        offered = list(commands(console, console.screen))
+        titles = [one.title for one in offered]
+        assert len(titles) == len(set(titles))
+        next(one for one in offered if one.title.startswith("Copy the id")).callback()
+        await until(pilot, lambda: console.clipboard == console.screen.copy_text())
 
 
 @pytest.mark.long

@@ -76,6 +76,11 @@ async def test_a_stop_that_fails_says_what_else_stops(console: ConsoleApp, engin
         await live(pilot)
         await pilot.press("f12")
         await until(pilot, lambda: "clawpy stop" in screen_text(console))
+        assert "STOPPED" not in screen_text(console)
+        await pilot.press("R")  # nothing to resume
+        assert not any(call[0] == "resume" for call in engine.noted)
+        await pilot.press("f12")
+        await until(pilot, lambda: any(hold.word == "stop" for hold in console.known.holds))
 
 
 async def test_one_key_resumes_on_every_screen(console: ConsoleApp, engine: StandIn) -> None:
