@@ -35,6 +35,7 @@ from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.state import TOPICS
 from clawpy_console.widgets.status import Frame, gravest
+from clawpy_console.widgets.whole import WholeScreen, type_into
 from engine.home import Home
 from engine.values import Hold, Refusal
 
@@ -310,9 +311,12 @@ class ConsoleApp(KnowingApp):
         self._presence.looked_back()
 
     def on_key(self, event: events.Key) -> None:
-        """A key that was pressed before the dialog on top was there."""
-        if (take := getattr(self.screen, "take_late_key", None)) is not None:
-            take(event)
+        """A key that was pressed before the text in focus had it is text; so is one for a dialog that just opened."""
+        if event.is_printable and event.character:
+            if self.focused is not None:
+                type_into(self.focused, event.character)
+            elif isinstance(self.screen, WholeScreen) and self.screen.is_modal:
+                self.screen.typed_ahead += event.character
 
     # Actions
 

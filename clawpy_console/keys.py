@@ -142,7 +142,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("diff.previous_file", "{", "", "the previous file", "seek('file', -1)"),
     Action("diff.fold", "enter", "fold", "fold or unfold the hunk; on a file, all its hunks", "fold"),
     Action("diff.mark", "space", "mark", "mark the hunk or the file: only what is marked lands", "mark"),
-    Action("diff.comment", "c", "comment", "comment on the line", "comment"),
+    Action("diff.comment", "c", "comment", "comment on the line", "screen.comment"),
     Action("diff.remove_comment", "delete,backspace", "", "remove the comment under the cursor", "remove_comment"),
     Action("diff.shift_right", ">,shift+right", "", "the rest of long lines", "shift(1)"),
     Action("diff.shift_left", "<,shift+left", "", "the beginning of long lines", "shift(-1)"),

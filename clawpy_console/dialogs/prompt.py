@@ -173,13 +173,6 @@ class OwnPrompt(Dialog[Card | None]):
 
     # Typing
 
-    def take_late_key(self, event: events.Key) -> None:
-        """A key that was pressed before the text had the focus is text too."""
-        if event.is_printable and self.query("#text"):
-            self._area.insert(event.character or "")
-        elif event.is_printable:
-            self._past[0] += event.character or ""
-
     @on(TextArea.Changed)
     def _typed(self) -> None:
         text = self._area.text

@@ -21,7 +21,7 @@ class Filter(Input):
     def open(self) -> None:
         """Show it, and type."""
         self.add_class("-shown")
-        self.focus()
+        self.screen.set_focus(self)  # at once: the next key is text
 
     def put_away(self) -> None:
         """Empty, and out of sight."""

@@ -14,6 +14,8 @@ from textual.widgets import Input
 from textual.worker import Worker
 
 if TYPE_CHECKING:
+    from textual.widgets import TextArea
+
     from clawpy_console.app import ConsoleApp
     from engine.engine import Engine
     from engine.values import Refusal
@@ -40,6 +42,8 @@ class WholeScreen(Screen[Answer]):
     ESCAPE_TO_MINIMIZE = False  # a binding of ours does it: it is shown, can be remapped, and leaves Escape to a filter
 
     app: ConsoleApp
+    typed_ahead = ""
+    """What was typed before anything had the focus here: it goes into the text that gets it first."""
 
     _owed = False
     _before_zoom: tuple[Widget, Offset, object] | None = None
@@ -61,6 +65,13 @@ class WholeScreen(Screen[Answer]):
             event.refresh_styles = self._styled != self.app._css_update_count
             self._styled = self.app._css_update_count
         await super().on_event(event)
+
+    def set_focus(self, widget: Widget | None, scroll_visible: bool = True, from_app_focus: bool = False) -> None:
+        """See `Screen.set_focus`."""
+        super().set_focus(widget, scroll_visible, from_app_focus)
+        if self.focused is not None:
+            ahead, self.typed_ahead = self.typed_ahead, ""
+            type_into(self.focused, ahead)
 
     def on_screen_resume(self) -> None:
         self._owed = True
@@ -136,6 +147,17 @@ class WholeScreen(Screen[Answer]):
         if action == "zoom_back":
             return self.maximized is not None and not isinstance(self.focused, Input)
         return super().check_action(action, parameters)
+
+
+def type_into(widget: Widget, text: str) -> None:
+    """Put `text` where it is typed in `widget`, in place of what is selected; nothing where no text is written."""
+    if not widget.check_consume_key("a", "a"):
+        return
+    if isinstance(widget, Input):
+        widget.replace(text, *sorted(widget.selection))
+    else:
+        area: TextArea = widget  # type: ignore[assignment]  # importing it takes longer than the first frame may
+        area.replace(text, *area.selection, maintain_selection_offset=False)
 
 
 def _cursor(widget: Widget) -> object:

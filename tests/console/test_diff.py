@@ -12,6 +12,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.changes import Changes
 from clawpy_console.screens.work.diff_view import DiffView
+from clawpy_console.screens.work.reply import ReplyLine
 from clawpy_console.widgets.rows import Rows
 from engine.values import ChangeSet, FileChange, FileDiff, FilePart, Refusal
 from tests.console.conftest import live, screen_text, until
@@ -302,6 +303,24 @@ async def test_a_comment_is_written_shown_and_removed(console: ConsoleApp, engin
         assert "C send comments" not in screen_text(console)  # a flow made the changes: it is a note
         await pilot.press("down", "delete")
         await until(pilot, lambda: "┃ why?" not in screen_text(console))
+
+
+async def test_a_comment_that_was_left_is_there_again_and_a_reply_too(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        view = await to_the_diff(pilot, "]", "down", "down", "c", *"why", "escape")
+        line = console.screen.query_one(ReplyLine)
+        console.screen.action_reply()
+        await pilot.press(*"and", "escape")
+        view.focus()
+        await pilot.press("up", "c")
+        assert line.value == ""
+        await pilot.press("escape", "down", "c")
+        assert line.value == "why"
+        await pilot.press("enter", "c")
+        assert line.value == ""
+        await pilot.press("escape")
+        console.screen.action_reply()
+        assert line.value == "and"
 
 
 async def test_comments_go_to_the_agent_as_a_card_that_continues_its_session(

@@ -10,13 +10,16 @@ from datetime import timedelta
 
 import pytest
 from rich.style import Style
+from textual import events
 from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.content import Content
 from textual.css.stylesheet import Stylesheet
 from textual.geometry import Offset
+from textual.keys import _character_to_key
 from textual.selection import Selection
 from textual.widget import Widget
+from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.help import Help
@@ -234,3 +237,26 @@ def test_full_collections_wait_until_nobody_types(collector: None) -> None:
     young(OVERDUE)
     pauses.collect()
     assert waiting() == 0, "who types on and on does not keep the rubbish for ever"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("before", "key", "opens"),
+    [
+        ((), "n", "PromptArea"),
+        ((), "?", "Filter"),
+        (("2",), "/", "Filter"),
+        (("2", "tab", "tab", "tab", "]", "down"), "c", "ReplyLine"),
+    ],
+)
+async def test_what_is_typed_in_one_burst_after_the_key_goes_into_the_text_it_opens(
+    console: ConsoleApp, before: tuple[str, ...], key: str, opens: str
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press(*before)
+        for character in f"{key}why so":
+            console.post_message(events.Key(_character_to_key(character), character))
+        await until(pilot, lambda: type(console.focused).__name__ == opens)
+        text = console.focused
+        await until(pilot, lambda: (text.text if isinstance(text, TextArea) else text.value) == "why so")

@@ -86,14 +86,6 @@ class DiffView(CursorView, can_focus=True):
         """`marked` changed."""
 
     @dataclass
-    class Wanted(Message):
-        """A comment on line `line` of `path` is wanted."""
-
-        path: str
-        line: int
-        old: bool
-
-    @dataclass
     class Removed(Message):
         """This comment is to be removed."""
 
@@ -407,14 +399,16 @@ class DiffView(CursorView, can_focus=True):
         self.refresh()
         self.post_message(self.Marked())
 
-    def action_comment(self) -> None:
+    @property
+    def comment_at(self) -> tuple[str, int, bool] | None:
+        """Where a comment on what is under the cursor stands: path, line, and whether that is one before the change."""
         entry = self.current
         if entry is None or entry.hunk is None:
-            return
+            return None
         line = entry.new if entry.tone != "-" and entry.new is not None else entry.old
         if line is None:  # on a hunk: its first line that changed
             line = next((one for one in entry.hunk.lines if one.sign != " "), entry.hunk.lines[0])
-        self.post_message(self.Wanted(self.files[entry.file].change.path, line.new or line.old, not line.new))
+        return self.files[entry.file].change.path, line.new or line.old, not line.new
 
     def action_remove_comment(self) -> None:
         if (entry := self.current) is not None and entry.comment is not None:

@@ -27,17 +27,22 @@ class ReplyLine(Input):
     _about = ""
     _then: Callable[[str], object]
 
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._left: dict[str, str] = {}  # what was begun and not sent, by what it is about
+
     def write(
         self, about: str, title: str, hint: str, asks: str, then: Callable[[str], object], text: str = ""
     ) -> None:
         """Open the line, with `text` in it; what was begun about the same thing is still there. `hint` says what Enter
         does, `asks` stands in the empty line, `then` gets what is sent."""
         if about != self._about or text:
-            self.value = text
+            self._left[self._about] = self.value
+            self.value = text or self._left.get(about, "")
         self._about, self._then = about, then
         self.border_title, self.border_subtitle, self.placeholder = Content(title), Content(f"⏎ {hint}"), asks
         self.add_class("-shown")
-        self.focus()
+        self.screen.set_focus(self)  # at once: the next key is text
 
     def action_close(self) -> None:
         self.remove_class("-shown")

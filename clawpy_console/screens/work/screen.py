@@ -302,16 +302,16 @@ class WorkScreen(Conversing, Filtering):
 
     # Comments
 
-    @on(DiffView.Wanted)
-    def _comment(self, message: DiffView.Wanted) -> None:
-        if (change := self.change) is None:
+    def action_comment(self) -> None:
+        change, commented = self.change, self.query_one(DiffView).comment_at
+        if change is None or commented is None:
             return
-        place = f"{message.path}:{message.line}{' before the change' if message.old else ''}"
+        path, line, old = commented
+        place = f"{path}:{line}{' before the change' if old else ''}"
 
         def written(text: str) -> None:
-            where = (message.path, message.line, text)
             self.app.ask(
-                lambda engine: engine.changes.comment(change.id, *where, old=message.old),
+                lambda engine: engine.changes.comment(change.id, path, line, text, old=old),
                 lambda _: self._commented("Comment added."),
             )
 
