@@ -261,4 +261,4 @@ class KnowingApp(App[None]):
         try:
             await asyncio.to_thread(last_screen.save, self.home.last_screen, screen)
         except OSError as error:
-            log.warning("the last screen is not kept: %s", error)
+            log.warning("the last screen cannot be saved: %s", error)

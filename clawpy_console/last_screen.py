@@ -54,7 +54,7 @@ def load(file: Path) -> LastScreen:
     except FileNotFoundError:
         pass
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        log.warning("%s cannot be read and is drawn anew: %s", file, error)
+        log.warning("%s cannot be read and is drawn again: %s", file, error)
     return LastScreen()
 
 

@@ -247,7 +247,7 @@ def lost_files(workspace: str, paths: Sequence[str]) -> list[str]:
         missing = [one for one in paths if not (folder / one).exists()]
         return [one for one in missing if git.text("log", "-1", "--format=%H", "HEAD", "--", f":(literal){one}")]
     except Refusal as refusal:
-        log.warning("%s was not looked through for files that are gone: %s", workspace, refusal)
+        log.warning("%s was not searched for missing files: %s", workspace, refusal)
         return []
 
 

@@ -101,7 +101,7 @@ NEVER = argument("never", SUPPRESS, nargs="*")
 """What is given here by mistake may be a secret: it is refused, and never printed."""
 SURFACES = ("phone", "watch", "glasses", "discord", "web", "desktop")
 SURFACE = argument("surface", nargs="?", choices=SURFACES)
-REASON = argument("reason", "why, in your words", nargs="*", metavar="REASON")
+REASON = argument("reason", "the reason, in your own words", nargs="*", metavar="REASON")
 
 COMMON = (
     argument(
@@ -145,7 +145,7 @@ def _candidate(name: str, summary: str, *more: Argument) -> Verb:
 
 
 CANDIDATE = an_id("candidates", "a candidate")
-WHY = argument("--reason", "why, in your words", metavar="TEXT")
+WHY = argument("--reason", "the reason, in your own words", metavar="TEXT")
 LEARNING = argument("id")
 DECIDED = an_id("decided cards", "a card, session or changes")
 RUNNING = an_id("running sessions", "a session or its card")
@@ -165,19 +165,19 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             (
                 argument("--channel", "only cards of this channel", values="channels"),
                 switch("--snoozed", "include snoozed cards"),
-                switch("--all", "the latest cards, decided ones too"),
+                switch("--all", "the latest cards, including decided ones"),
             ),
         ),
         Verb(
             "propose",
-            "make a card of your own, from a prompt or from a flow with its parameters as key=value",
+            "make your own card, from a prompt or from a flow with its parameters as key=value",
             'clawpy propose "run the tests"\n  clawpy propose bisect test=tests/test_cart.py::test_total good=HEAD~9',
             (
                 argument("text", "a prompt, or FLOW key=value ...", nargs="+", values="flows"),
                 argument("--channel", "the channel to run it on", values="channels"),
                 argument(
                     "--continue",
-                    "go on with this finished session and its changes",
+                    "continue this finished session and its changes",
                     dest="continues",
                     metavar="ID",
                     values="sessions",
@@ -191,7 +191,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             (
                 CARD,
                 argument("--edit", "another prompt, or other parameters of a flow as key=value", metavar="TEXT"),
-                switch("--wait", "wait for the end of the session; exit code 1 if it failed, 3 if it could not run"),
+                switch("--wait", "wait until the session finishes; exit code 1 if it failed, 3 if it could not run"),
                 switch("--without-sandbox", "confirm that it may run without a sandbox", dest="withoutSandbox"),
             ),
         ),
@@ -248,11 +248,11 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                 CHANGES,
                 argument(
                     "--only",
-                    "only this file; the rest stays waiting; may be given again",
+                    "only this file; the rest keeps waiting; may be given again",
                     metavar="PATH",
                     action="append",
                 ),
-                number("--hunk", "only this hunk of one file, as `clawpy work ID --diff` counts them", action="append"),
+                number("--hunk", "only this hunk of one file, as numbered by `clawpy work ID --diff`", action="append"),
             ),
         ),
         Verb(
@@ -263,7 +263,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                 CHANGES,
                 argument("place", metavar="FILE:LINE", nargs="?"),
                 argument("text", nargs="*"),
-                switch("--old", "LINE counts lines before the change"),
+                switch("--old", "LINE is a line number before the change"),
                 number("--remove", "remove comment N"),
                 switch("--send", "make a card that sends the comments to the agent"),
             ),
@@ -284,7 +284,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     "list",
                     "show open requests",
                     "clawpy permissions list",
-                    (switch("--all", "the latest requests, answered ones too"),),
+                    (switch("--all", "the latest requests, including answered ones"),),
                 ),
                 Verb("allow", "allow a request", "clawpy permissions allow 7k2m", (PERMISSION, WHOLE_SESSION)),
                 Verb("deny", "deny a request", "clawpy permissions deny 7k2m", (PERMISSION, WHOLE_SESSION)),
@@ -315,7 +315,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                         argument("--channel", "the channel it belongs to", values="channels"),
                         argument(
                             "--needs",
-                            "a task to be done first; may be given again",
+                            "a task that must be done first; may be given again",
                             metavar="ID",
                             action="append",
                             values="tasks",
@@ -329,7 +329,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
     "engine": (
         Verb(
             "status",
-            "show what runs, what waits, and what it has cost",
+            "show what is running, what is waiting, and what it has cost",
             "clawpy status --format short",
             (
                 argument(
@@ -340,7 +340,9 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                 ),
             ),
         ),
-        Verb("stop", "stop everything at once, until you resume", 'clawpy stop "looking into something"', (REASON,)),
+        Verb(
+            "stop", "stop everything immediately, until you resume", 'clawpy stop "looking into something"', (REASON,)
+        ),
         Verb(
             "resume",
             "end a stop, a month stop or a pause",
@@ -360,9 +362,13 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "clawpy serve --port 8477",
             (
                 END_AFTER,
-                number("--port", "port to listen on; 0 takes a free one (default: 8477, or what the settings say)"),
+                number(
+                    "--port", "port to listen on; 0 chooses a free one (default: 8477, or the value in the settings)"
+                ),
                 argument(
-                    "--host", "address to listen on (default: 127.0.0.1, or what the settings say)", metavar="ADDRESS"
+                    "--host",
+                    "address to listen on (default: 127.0.0.1, or the value in the settings)",
+                    metavar="ADDRESS",
                 ),
                 argument(
                     "--certificate",
@@ -376,7 +382,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     metavar="FILE",
                     values="file",
                 ),
-                switch("--tunnel", "allow plain HTTP because a tunnel of yours encrypts it"),
+                switch("--tunnel", "allow plain HTTP because your tunnel encrypts it"),
                 STORE,
             ),
         ),
@@ -430,8 +436,8 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                         argument("id", "its name", metavar="AGENT"),
                         LEADER,
                         argument("--title", "its title"),
-                        argument("--archetype", "sets its tier, for example builder"),
-                        argument("--domain", "what it knows about, in a few words"),
+                        argument("--archetype", "its archetype, which sets its tier, for example builder"),
+                        argument("--domain", "its domain, in a few words"),
                     ),
                 ),
                 Verb(
@@ -534,7 +540,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
             "delete a memory entry, or everything that contains some words, from every store",
             "clawpy forget 'my phone number is 555 0101' --yes",
             (
-                argument("what", "the whole id of an entry, or its exact words", metavar="ID|WORDS", nargs="+"),
+                argument("what", "the full id of an entry, or its exact words", metavar="ID|WORDS", nargs="+"),
                 switch("--yes", "delete it for good; without --yes you see what would go, and the exit code is 1"),
             ),
         ),
@@ -547,11 +553,11 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                     "promote",
                     "keep a draft as a fact",
                     'clawpy drafts promote 7k2m --edit "the service listens on 8001"',
-                    (DRAFT, argument("--edit", "keep it in these words instead", metavar="TEXT")),
+                    (DRAFT, argument("--edit", "keep it with this text instead", metavar="TEXT")),
                 ),
                 Verb(
                     "dismiss",
-                    "dismiss a draft; the same words are not drafted again",
+                    "dismiss a draft; it is not drafted again",
                     "clawpy drafts dismiss 7k2m",
                     (DRAFT,),
                 ),
@@ -585,13 +591,13 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                 Verb("scopes", "show all scopes that have learnings, and files that cannot be read"),
                 Verb(
                     "show",
-                    "show a learning, where it came from and what came of it",
+                    "show a learning, where it came from and what became of it",
                     "clawpy learnings show lrn_4k2",
                     (LEARNING,),
                 ),
                 Verb(
                     "retract",
-                    "retract a learning that is not valid any more",
+                    "retract a learning that is no longer valid",
                     "clawpy learnings retract lrn_4k2 we use pip again",
                     (LEARNING, REASON),
                 ),
@@ -629,7 +635,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
                         argument("--type", "only of this type", choices=CANDIDATE_TYPES),
                     ),
                 ),
-                _candidate("show", "show a candidate: its evidence, what it would change, what came of it"),
+                _candidate("show", "show a candidate: its evidence, what it would change, what became of it"),
                 _candidate("approve", "approve a candidate: it becomes active"),
                 _candidate("reject", "reject a candidate; it returns only if new evidence outweighs this", WHY),
                 _candidate("rollback", "roll a candidate back: its changes are removed", WHY),
@@ -645,7 +651,7 @@ GROUPS: Mapping[str, Sequence[Verb]] = {
         ),
         Verb(
             "metrics",
-            "show how good the cards are: approved, dismissed, by source and hour",
+            "show how useful the cards are: approved, dismissed, by source and hour",
             "clawpy metrics --days 30",
             (number("--days", "of the last N days (default: 7)", default=7),),
         ),
@@ -826,7 +832,7 @@ def request(options: Namespace, where: Where) -> Request:
 def _one_workspace(where: Where) -> str:
     scope = where.scope(needed=True)
     if len(scope) > 1:
-        raise WrongUse("this verb takes one workspace; name one --workspace")
+        raise WrongUse("this verb needs one workspace; give a single --workspace")
     return scope[0]
 
 

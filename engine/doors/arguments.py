@@ -19,7 +19,7 @@ class Arguments:
         unknown = sorted(str(name) for name in given if name not in known)
         if unknown:
             takes = ", ".join(sorted(known)) or "none"
-            raise Refusal("bad_arguments", f"unknown argument {unknown[0]!r}", f"this verb takes: {takes}")
+            raise Refusal("bad_arguments", f"unknown argument {unknown[0]!r}", f"accepted arguments: {takes}")
         self._given = given
 
     def text(self, name: str, default: str = "") -> str:

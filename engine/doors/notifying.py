@@ -49,7 +49,7 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
     surface, url = Surface(name), url.strip()
     if not url:
         fix = f"{addresses.EXAMPLE}; to remove the address: clawpy config unset notify.{surface.value}.url"
-        raise Refusal("bad_address", f"no address was given, so the {surface.value}'s stays as it is", fix)
+        raise Refusal("bad_address", f"no address was given, so the one for {surface.value} was not changed", fix)
     if addresses.malformed(url):
         raise Refusal("bad_address", "that is not an address", addresses.EXAMPLE)
     if not delivery.known(url):
@@ -74,7 +74,7 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
     return {
         "surface": surface.value,
         "source": kept,
-        "message": f"the {surface.value}'s address is kept in the {kept}; try it: clawpy notify test {name}{off}",
+        "message": f"the address for {surface.value} is stored in the {kept}; test it: clawpy notify test {name}{off}",
     }
 
 

@@ -546,7 +546,7 @@ class ChangeSets(ChangeReader):
             git = snapshots.plain_git(Path(payload["workspace"])).git
             if branching.points_to(git, payload["branch"], payload["commit"]):
                 self._branched(payload, intent_id)
-                return f"branching {payload['change_set']} was interrupted; the branch {payload['branch']} is there"
+                return f"branching {payload['change_set']} was interrupted; the branch {payload['branch']} exists"
         except Refusal as error:
             return f"branching {payload['change_set']} was interrupted, and the repository cannot be read: {error}"
         self._database.write(lambda tx: intents.finish(tx, intent_id))

@@ -80,7 +80,7 @@ class OldTranscripts:
                 else:
                     self._again = True
             except FileNotFoundError:
-                log.info("%s went while transcripts were gone through", path)
+                log.info("%s disappeared while transcripts were checked", path)
             except OSError as error:
                 self._again = True
                 told = f"secrets cannot be removed from {path}: {error.strerror or error}"

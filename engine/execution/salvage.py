@@ -37,7 +37,7 @@ class Salvage:
             try:
                 captured = self._changes.capture(worktree)
             except (Refusal, OSError) as error:
-                log.warning("what %s had changed cannot be kept", row.id, exc_info=True)
+                log.warning("the changes of %s cannot be saved", row.id, exc_info=True)
                 words.append(
                     f"the changes of {row.id} cannot be saved yet: {error}; "
                     f"look into {worktree.folder}, and delete it if you do not need what is there"

@@ -28,7 +28,7 @@ TOTAL_CAP = 200_000
 
 NOTES_CAP = TOTAL_CAP + 5_000
 
-CUT_SAID = f"{CUT} stands for what is, or looks like, a key or a password; it is kept nowhere"
+CUT_SAID = f"{CUT} replaces what is, or looks like, a key or a password; it is not stored anywhere"
 
 _PAGE_MARK = 1_000
 _INDEXES = 16

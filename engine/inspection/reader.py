@@ -338,7 +338,7 @@ class GitReader:
             except Exception as error:
                 if not failures:
                     raise
-                log.warning("%s: the look at %s failed: %s", workspace, slot[0], error)
+                log.warning("%s: reading %s failed: %s", workspace, slot[0], error)
                 known = replace(known, error=error)
             with self._lock:
                 answers[slot] = known

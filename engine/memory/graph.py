@@ -364,4 +364,4 @@ class TaskGraph:
         try:
             self.compact()
         except OSError:
-            log.exception("the task graph could not be compacted; its journals are whole")
+            log.exception("the task graph could not be compacted; its journals are intact")

@@ -189,7 +189,7 @@ class MemoryPort:
         def work(tx: Transaction) -> None:
             number, chunks = self.store.expire(tx, running=running)
             if number:
-                log.info("%d memories were kept long enough", number)
+                log.info("%d memories have expired", number)
                 tx.after_commit(lambda: self.gone(chunks))
 
         self.database.write(work)

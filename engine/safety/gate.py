@@ -99,7 +99,7 @@ def rows(facts: GateFacts) -> list[Row]:
     )
     ask(facts.rejections >= REJECTIONS, "rejections", f"{facts.rejections} rejections in a row")
     if facts.content is Verdict.BLOCK:
-        found.append(Row("content", Verdict.BLOCK, "the content filter found something: kept for review"))
+        found.append(Row("content", Verdict.BLOCK, "blocked by the content filter, and kept for review"))
     ask(facts.content is Verdict.ASK, "content", "the content filter asks for your decision")
     ask(near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent")
     ask(

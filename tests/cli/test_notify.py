@@ -43,7 +43,7 @@ def test_another_surface_is_wrong_use(clawpy: Clawpy, engines: list[StandIn]) ->
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("\n", "no address was given, so the phone's stays as it is"),
+        ("\n", "no address was given, so the one for phone was not changed"),
         ("hunter2\n", "that is not an address"),
         ("nope://hunter2\n", "not the address of a known service"),
     ],

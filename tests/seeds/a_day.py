@@ -65,7 +65,7 @@ class Week:
         """Lines that are gone and lines that are new."""
         told = difflib.unified_diff(before, after, n=0, lineterm="")
         found = [line for line in told if line[:2] not in ("--", "++", "@@") and line[1:].strip()]
-        return found or ["(no line differs)"]
+        return found or ["(no difference)"]
 
     def work(self, task: Task, more: str = "") -> bool:
         """A task; the operator keeps what is green and throws away what is red. Whether it was right at once."""
@@ -78,31 +78,31 @@ def live(shop: Shop) -> list[str]:
     """The week; returns its page."""
     week, engine = Week(shop), shop.engine
     before = week.prompt()
-    first = "green" if week.work(TASKS[0]) else "red"
-    second = "green" if week.work(TASKS[1], RULE.said) else "red"
+    first = "correct" if week.work(TASKS[0]) else "wrong"
+    second = "correct" if week.work(TASKS[1], RULE.said) else "wrong"
     week.tell(
         "## Monday",
-        f"You ask an agent: “{TASKS[0].prompt}”. It writes what comes to mind first. The shop rounds halves up, and a "
-        f"test says so: the work is **{first}**, and you discard it. To the next task you add a line:",
+        f"You ask an agent: “{TASKS[0].prompt}”. The shop rounds halves up, and a test "
+        f"checks that. Its work is **{first}**, and you discard it. You add a line to the next task:",
         f"> {TASKS[1].prompt}. **{RULE.said}**",
-        f"It is **{second}**. What an agent would be told by noon, against the morning:",
+        f"It is **{second}**. What changed in the agent's prompt between morning and noon:",
     )
     week.show(*week.changed(before, week.prompt()))
     shop.evening()
-    week.tell("Nothing is told by noon: what was learnt is sent up and weighed in the evening.")
+    week.tell("Nothing has changed by noon: learnings are sent up and evaluated in the evening.")
     week.tell("## Tuesday and Wednesday", "You add the same line to two other tasks.")
     for number in (2, 3):
         week.work(TASKS[number], RULE.said)
         shop.evening()
-    week.tell("Now it came up in three tasks. What was learnt here by itself:")
+    week.tell("It has now come up in three tasks. The project learned this by itself:")
     week.say("learnings", "list", workspace=str(shop.repository.path))
-    week.tell("## Thursday", "What the engine proposes to do otherwise, from the same evidence; you approve it.")
+    week.tell("## Thursday", "The engine proposes a change from the same evidence, and you approve it.")
     dispatch(engine, "candidates", {"action": "digest"})
     waiting = dispatch(engine, "candidates", {"status": "review"})["candidates"]
     week.say("candidates", "--status review", status="review")
     for one in waiting:
         dispatch(engine, "candidates", {"action": "approve", "id": one["id"]})
-    week.tell("What the agent is told from now on, against Monday morning:")
+    week.tell("What changed in the agent's prompt since Monday morning:")
     after = week.changed(before, week.prompt())
     week.show(*after)
     week.tell("## Friday")
@@ -113,28 +113,29 @@ def live(shop: Shop) -> list[str]:
             shop.evening()
     week.tell(
         f"On Thursday and today the agent had {LATER} more tasks of this kind, to which you added nothing: "
-        f"**{sum(greens)} of {LATER} were right at the first try**. Monday's first was not.",
+        f"**{sum(greens)} of {LATER} were right at the first attempt**. Monday's first task was not.",
     )
     shop.evening()
     for one in waiting:
-        week.tell("How the runs with the effect went, beside those that went without it, by chance:")
+        week.tell("The results of runs with the candidate, compared with the random share of runs without it:")
         week.say("candidates", f"show {one['id']}", action="show", id=one["id"])
-    week.tell("You change your mind. Rolled back and retracted, the agent is told what it was told before:")
+    week.tell("You change your mind. You roll the candidate back and retract the learnings:")
     for one in waiting:
         dispatch(engine, "candidates", {"action": "rollback", "id": one["id"]})
     for one in engine.learnings.entries("project", workspace=str(shop.repository.path)):
         if one.active:
             week.say("learnings", f"retract {one.id}", action="retract", id=one.id, reason="no longer so")
-    week.tell("Against Monday morning:")
+    week.tell("The agent's prompt compared with Monday morning:")
     week.show(*week.changed(before, week.prompt()))
     return week.page
 
 
 HEAD = """# A day in its life
 
-One correction on Monday, and what it changed by Friday. Everything below was printed by the program: `python -m
-tests.seeds.a_day` lives the week again. The repository, its tests, the sessions and the prompts are real; the model is
-a fixed policy on loopback that writes the same wrong line until it is told better, and then follows in nine of ten.
+One correction on Monday, and what it changed by Friday. The program printed everything below: `python -m
+tests.seeds.a_day` runs the week again. The repository, its tests, the sessions and the prompts are real. The model is
+a fixed policy on loopback: it writes the same wrong line until its prompt has the rule, which it then follows nine
+times in ten.
 """
 
 

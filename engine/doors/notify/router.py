@@ -164,7 +164,7 @@ class Router:
         try:
             happening = moments.happening_of(fact)
         except (KeyError, TypeError):  # of another version; what comes after it is not held up
-            log.exception("a %s cannot be understood and is not told", fact.kind)
+            log.exception("a %s cannot be understood and is not sent", fact.kind)
             return []
         if happening is None:
             return []

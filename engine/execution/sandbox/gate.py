@@ -187,7 +187,7 @@ class HostGate:
         while b"\r\n\r\n" not in head:
             chunk = client.recv(_CHUNK)
             if not chunk or len(head) > HEAD_BYTES or time.monotonic() > until:
-                raise ValueError("no whole request")
+                raise ValueError("incomplete request")
             head += chunk
         head, _, rest = head.partition(b"\r\n\r\n")
         first, *lines = head.split(b"\r\n")
@@ -260,7 +260,7 @@ class HostGate:
                 asked = sanitise(named) or "no host at all"
                 raise _Refused(f"the connection to {request.host} asked for {asked}")
             if len(begun) > HEAD_BYTES or time.monotonic() > until:
-                raise ValueError("no whole beginning of TLS")
+                raise ValueError("incomplete TLS handshake")
             chunk = client.recv(_CHUNK)
             if not chunk:
                 raise ValueError("closed before TLS began")

@@ -97,7 +97,7 @@ def fault(layers: Layers) -> str:
 def _try(layers: Layers) -> str:
     for program in ("unshare", "mount"):
         if shutil.which(program) is None:
-            return f"`{program}` is not there"
+            return f"`{program}` does not exist"
     try:
         layers.make()
         done = subprocess.run(

@@ -90,5 +90,5 @@ def disk_shortage(*folders: Path) -> str:
         if found.f_bavail * found.f_frsize < FREE_BYTES:
             return f"less than {FREE_BYTES // 1024**2} MB are free on the disk of {folder}"
         if found.f_files and found.f_favail < FREE_FILES:
-            return f"the disk of {folder} takes fewer than {FREE_FILES:,} more files"
+            return f"the disk of {folder} has room for fewer than {FREE_FILES:,} more files"
     return ""

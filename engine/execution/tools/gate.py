@@ -100,7 +100,7 @@ class Gate:
         if allowed:
             return True
         if self._view.mode == AUTONOMOUS:
-            said = f"a person must approve this, and nobody is there: {'; '.join(reasons)}"
+            said = f"a person must approve this, but nobody is available: {'; '.join(reasons)}"
             raise Refusal("denied", said, "leave it, and say in your answer what is left to do")
         raise Refusal(
             "denied", f"the operator said no to: {wish.title}", "do not try it again; do it another way, or ask"

@@ -99,13 +99,13 @@ class Wishes:
             lambda: target.url,
             production=production.of_host(target.host, self._settings.current.production),
             reasons=reasons,
-            external="" if self._web.unasked(target) else f"talks to {target.address}, which nobody allowed yet",
+            external="" if self._web.unasked(target) else f"talks to {target.address}, which has not been allowed yet",
         )
 
     def foreign(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> Wish:
         """What an agent wants to do with a tool of its own; see `Toolbelt.may`. Raises `Refusal` for files outside."""
         # Such a tool is held by the operating system alone.
-        reasons = [] if self._confined else ["no sandbox holds what the agent does"]
+        reasons = [] if self._confined else ["no sandbox confines what the agent does"]
         command, url, named = (arguments.get(name) for name in ("command", "url", "paths"))
         if kind == "execute" and isinstance(command, str) and command.strip():
             return self.command(plain(command, "command", LONGEST_COMMAND), command, reasons)
@@ -123,7 +123,7 @@ class Wishes:
             "true",
             f"{kind}:{title}:{detail}",
             lambda: words,
-            reasons=[*reasons, "what it does cannot be told from what the agent says"],
+            reasons=[*reasons, "what it does is not clear from the agent's request"],
         )
 
     def _files(self, kind: str, title: str, detail: str, paths: Sequence[str], reasons: list[str]) -> Wish:

@@ -53,7 +53,7 @@ def autosquash(context: WorkspaceContext) -> list[Proposal]:
             context,
             "autosquash",
             f"Rehearse squashing {count(number, 'fixup commit')} into {targets}{more}",
-            f"“{plain(fixups.subjects[0], 60)}” {told} not pushed yet, and neither is what is fixed.",
+            f"“{plain(fixups.subjects[0], 60)}” {told} not pushed yet, and neither are the commits that they fix.",
             subject=branch_of(git),
             facts={"head": git.head, "onto": fixups.onto},
             parameters={"onto": fixups.onto or None, **project_of(context, git.own_files)},

@@ -179,7 +179,7 @@ def test_by_itself_what_the_filter_asks_about_is_not_done(make: MakeWorld) -> No
     world = make(mode=AUTONOMOUS, sandbox=best_sandbox())
     world.file("a", "x")
     told = world.no("exec", command="shred -u a")
-    assert "nobody is there" in told
+    assert "nobody is available" in told
     assert world.permissions.latest()[0].by == "nobody"
     assert world.ok("exec", command="ls").startswith("a\n")
 
@@ -275,11 +275,11 @@ def test_an_agents_own_tools_go_through_the_same(make: MakeWorld) -> None:
 @pytest.mark.parametrize(
     ("kind", "arguments", "reason"),
     [
-        ("other", {}, "cannot be told"), ("switch_mode", {}, "cannot be told"), ("execute", {}, "cannot be told"),
-        ("edit", {"paths": []}, "cannot be told"), ("fetch", {}, "cannot be told"),
-        ("edit", {"paths": 3}, "cannot be told"), ("", {"command": 3}, "cannot be told"),
+        ("other", {}, "is not clear"), ("switch_mode", {}, "is not clear"), ("execute", {}, "is not clear"),
+        ("edit", {"paths": []}, "is not clear"), ("fetch", {}, "is not clear"),
+        ("edit", {"paths": 3}, "is not clear"), ("", {"command": 3}, "is not clear"),
         ("read", {"paths": ["/usr/include/stdio.h"]}, "is not in the project"),
-        ("fetch", {"url": "https://docs.python.org/"}, "nobody allowed yet"),
+        ("fetch", {"url": "https://docs.python.org/"}, "has not been allowed yet"),
         ("execute", {"command": "npm publish"}, "publishes"),
     ],
 )  # fmt: skip
@@ -301,7 +301,7 @@ def test_what_cannot_be_told_is_a_persons_to_allow(
 def test_without_a_sandbox_every_tool_of_an_agents_own_is_asked_about(world: BeltWorld) -> None:
     world.answering(DENY_ONCE)
     assert not world.belt.may("read", "read a", "", {"paths": ["a.py"]})
-    assert "no sandbox holds" in world.permissions.latest()[0].reason
+    assert "no sandbox confines" in world.permissions.latest()[0].reason
 
 
 def test_an_agent_that_may_not_write_cannot_write_through_the_client(make: MakeWorld) -> None:
