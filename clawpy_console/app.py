@@ -89,6 +89,7 @@ class ConsoleApp(KnowingApp):
         """It ended because another engine, which offers a console, holds the home."""
         if terminal is not None:
             terminal.hung_up = self.hang_up
+            terminal.stop_pressed = self._stop_pressed
             terminal.dress(self)
             # Textual would take the process's streams, which the consoles share, and give them back in another order.
             self._capture_stdout, self._capture_stderr = sys.stdout, sys.stderr  # type: ignore[assignment]
@@ -302,6 +303,7 @@ class ConsoleApp(KnowingApp):
         if isinstance(event, (events.Key, events.MouseDown)):
             self._pauses.pressed()
             self._presence.acted(event.key if isinstance(event, events.Key) else "")
+            await asyncio.sleep(0)  # a terminal that sends thousands of keys leaves their turn to the others
         await super().on_event(event)
 
     def on_app_blur(self) -> None:
@@ -319,6 +321,10 @@ class ConsoleApp(KnowingApp):
                 self.screen.typed_ahead += event.character
 
     # Actions
+
+    def _stop_pressed(self) -> None:
+        with self._context():  # called by the driver, outside of the app's own task
+            self.action_stop_everything()
 
     def action_stop_everything(self) -> None:
         """The kill switch: at once, in a thread of its own, waiting for nobody (SPEC 3.7)."""

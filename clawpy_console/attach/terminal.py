@@ -53,6 +53,8 @@ class Terminal(asyncio.Protocol):
         self.driver: TerminalDriver | None = None
         self.hung_up: Callable[[], None] = lambda: None
         """Called when the client went away."""
+        self.stop_pressed: Callable[[], None] = lambda: None
+        """Called for F12, which waits for no other key."""
         self.connected = True
         self._messages = wire.Messages()
         self._transport: asyncio.Transport | None = None
@@ -186,7 +188,10 @@ class TerminalDriver(Driver):
 
     def _hand_on(self, messages: Iterable[Message]) -> None:
         for one in messages:
-            self.process_message(one)
+            if isinstance(one, events.Key) and one.key == "f12":
+                self._terminal.stop_pressed()  # ahead of every key that still waits
+            else:
+                self.process_message(one)
 
     def send_message(self, message: Message) -> None:
         self._app.post_message(message)

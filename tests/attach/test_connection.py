@@ -94,6 +94,22 @@ async def test_what_is_typed_pasted_and_resized_arrives() -> None:
         assert app.size == (50, 15)
 
 
+async def test_f12_waits_for_no_other_key() -> None:
+    async with small({"TERM": "xterm"}) as (app, terminal, client):
+        await client.read(until=b"hello")
+        typed: list[str] = []
+        stopped = asyncio.Event()
+
+        def stop() -> None:
+            typed.append(app.query_one(Input).value)
+            stopped.set()
+
+        terminal.stop_pressed = stop
+        client.tell(wire.INPUT, 500 * b"a" + b"\x1b[24~")
+        await asyncio.wait_for(stopped.wait(), 20)
+        assert len(typed[0]) < 500
+
+
 @pytest.mark.parametrize(
     ("said", "size"),
     [(b"[100000, 100000]", LARGEST), (b"[0, -1]", (1, 1)), (b'["a", 1]', None), (b"7", None), (b"[", None)],
