@@ -27,33 +27,22 @@ LIGHT = Score(0.41, ("9 minutes of work: +0.06", "$0.35 spent on it: +0.10", "it
 
 ARRIVED = "Round a discount once, at the end: tests/test_discount.py saw a cent go missing when each line was rounded"
 
-FIRST = Learning(
-    "demo:1", ARRIVED, "tests discount", "backend_builder", "", CONFIRMED, WEIGHTY,
-    ("failed at first, passed after 2 attempts",), trust=Trust.MEASURED,
-)  # fmt: skip
+
+def _found(number: int, text: str, about: str, *evidence: str, by: str = "backend_builder", sure: Score = CONFIRMED,
+           weight: Score = WEIGHTY) -> Learning:  # fmt: skip
+    return Learning(f"demo:{number}", text, about, by, "", sure, weight, evidence, trust=Trust.MEASURED)
+
+
+FIRST = _found(1, ARRIVED, "tests discount", "failed at first, passed after 2 attempts")
 
 FOUND = (
-    Learning(
-        "demo:2", "Reserve stock before the payment, or two carts sell the last tea", "backend stock",
-        "backend_builder", "", CONFIRMED, WEIGHTY, ("two orders for one tea in tests/test_stock.py",),
-        trust=Trust.MEASURED,
-    ),
-    Learning(
-        "demo:3", "make test takes four seconds less with one process", "tests", "backend_builder", "", CONFIRMED,
-        LIGHT, ("4.1 s instead of 8.3 s",), trust=Trust.MEASURED,
-    ),
-    Learning(
-        "demo:4", ARRIVED.replace("saw", "sees"), "tests", "backend_builder", "", CONFIRMED, WEIGHTY,
-        trust=Trust.MEASURED,
-    ),
-    Learning(
-        "demo:5", "Readers stop at the second paragraph of the change log", "writing", "chronicler", "", ONCE, WEIGHTY,
-        ("one look at the page views",), trust=Trust.MEASURED,
-    ),
-    Learning(
-        "demo:6", "Gift wrapping needs its own price list", "pricing", "researcher", "", CONFIRMED, WEIGHTY,
-        ("three shops compared",), trust=Trust.MEASURED,
-    ),
+    _found(2, "Reserve stock before the payment, or two carts sell the last tea", "backend stock",
+           "two orders for one tea in tests/test_stock.py"),
+    _found(3, "make test takes four seconds less with one process", "tests", "4.1 s instead of 8.3 s", weight=LIGHT),
+    _found(4, ARRIVED.replace("saw", "sees"), "tests"),
+    _found(5, "Readers stop at the second paragraph of the change log", "writing", "one look at the page views",
+           by="chronicler", sure=ONCE),
+    _found(6, "Gift wrapping needs its own price list", "pricing", "three shops compared", by="researcher"),
 )  # fmt: skip
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from clawpy_console.cli.printing.style import Document, Lines, count, dim, printed
+from clawpy_console.cli.printing.style import Document, Lines, count, dim, paint, printed
 from clawpy_console.fields import Field
 from clawpy_console.screens.insights import figures
+from clawpy_console.screens.insights.training import STATES
 
 
 def export(document: Document) -> Lines:
@@ -23,7 +24,9 @@ def train(document: Document) -> Lines:
     if "imported" in document:
         yield count(document["imported"], "new pair")
     for run in document["runs"]:
-        yield f"{run['id']}  {run['state']:9}  {run['method']}  {count(run['records'], 'example')}  ${run['cost']:.2f}"
+        sign, said, tone = STATES[run["state"]]
+        state, examples = paint(tone, f"{sign} {said}"), count(run["records"], "example")
+        yield f"{run['id']}  {state}  {run['method']}  {examples}  ${run['cost']:.2f}"
         yield dim(f"    {run['message']}")
     yield document["next"]
 
