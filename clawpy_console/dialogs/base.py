@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -12,9 +12,13 @@ from textual.geometry import Region
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen
 from textual.strip import Strip
+from textual.widgets import Static
 
 from clawpy_console.widgets.status import Frame
 from clawpy_console.widgets.whole import WholeScreen
+
+if TYPE_CHECKING:
+    from engine.values import Refusal
 
 Answer = TypeVar("Answer")
 
@@ -42,6 +46,17 @@ class Dialog(ModalScreen[Answer], WholeScreen[Answer]):  # styles come by the fi
 
     def on_resize(self, event: events.Resize) -> None:
         self.app.draw_frames()
+
+    def say(self, text: str, style: str = "$wants") -> None:
+        """Say something in the line `#said`; "" for nothing."""
+        self.query_one("#said", Static).update(Content.styled(text, style))
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Say why it cannot be done."""
+        self.say(f"✗ {refusal}", "$wrong")
+
+    def action_close(self) -> None:
+        self.dismiss(None)
 
     def not_by_enter(self, how: str) -> None:
         """Enter was pressed where it does nothing, so that nothing is done by accident: `how` says what does."""

@@ -52,17 +52,14 @@ class EditFile(Dialog[bool]):
 
     def on_mount(self) -> None:
         if self._begun != self._file.text.replace("\r\n", "\n"):
-            self._say("Control characters are not shown, and saving removes them.", "$wants")
+            self.say("Control characters are not shown, and saving removes them.")
         elif self._file.problem:
-            self._say(f"✗ {self._file.problem}", "$wrong")
+            self.say(f"✗ {self._file.problem}", "$wrong")
 
     @property
     def text(self) -> str:
         """What stands in the editor."""
         return self.query_one("#mine", TextArea).text
-
-    def _say(self, text: str, style: str) -> None:
-        self.query_one("#said", Static).update(Content.styled(text, style))
 
     @on(TextArea.Changed, "#mine")
     def _typed(self) -> None:
@@ -73,9 +70,9 @@ class EditFile(Dialog[bool]):
 
         def refused(refusal: Refusal) -> None:
             if refusal.code == "changed_meanwhile":
-                self.app.ask(lambda engine: engine.files.read(file.agent, file.name), self._clash, self._refused)
+                self.app.ask(lambda engine: engine.files.read(file.agent, file.name), self._clash, self.refuse)
             else:
-                self._refused(refusal)
+                self.refuse(refusal)
 
         self.app.ask(
             lambda engine: engine.files.write(file.agent, file.name, text, read=file.digest),
@@ -87,14 +84,11 @@ class EditFile(Dialog[bool]):
         self.app.say(f"saved {self._file.agent}/{self._file.name}")
         self.dismiss(True)
 
-    def _refused(self, refusal: Refusal) -> None:
-        self._say(f"✗ {refusal}", "$wrong")
-
     def _clash(self, theirs: AgentFile) -> None:
         self._theirs = theirs
         self.query_one("#theirs", TextArea).text = sanitise(theirs.text)
         self.add_class("-clash")
-        self._say("▲ Another program changed the file; its text is below. Save again to keep yours.", "$wants")
+        self.say("▲ Another program changed the file; its text is below. Save again to keep yours.")
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -113,4 +107,4 @@ class EditFile(Dialog[bool]):
             self.dismiss(False)
             return
         self._leaving = True
-        self._say("▲ Not saved. Press the same key again to discard your edit.", "$wants")
+        self.say("▲ Not saved. Press the same key again to discard your edit.")

@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from textual.containers import VerticalScroll
-from textual.content import Content
-from textual.widgets import Static
 
 from clawpy_console.dialogs.base import Answer, Dialog
 from clawpy_console.fields import Field
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.parts import drawn
-from engine.values import Refusal
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -40,17 +37,6 @@ class PreviewDialog(Dialog[Answer]):
         """Show what would change."""
         listed = list(fields)
         self.query_one("#change", Drawn).show(lambda width: drawn(listed, width))
-
-    def say(self, text: str, style: str = "$wants") -> None:
-        """Say something below; "" for nothing."""
-        self.query_one("#said", Static).update(Content.styled(text, style))
-
-    def refuse(self, refusal: Refusal) -> None:
-        """Say why it cannot be done."""
-        self.say(f"✗ {refusal}", "$wrong")
-
-    def action_close(self) -> None:
-        self.dismiss(None)
 
     def action_page(self, by: int) -> None:
         pane = self.query_one("#pane", VerticalScroll)

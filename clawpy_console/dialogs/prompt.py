@@ -99,7 +99,7 @@ class OwnPrompt(Dialog[Card | None]):
     DEFAULT_CSS = """
     OwnPrompt #text { height: auto; min-height: 4; max-height: 12; }
     OwnPrompt #options { min-height: 8; margin: 0 0 1 0; }
-    OwnPrompt #told { height: auto; display: none; margin: 0 0 1 0; }
+    OwnPrompt #said { height: auto; display: none; margin: 0 0 1 0; }
     OwnPrompt KeyLine { background: $surface; dock: none; padding: 0; }
     """
 
@@ -124,7 +124,7 @@ class OwnPrompt(Dialog[Card | None]):
             area = PromptArea(self._past[0], id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
             area.placeholder = "Text for an agent, or a flow: run the tests"
             yield area
-            yield Static(id="told", markup=False)
+            yield Static(id="said", markup=False)
             yield Drawn(id="options")
             yield KeyLine()
 
@@ -180,7 +180,7 @@ class OwnPrompt(Dialog[Card | None]):
         self.app.keep_prompt(text)
         if not (self._chosen >= 0 and text == self._options[self._chosen][0]):
             self._complete_again()
-        self.query_one("#told").display = False
+        self.query_one("#said").display = False
 
     def _complete_again(self) -> None:
         self._chosen = -1
@@ -250,7 +250,7 @@ class OwnPrompt(Dialog[Card | None]):
         text, place = self._area.text.strip(), self._workspaces[self._at]
         if text and not self._sending:
             self._sending = True
-            self._tell("Sending…", "$grey")
+            self.say("Sending…", "$grey")
             self.app.ask(lambda engine: self._propose(engine, text, place), self._made, self._refused)
 
     def _propose(self, engine: Engine, text: str, place: str) -> Card:
@@ -265,12 +265,8 @@ class OwnPrompt(Dialog[Card | None]):
 
     def _refused(self, refusal: Refusal) -> None:
         self._sending = False
-        self._tell(f"▲ {refusal.message} {refusal.fix}", "$wants")
+        self.say(f"▲ {refusal.message} {refusal.fix}")
 
-    def _tell(self, text: str, style: str) -> None:
-        told = self.query_one("#told", Static)
-        told.display = True
-        told.update(Content.styled(text, style))
-
-    def action_close(self) -> None:
-        self.dismiss(None)
+    def say(self, text: str, style: str = "$wants") -> None:
+        super().say(text, style)
+        self.query_one("#said").display = True

@@ -52,16 +52,10 @@ class NewAgent(Dialog[AgentView | None]):
         said = {name: self.query_one(f"#{name}", Input).value.strip() for name in FIELDS}
         agent_id = said.pop("id")
         if not agent_id:
-            self._refused(Refusal("bad_id", "The id is missing.", ID))
+            self.refuse(Refusal("bad_id", "The id is missing.", ID))
         else:
             self.app.ask(
                 lambda engine: engine.hierarchy.add(agent_id, reports_to=self._leader, **said),
                 self.dismiss,
-                self._refused,
+                self.refuse,
             )
-
-    def _refused(self, refusal: Refusal) -> None:
-        self.query_one("#said", Static).update(Content.styled(f"✗ {refusal}", "$wrong"))
-
-    def action_close(self) -> None:
-        self.dismiss(None)

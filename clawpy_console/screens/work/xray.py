@@ -154,9 +154,6 @@ class XRay(Dialog[PromptSource | None]):
             self.app.copy_to_clipboard(text)
             self.app.say(f"copied {what}")
 
-    def action_close(self) -> None:
-        self.dismiss(None)
-
 
 def _row(number: int, one: ModelCall) -> Row:
     glyph, style = STATES.get(one.state, ("?", "grey"))
