@@ -52,17 +52,18 @@ class KeyLine(Widget):
     def render(self) -> Content:
         """The keys that fit, and those of `LAST` at the right end."""
         shown = [(id, _pressed(id, key, label)) for id, key, label in self.keys if id != "app.stop"]  # that is on top
-        ends = Content(" " * GAP).join(piece for id, piece in shown if id in LAST)
+        ends = Content("").join(piece for id, piece in shown if id in LAST)
         room = self.size.width - ends.cell_length
         line = Content("")
         for id, piece in shown:
-            if line.cell_length + piece.cell_length + 2 * GAP > room:
+            if line.cell_length + piece.cell_length > room:
                 break
             if id not in LAST:
-                line += piece + " " * GAP
-        return line + " " * (room - line.cell_length) + ends
+                line += piece
+        return (line + " " * (room + GAP - line.cell_length) + ends).rstrip()
 
 
 def _pressed(action_id: str, key: str, label: str) -> Content:
-    """A key and what it does; a click presses it."""
-    return Content.assemble((key, "$accent"), " ", (label, "$grey")).stylize(f"@click=screen.press('{action_id}')")
+    """A key and what it does, and the gap after it; a click presses it."""
+    piece = Content.assemble((key, "$accent"), " ", (label, "$grey")).stylize(f"@click=screen.press('{action_id}')")
+    return piece + " " * GAP

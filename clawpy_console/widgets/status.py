@@ -8,11 +8,11 @@ from datetime import datetime
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.reactive import Reactive, reactive
 from textual.widget import Widget
 
 from clawpy_console import words
 from clawpy_console.state import AppState
+from clawpy_console.widgets.drawn import Drawn
 from engine.values import MICRO, Hold
 
 SCREENS = (
@@ -66,30 +66,34 @@ class Frame(Widget):
         doing, "" when it is live; `resume` is the key that ends a stop, `how` says how to get to it."""
         stopped = any(hold.word == "stop" for hold in holds)
         bar = self.query_one(StatusBar)
-        bar.show(known, now, visited, opening=opening, demo=demo, resume=resume if stopped else "")
-        self.query_one(Banner).show(holds, how)
+        bar.tell(known, now, visited, opening=opening, demo=demo, resume=resume if stopped else "")
+        self.query_one(Banner).tell(holds, how)
 
 
-class StatusBar(Widget):
-    """Two lines: the screens, and how the engine stands. Drawn again only when the words change."""
+class StatusBar(Drawn):
+    """Two lines: the screens, and how the engine stands."""
 
     DEFAULT_CSS = "StatusBar { height: 2; padding: 0 1; background: $background; }"
-
-    auto_links = Reactive(False)
-    pieces: reactive[tuple[tuple[Piece, ...], tuple[Piece, ...], str]] = reactive(((), (), ""))
 
     def __init__(self, screen_name: str) -> None:
         super().__init__()
         self._screen_name = screen_name
 
-    def show(
-        self, known: AppState, now: datetime, visited: Collection[str], *, opening: str, demo: bool, resume: str = ""
+    def tell(
+        self, known: AppState, now: datetime, visited: Collection[str], *, opening: str, demo: bool, resume: str
     ) -> None:
         """See `Frame.show`; `resume` is "" while nothing is stopped."""
-        width = max(20, self.app.size.width - 2)
         place = " ".join(part for part in ("DEMO" if demo else "", place_words(known)) if part)
         shown = ALWAYS.union(known.used, visited, [self._screen_name])
-        self.pieces = (tuple(self._tabs(width, shown)), tuple(state_line(known, now, opening, width, resume)), place)
+
+        def draw(width: int) -> list[Content]:
+            tabs = Content.assemble(*self._tabs(width, shown))
+            right = words.crop(place, max(0, width - tabs.cell_length - 2))
+            gap = " " * max(1, width - tabs.cell_length - cell_len(right))
+            state = state_line(known, now, opening, width, resume)
+            return [Content.assemble(tabs, gap, (right, "$grey")), Content.assemble(*state)]
+
+        self.show(draw)
 
     def _tabs(self, width: int, shown: Collection[str]) -> list[Piece]:
         """The screens; where they need the room, without our own name before them, and then the numbers alone of those
@@ -110,14 +114,6 @@ class StatusBar(Widget):
             text, style = (f"{key} {label}", "bold $ink underline") if here else (other(key, label), "$grey")
             tabs += [("  ", ""), (text, f"{style} @click=app.go('{mode}')")]
         return tabs[1:]
-
-    def render(self) -> Content:
-        tabs, state, place = self.pieces
-        width = self.size.width
-        left = Content.assemble(*tabs)
-        place = words.crop(place, max(0, width - left.cell_length - 2))
-        gap = " " * max(1, width - left.cell_length - cell_len(place))
-        return Content.assemble(left, gap, (place, "$grey"), "\n", *state)
 
 
 def place_words(known: AppState) -> str:
@@ -200,7 +196,7 @@ def gravest(holds: Sequence[Hold]) -> Hold | None:
     return min(holds, key=lambda hold: order.index(hold.word), default=None)
 
 
-class Banner(Widget):
+class Banner(Drawn):
     """Says in one line that the engine is stopped or paused, and how to resume. Hidden when nothing does."""
 
     DEFAULT_CSS = """
@@ -212,9 +208,7 @@ class Banner(Widget):
     Banner:ansi { text-style: bold reverse; background: ansi_default; color: ansi_default; }
     """
 
-    text: reactive[str] = reactive("")
-
-    def show(self, holds: Sequence[Hold], how: str) -> None:
+    def tell(self, holds: Sequence[Hold], how: str) -> None:
         """Show the gravest hold of `holds`; `how` says how to resume."""
         grave = gravest(holds)
         self.set_class(grave is not None, "-shown")
@@ -223,9 +217,5 @@ class Banner(Widget):
         self.set_class(grave.word == "stop", "-stop")
         heading = {"stop": "■ STOPPED", "month": "■ MONTH STOP", "pause": "▲ PAUSED"}.get(grave.word, f"▲ {grave.word}")
         until = f", until {words.hour(grave.until)}" if grave.until else ""
-        self.text = f"{heading} {words.hour(grave.since)}{until}  {words.one_line(grave.reason)} │ {how}"
-
-    def render(self) -> Content:
-        said, _, how = self.text.rpartition(" │ ")
-        room = self.size.width - cell_len(how) - 2
-        return Content(words.fit(said, max(10, room)) + "  " + how)
+        said = f"{heading} {words.hour(grave.since)}{until}  {words.one_line(grave.reason)}"
+        self.show(lambda width: [Content(words.fit(said, max(10, width - cell_len(how) - 2)) + "  " + how)])
