@@ -40,6 +40,11 @@ def label_width(fields: Iterable[Field]) -> int:
     return max((cell_len(one.name) for one in fields), default=0) + 2
 
 
+def present(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Iterator[Field]:
+    """The facts, names and texts, that have a text."""
+    return (Field(name, text, tone) for name, text in facts if text)
+
+
 def bar(share: float) -> str:
     """A share from 0 to 1 as `▇▇▇▇▇▇▇···`."""
     filled = round(max(0.0, min(1.0, share)) * BAR)

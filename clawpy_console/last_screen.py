@@ -25,6 +25,13 @@ log = logging.getLogger(__name__)
 
 VERSION = 1
 
+MOST = {
+    "cards": 10, "recent": 12, "sessions": 16, "tasks": 30, "agents": 30, "waiting": 20,
+    "changes": 0, "permissions": 0, "retired": 0, "log": 0, "blocked": 0, "rails": 0, "burn": 0, "chain": 0,
+    "levels": 0,
+}  # fmt: skip
+"""So many of each are kept; the first frame shows no others."""
+
 
 @dataclass(frozen=True, slots=True)
 class LastScreen:
@@ -74,24 +81,8 @@ def save(file: Path, screen: LastScreen) -> None:
 
 def trim(screen: LastScreen) -> LastScreen:
     """Only what a first frame can show, so that reading it costs a millisecond or two."""
-    known = screen.known
     kept = dataclasses.replace(
-        known,
-        cards=known.cards[:10],
-        recent=known.recent[:12],
-        sessions=known.sessions[:16],
-        changes=(),
-        permissions=(),
-        tasks=known.tasks[:30],
-        agents=known.agents[:30],
-        retired=(),
-        waiting=known.waiting[:20],
-        log=(),
-        blocked=(),
-        rails=(),
-        burn=(),
-        chain=(),
-        levels=(),
+        screen.known, **{name: getattr(screen.known, name)[:most] for name, most in MOST.items()}
     )
     return dataclasses.replace(screen, known=kept, saved_at=screen.saved_at or datetime.now(UTC))
 

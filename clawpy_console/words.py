@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import PurePath
+from typing import TypeVar
 
 from rich.cells import cell_len, set_cell_size
 
 from engine.values import MICRO, Card, RailVerdict, Verdict
 from engine.values.text import count as count
 from engine.values.text import failures
+
+T = TypeVar("T")
 
 
 def span(length: timedelta) -> str:
@@ -71,6 +75,11 @@ def tokens(number: int) -> str:
 def name(workspace: str) -> str:
     """A workspace by the last part of its path."""
     return PurePath(workspace).name or workspace
+
+
+def after(choices: Sequence[T], one: T) -> T:
+    """The choice after `one`; the first after the last, and after what is no choice."""
+    return choices[(choices.index(one) + 1) % len(choices)] if one in choices else choices[0]
 
 
 def one_line(text: str) -> str:

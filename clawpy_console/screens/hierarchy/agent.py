@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
-from clawpy_console.fields import Document, Field, bar, changes, text, when
+from clawpy_console.fields import Document, Field, bar, changes, present, text, when
 from engine.values.wisdom import telling
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ def agent(document: Document) -> Iterator[Field]:
     yield Field("tier", f"{one['tier']}  by {one['tierRule']}")
     told = {"archetype": document["archetype"], "domain": one["domain"]}
     told["chain" if document["chain"] else "leader"] = chain(document) or one["reportsTo"]
-    yield from (Field(name, words.one_line(said)) for name, said in told.items() if said)
+    yield from present((name, words.one_line(said)) for name, said in told.items())
     for channel in document.get("serves", ()):
         yield Field("serves", _serves(channel))
     if tools := document.get("tools"):
         yield Field("may", ", ".join(tools["allow"]) or "nothing")
         listed = {"asks for": tools["ask"], "never": tools["deny"]}
-        yield from (Field(name, ", ".join(texts)) for name, texts in listed.items() if texts)
+        yield from present((name, ", ".join(texts)) for name, texts in listed.items())
         yield from (Field("model", f"{kind}: {model}") for kind, model in tools["models"].items())
         if tools["budget"]:
             yield Field("budget", f"${tools['budget']['usd_per_day']:,.2f} a day")
@@ -98,7 +98,7 @@ def organisation(engine: Engine) -> list[Field]:
         "findings": f"{on[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
         "folder": str(engine.home.agents),
     }
-    return [*(Field(name, said) for name, said in told.items() if said), *problems(engine.hierarchy.problems())]
+    return [*present(told.items()), *problems(engine.hierarchy.problems())]
 
 
 def problems(found: list[str]) -> Iterator[Field]:
@@ -241,7 +241,7 @@ def finding(one: Document | None, now: datetime) -> Iterator[Field]:
     for name in ("confidence", "importance"):
         yield Field(name, f"{bar(one[name])} {one[name]:.2f}")
     told = {"because": "; ".join(one["reasons"]), "category": one["category"], "evidence": "; ".join(one["evidence"])}
-    yield from (Field(name, words.one_line(said), "grey") for name, said in told.items() if said)
+    yield from present(((name, words.one_line(said)) for name, said in told.items()), "grey")
     yield Field("", "gates", "heading")
     yield from (gate(each) for each in one["gates"])
 

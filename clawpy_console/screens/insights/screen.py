@@ -139,14 +139,12 @@ class InsightsScreen(ConsoleScreen):
 
     def action_period(self) -> None:
         """The next time span."""
-        self._days = PERIODS[(PERIODS.index(self._days) + 1) % len(PERIODS)]
+        self._days = words.after(PERIODS, self._days)
         self.read_again()
 
     def action_workspace(self) -> None:
         """The figures of the next workspace, then of all."""
-        places = ["", *self.known.workspaces]
-        here = places.index(self._workspace) if self._workspace in places else 0
-        self._workspace = places[(here + 1) % len(places)]
+        self._workspace = words.after(["", *self.known.workspaces], self._workspace)
         self.read_again()
 
     # Training

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from clawpy_console import words
-from clawpy_console.fields import Field, bar
+from clawpy_console.fields import Field, bar, present
 from clawpy_console.screens.mission.card import signal_words, tier_label
 from clawpy_console.screens.mission.lines import result_words
 from clawpy_console.state import AppState
@@ -34,7 +34,7 @@ def evidence(
         yield Field("", words.one_line(card.reasoning), "grey")
     yield Field("", "place in the stack", "heading")
     yield from _place(card)
-    yield from _told(_history(card, like, known, now))
+    yield from present(_history(card, like, known, now), "grey")
     if card.signals:  # none speak for a prompt of your own
         yield Field("", "signals (weight · relevance)", "heading")
     for one in card.signals:
@@ -44,7 +44,7 @@ def evidence(
         yield Field("", "rails now", "heading")
     yield from _rails(rails)
     yield Field("", "work", "heading")
-    yield from _told(_facts(card, known, now))
+    yield from present(_facts(card, known, now), "grey")
     yield from _confidence(card)
 
 
@@ -88,10 +88,6 @@ def _rails(rails: Sequence[RailVerdict]) -> Iterator[Field]:
             yield Field(one.rail, f"{sign} {words.one_line(one.reason)}", tone)
     if plain := [one.rail for one in rails if one.verdict is Verdict.ALLOW and not one.reason]:
         yield Field("", f"✓ {', '.join(plain)}: no objection", "grey")
-
-
-def _told(facts: Facts) -> Iterator[Field]:
-    return (Field(name, text, "grey") for name, text in facts if text)
 
 
 def _history(card: Card, like: Like | None, known: AppState, now: datetime) -> Facts:

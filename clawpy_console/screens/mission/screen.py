@@ -330,9 +330,7 @@ class MissionScreen(ConsoleScreen):
 
     def action_filter(self) -> None:
         """Cards of one workspace, the next, all."""
-        choices = ["", *self._workspaces()]
-        here = choices.index(self._workspace) if self._workspace in choices else 0
-        self._workspace = choices[(here + 1) % len(choices)]
+        self._workspace = words.after(["", *self._workspaces()], self._workspace)
         self.refresh_known(frozenset({"cards"}))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
