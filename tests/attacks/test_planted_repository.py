@@ -296,7 +296,7 @@ def test_a_calendar_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     from datetime import UTC, datetime
 
     os.mkfifo(tmp_path / "meetings.ics")
-    with pytest.raises(Refusal, match="no plain file"):
+    with pytest.raises(Refusal, match="not a regular file"):
         CalendarReader().meetings([str(tmp_path / "meetings.ics")], datetime(2026, 1, 5, tzinfo=UTC))
 
 
