@@ -55,7 +55,7 @@ class ConsoleApp(KnowingApp):
         open_engine: opens the engine; called in a thread, after the first frame. A `Refusal` is shown, with a way
             to try again.
         home: where the last screen and the operator's themes are.
-        workspaces: absolute paths named at the start; only shown until the engine says what it really serves.
+        workspaces: absolute paths named at the start; the first is the one that this console is for.
         demo: the home is a throw-away one, said so on screen.
         now: where the time comes from, for tests.
         terminal: where it is drawn and typed; Textual's own choice without one.
@@ -213,6 +213,8 @@ class ConsoleApp(KnowingApp):
         for refusal in self._complaints:
             self.say(str(refusal), "warning")
         self._complaints.clear()
+        if self.not_here is not None:
+            self.tell("Not this repository", f"{self.not_here.message}\n\n→ {self.not_here.fix}")
         self._presence.came()
 
     def _in_sight(self) -> ConsoleScreen | None:

@@ -35,10 +35,12 @@ class CardController:
         self._details: Details | None = None
 
     def pending(self, listed: Sequence[Card]) -> tuple[Card, ...]:
-        """The cards that the engine `listed` as pending, with the decisions made meanwhile."""
+        """The cards that the engine `listed` as pending, those of this console's workspace first, with the decisions
+        made meanwhile."""
         last = {card_id: changes[-1] for card_id, changes in self._unsettled.items()}
         back = [card for card in reversed(last.values()) if card is not None]
-        return (*back, *(card for card in listed if card.id not in last))
+        stays = (card for card in listed if card.id not in last)
+        return (*back, *sorted(stays, key=lambda card: card.assignment.workspace != self._app.workspace))
 
     def decide(
         self, card: Card, how: str, refused: Callable[[Card, Refusal], object], told: Callable[[str], object]

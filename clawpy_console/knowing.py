@@ -20,7 +20,7 @@ from textual.notifications import Notification, Notify, SeverityLevel
 from textual.worker import Worker
 
 from clawpy_console import last_screen, words
-from clawpy_console.state import NEWEST, TOPICS, Autonomy, in_use, read
+from clawpy_console.state import NEWEST, TOPICS, Autonomy, Wanted, in_use, read
 from engine.home import Home
 from engine.values import Hold, Refusal, TranscriptLine
 
@@ -46,7 +46,8 @@ class KnowingApp(App[None]):
     looks: Looks
 
     def __init__(self, home: Home, workspaces: Sequence[str], *, demo: bool, now: Callable[[], datetime]) -> None:
-        """What is known begins as it was kept at the last quit, for the `workspaces` of this start."""
+        """What is known begins as it was kept at the last quit, for the `workspaces` of this start, the first of which
+        is the one that this console is for."""
         super().__init__()
         self.home = home
         self.demo = demo
@@ -55,8 +56,13 @@ class KnowingApp(App[None]):
         self.opening = "opening"
         self.last = last_screen.load(home.last_screen)
         self.known = self.last.known
-        if not self.known.workspaces or workspaces:
-            self.known = dataclasses.replace(self.known, workspaces=tuple(workspaces) or self.known.workspaces)
+        self.workspace = workspaces[0] if workspaces else ""
+        """The workspace that this console is for: it comes before the others. "" for none."""
+        self.only = ""
+        """The workspace whose cards alone are shown at first, "" for all."""
+        if workspaces:
+            place = self.known.place if self.known.workspaces[:1] == (self.workspace,) else ""
+            self.known = dataclasses.replace(self.known, workspaces=tuple(workspaces), place=place)
         self._stale: set[str] = set()
         self._reading = False
         self._newest = NEWEST
@@ -66,6 +72,8 @@ class KnowingApp(App[None]):
         self.greeted = False
         """True once everything has been read for the first time."""
         self._complaints: list[Refusal] = []
+        self.not_here: Refusal | None = None
+        """Why the engine does not look after the repository that this console was opened in."""
         self._standing: dict[str, list[Notification]] = {}  # what was said of a state that lasts, by the state
 
     def known_moved(self, changed: frozenset[str]) -> None:
@@ -106,10 +114,11 @@ class KnowingApp(App[None]):
         complained: set[str] = set()
         try:
             while self._stale and self.engine is not None:
-                wanted = [one for one in TOPICS if one in self._stale][:3]
-                self._stale.difference_update(wanted)
-                settled, self._before = (self._before, []) if "cards" in wanted else ([], self._before)
-                values, failed = await asyncio.to_thread(read, self.engine, wanted, self._newest)
+                topics = [one for one in TOPICS if one in self._stale][:3]
+                self._stale.difference_update(topics)
+                settled, self._before = (self._before, []) if "cards" in topics else ([], self._before)
+                wanted = Wanted(self._newest, self.workspace)
+                values, failed = await asyncio.to_thread(read, self.engine, topics, wanted)
                 for settle in settled:
                     settle()
                 self.learn(values, anew=frozenset({"cards"} if settled else ()))

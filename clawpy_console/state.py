@@ -153,12 +153,24 @@ def in_use(known: AppState) -> frozenset[str]:
     return known.used | {name for name, used in shown.items() if used}
 
 
-def _sessions(engine: Engine, newest: int) -> dict[str, Any]:
-    found = engine.sessions.list(limit=newest + 1)
-    return {"sessions": found[:newest], "older": len(found) > newest}
+NEWEST = 60
+"""Sessions, and what they changed, that are read at first; as many more whenever the operator asks for older ones."""
 
 
-def _autonomy(engine: Engine, _: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a console wants to know: so many of the newest sessions, and changes of theirs; `workspace` comes first."""
+
+    newest: int = NEWEST
+    workspace: str = ""
+
+
+def _sessions(engine: Engine, wanted: Wanted) -> dict[str, Any]:
+    found = engine.sessions.list(limit=wanted.newest + 1)
+    return {"sessions": found[: wanted.newest], "older": len(found) > wanted.newest}
+
+
+def _autonomy(engine: Engine, _: Wanted) -> dict[str, Any]:
     view = engine.autonomy.state()
     return {
         "autonomy": Autonomy(
@@ -175,7 +187,7 @@ def _autonomy(engine: Engine, _: int) -> dict[str, Any]:
     }
 
 
-def _rails(engine: Engine, _: int) -> dict[str, Any]:
+def _rails(engine: Engine, _: Wanted) -> dict[str, Any]:
     current, autonomy = engine.settings.current, engine.autonomy
     return {
         "rails": engine.safety.rails(),
@@ -195,7 +207,7 @@ SWITCHES = {
 """Settings that the safety screen shows as switches, by the name in the file."""
 
 
-def _settings(engine: Engine, _: int) -> dict[str, Any]:
+def _settings(engine: Engine, _: Wanted) -> dict[str, Any]:
     current = engine.settings.current
     places = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
     return {
@@ -218,8 +230,8 @@ def _sandbox(engine: Engine) -> str:
     return f"{said}: {how}" + (f"; no confirmation needed in {', '.join(waived)}" if waived else "")
 
 
-def _place(engine: Engine, _: int) -> dict[str, Any]:
-    workspaces = [str(one) for one in engine.workspaces]
+def _place(engine: Engine, wanted: Wanted) -> dict[str, Any]:
+    workspaces = sorted(engine.workspaces, key=lambda one: one != wanted.workspace)
     return {
         "workspaces": workspaces,
         "place": engine.place(workspaces[0]) if workspaces else "",
@@ -227,7 +239,7 @@ def _place(engine: Engine, _: int) -> dict[str, Any]:
     }
 
 
-def _phase(engine: Engine, _: int) -> dict[str, Any]:
+def _phase(engine: Engine, _: Wanted) -> dict[str, Any]:
     phase = engine.predictions.phase()
     earned = engine.autonomy.earning(engine.workspaces)
     return {
@@ -238,16 +250,13 @@ def _phase(engine: Engine, _: int) -> dict[str, Any]:
     }
 
 
-NEWEST = 60
-"""Sessions, and what they changed, that are read at first; as many more whenever the operator asks for older ones."""
-
-TOPICS: Mapping[str, Callable[[Engine, int], dict[str, Any]]] = {
+TOPICS: Mapping[str, Callable[[Engine, Wanted], dict[str, Any]]] = {
     "cards": lambda engine, _: {"cards": engine.cards.pending(), "recent": engine.cards.recent(limit=30)},
     "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.queue()},
     "autonomy": _autonomy,
     "costs": lambda engine, _: {"costs": engine.safety.costs.state(), "holds": engine.safety.holds()},
     "sessions": _sessions,
-    "changes": lambda engine, newest: {"changes": engine.changes.list(limit=newest), "waiting": engine.queue()},
+    "changes": lambda engine, wanted: {"changes": engine.changes.list(limit=wanted.newest), "waiting": engine.queue()},
     "tasks": lambda engine, _: {"tasks": engine.tasks.list(limit=60)},
     "agents": lambda engine, _: {"agents": engine.hierarchy.list(), "retired": engine.hierarchy.retired()},
     "place": _place,
@@ -262,12 +271,11 @@ TOPICS: Mapping[str, Callable[[Engine, int], dict[str, Any]]] = {
     "adaptation": lambda engine, _: {"proposed": bool(engine.adaptation.candidates())},
     "learnings": lambda engine, _: {"taught": bool(engine.learnings.entries(limit=1))},
 }
-"""What can be read again by itself, in the order in which it matters on the first screen. The number says how many
-sessions, and changes of theirs, are read: the newest."""
+"""What can be read again by itself, in the order in which it matters on the first screen."""
 
 
 def read(
-    engine: Engine, topics: Iterable[str], newest: int = NEWEST
+    engine: Engine, topics: Iterable[str], wanted: Wanted = Wanted()
 ) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
     """The fields of `AppState` for `topics`, and what failed. Blocking: call it in a thread.
 
@@ -277,7 +285,7 @@ def read(
     failed: list[tuple[str, Exception]] = []
     for topic in topics:
         try:
-            values |= TOPICS[topic](engine, newest)
+            values |= TOPICS[topic](engine, wanted)
         except Exception as error:
             failed.append((topic, error))
     return {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}, failed

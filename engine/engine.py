@@ -20,7 +20,7 @@ from engine.config import Autonomy as WorkspaceAutonomy
 from engine.doors.control import Attach, ControlServer
 from engine.doors.gateway.gateway import Gateway
 from engine.doors.verbs import dispatch
-from engine.events import EngineStarted, EngineStopped, FaultReported
+from engine.events import EngineStarted, EngineStopped, FaultReported, WorkspaceAdded
 from engine.git import repository_root
 from engine.home import Home
 from engine.lock import HomeLock
@@ -242,6 +242,22 @@ class Engine:
             except Refusal as refusal:
                 log.warning("workspace %s is left out: %s", path, refusal)
         return list(found)
+
+    def look_after(self, folder: str) -> None:
+        """Look after the repository of `folder` too, as if it had been named at the start. Nothing happens when it is
+        looked after already.
+
+        Raises `Refusal`: `workspace_off` where the settings switch it off, and what `repository_root` says.
+        """
+        root = str(repository_root(Path(folder)))
+        if root in self.workspaces:
+            return
+        if self.settings.current.workspace(root).autonomy is WorkspaceAutonomy.OFF:
+            on = f"clawpy config set 'workspaces.\"{root}\".autonomy' cards"
+            raise Refusal("workspace_off", f"{root} is switched off in the settings, so it gets no cards", on)
+        self._named = [*self._named, root]
+        self.database.write(lambda tx: tx.record(WorkspaceAdded(subject=root)))
+        self.autonomy.poke()  # what was never checked is checked at once
 
     def queue(self) -> list[Waiting]:
         """What waits for the operator (SPEC 9.3): what blocks an agent, then the longest first."""

@@ -130,15 +130,17 @@ class Consoles:
         if self._ending:
             await terminal.end(again=True)
             return
-        folders = hello.get("workspaces") or [hello["folder"]]
+        mine = hello.get("known") or await asyncio.to_thread(self._repositories, hello)
         app = ConsoleApp(
-            lambda: self._open(app, folders),
+            lambda: self._open(app, mine),
             self._home,
-            hello.get("known", ()),
+            mine,
             self._demo,
             terminal=terminal,
             consoles=self,
         )
+        if "known" not in hello and mine:  # it attaches to an engine that may look after others
+            app.only = mine[0]
         self._apps[terminal] = app
         error: BaseException | None = None
         try:
@@ -174,20 +176,26 @@ class Consoles:
             StylesCache.get_inner_outer.cache_clear()  # holds what the last thousand widgets drew
             self.pauses.let_go()
 
-    def _open(self, app: ConsoleApp, folders: Sequence[str]) -> Engine:
-        """The engine; `app` hears which of the operator's `folders` it does not look after."""
+    def _repositories(self, hello: Mapping[str, Any]) -> list[str]:
+        """The repositories of the folders that were named, else the one of the client's own; the demo has its own."""
         from engine.git import repository_root
 
-        engine = self._open_engine()
-        known = engine.workspaces
-        for folder in folders:
+        found = []
+        for folder in () if self._demo else hello.get("workspaces") or [hello["folder"]]:
             try:
-                root = str(repository_root(Path(folder)))
+                found.append(str(repository_root(Path(folder))))
             except Refusal:
                 continue  # a folder that is no repository: there is nothing to look after
-            if root not in known:
-                fix = f"clawpy config set 'workspaces.\"{root}\".autonomy' cards"
-                app.complain(Refusal("not_a_workspace", f"this engine does not watch {root}", fix))
+        return found
+
+    def _open(self, app: ConsoleApp, repositories: Sequence[str]) -> Engine:
+        """The engine, which looks after `repositories` from now on; `app` hears of one that it may not."""
+        engine = self._open_engine()
+        for one in repositories:
+            try:
+                engine.look_after(one)
+            except Refusal as refusal:
+                app.not_here = refusal
         return engine
 
     async def _close(self) -> None:

@@ -38,6 +38,7 @@ from engine.events.engine import (
     RowsLetGo,
     SettingChanged,
     StateChanged,
+    WorkspaceAdded,
 )
 from engine.events.event import Event
 from engine.events.learning import (
@@ -214,4 +215,5 @@ __all__ = [
     "ValidationHealed",
     "WisdomTaught",
     "WorkOverlapped",
+    "WorkspaceAdded",
 ]

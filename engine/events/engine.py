@@ -50,6 +50,16 @@ class SettingChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceAdded(Event):
+    """A repository (`subject`) is looked after from now on, until the engine ends: a console was opened in it."""
+
+    topics: ClassVar = ("place", "settings", "autonomy")
+
+    def sentence(self) -> str:
+        return f"{self.subject} is looked after too"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorActed(Event):
     """The operator did something outside the console: files, index or HEAD moved (SPEC 2.2)."""
 

@@ -28,11 +28,12 @@ from engine.prediction.choosing import Decided, moved, shown
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.estimating import estimate
 from engine.prediction.follow_ups import Choose, FollowUps
-from engine.prediction.intake import Draft, Sensed
+from engine.prediction.intake import LOOKED, Draft, Sensed
 from engine.prediction.kinds import SEEN_BY
 from engine.prediction.phases import phase_of
 from engine.prediction.routing import Router
 from engine.prediction.twin import Calibrator, EmbeddedTwin
+from engine.storage import state as stored
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts
 from engine.values import (
@@ -176,8 +177,10 @@ class Predictions:
         return {workspace: seen.remark for workspace, seen in self._seen.items() if seen.remark}
 
     def looked(self) -> dict[str, datetime]:
-        """When each workspace was looked at last; without those that no cycle has seen yet."""
-        return {workspace: seen.now for workspace, seen in self._seen.items()}
+        """When each workspace was looked at last, by an earlier engine too; without those that no cycle has seen."""
+        with self._database.read() as session:
+            kept: dict[str, str] = stored.get(session, LOOKED, {})
+        return {workspace: datetime.fromisoformat(at) for workspace, at in kept.items()}
 
     def follow_up(self) -> list[Card]:
         """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped."""

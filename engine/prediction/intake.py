@@ -20,6 +20,7 @@ from engine.prediction.dismissals import Dismissals
 from engine.prediction.handled import Made, did_himself
 from engine.prediction.limits import ActiveTime
 from engine.prediction.transitions import Transitions
+from engine.storage import state as stored
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept
 from engine.storage.quick import Rows, ask, each_of
@@ -39,6 +40,9 @@ from engine.values import (
 )
 
 LONGEST_COOL_DOWN = timedelta(days=7)
+
+LOOKED = "cards.looked"
+"""Under this key stands when each workspace was looked at last."""
 
 BOUND_TO_EVIDENCE = tuple(
     source.value for source in (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
@@ -211,6 +215,8 @@ class Intake:
         pending = self.seated(tx.session)
         withdrawn = self._withdraw(tx, pending, sensed)
         self._note_evidence(tx, sensed)
+        looked = {one.context.workspace: one.context.now.isoformat() for one in sensed}
+        stored.put(tx, LOOKED, stored.get(tx.session, LOOKED, {}) | looked)
         tx.session.flush()
         taken = self.unavailable(tx.session, rows, tx.now) if rows else set()
         room = self.room(tx.session, (), tx.now)

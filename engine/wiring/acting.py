@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.adapters import Brakes
 from engine.autonomy.acting import Acting
-from engine.autonomy.autonomy import Autonomy
+from engine.autonomy.autonomy import CARDS, Autonomy
 from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat, Page
 from engine.autonomy.schedule import Job
 from engine.execution.launcher import Launcher
@@ -82,6 +82,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher) -> None:
             core.adaptation.reflect,
             core.trials.catch_up,
             _cards_of_new_tasks(core, brakes),
+            partial(_look_at_new_workspaces, core, brakes),
         ),
         jobs=(
             Job(PULSE, lambda: PULSE_EVERY, partial(_pulse, core), lambda: brakes.stopped() is None),
@@ -118,6 +119,15 @@ def _cards_of_new_tasks(core: Engine, brakes: Brakes) -> Callable[[], None]:
             core.predictions.run_cycle()
 
     return look
+
+
+def _look_at_new_workspaces(core: Engine, brakes: Brakes) -> None:
+    """Make cards where no cycle has looked yet: within half a minute, not with the next cycle, unless that is due."""
+    if brakes.stopped() is not None or core.autonomy.schedule.due(CARDS) <= core.clock.now():
+        return
+    looked = core.predictions.looked()
+    if new := [one for one in core.workspaces if one not in looked]:
+        core.predictions.run_cycle(workspaces=new)
 
 
 def _pulse(core: Engine) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from engine import Home, read_holder
 from tests.attach.conftest import Pane, is_alive, until
+from tests.conftest import Repository
 
 pytestmark = pytest.mark.long
 
@@ -67,6 +68,45 @@ def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command:
     assert read_holder(home) is None
     until(lambda: not is_alive(engine))
     assert "Warning" not in first.text() + second.text() + (home.logs / "console.log").read_text()
+
+
+def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
+    pane: NewPane, command: str, project: Path
+) -> None:
+    second = Repository(project.parent / "second")
+    second.commit("first", {"rates.py": "RATE = 1\n"})
+    second.write("rates.py", "RATE = 2\n# TODO: round it\n")
+    here, there = pane(), pane()
+    here.type(command)
+    here.shows(r"CARDS\s+1 of 2")
+    there.type(f"cd {second.path}; {command}")
+    there.shows(r"second main\* \+1\s*$")
+    there.shows(r"CARDS\s+1 of 1\s+only second")
+    there.press("n")
+    there.shows("in second")
+    there.press("Escape")
+    there.shows_no("in second")
+    there.press("w")
+    there.press("w")
+    there.shows(r"CARDS\s+\d of 3\s+▏")
+    here.shows(r"shop main\* \+1\s*$")
+    here.press("n")
+    here.shows("in shop")
+
+
+def test_a_console_in_a_repository_that_is_switched_off_says_so_until_it_is_read(
+    pane: NewPane, command: str, home: Home, project: Path
+) -> None:
+    second = Repository(project.parent / "second")
+    second.commit("first", {"rates.py": "RATE = 1\n"})
+    home.config.mkdir(parents=True)
+    home.config_file.write_text(f'[workspaces."{second.path}"]\nautonomy = "off"\n')
+    here, there = pane(), pane()
+    here.type(command)
+    here.shows(r"CARDS\s+1 of 2")
+    there.type(f"cd {second.path}; {command}")
+    there.shows("Not this repository")
+    there.shows("switched off in the settings")
 
 
 def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, home: Home) -> None:

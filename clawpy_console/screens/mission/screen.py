@@ -68,7 +68,7 @@ class MissionScreen(ConsoleScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._workspace = ""  # the filter, "" for all
+        self._workspace = self.app.only  # the filter, "" for all
         self._stopped = False  # the message tells of a stop
         self._shown: set[str] = set()
         self._like: dict[str, tuple[int, int]] = {}  # of cards like this one: approved, decided
@@ -172,7 +172,7 @@ class MissionScreen(ConsoleScreen):
 
     def _draw_stack_words(self, stack: CardStack) -> None:
         title = f"CARDS  {stack.cards.index(stack.front) + 1} of {len(stack.cards)}" if stack.front else "CARDS"
-        if self._workspace:
+        if self._workspace and len(self._workspaces()) > 1:
             title += f"   only {words.name(self._workspace)}"
         self.put("#stack-title", Content(title))
         self.put("#question", self._question(stack))
