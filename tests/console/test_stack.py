@@ -244,23 +244,17 @@ async def test_the_count_is_of_what_is_pending(console: ConsoleApp, engine: Stan
         assert front(console) == RISKY
 
 
-async def test_what_is_at_risk_comes_to_the_front_and_a_quick_check_does_not(console: ConsoleApp) -> None:
+async def test_the_card_you_look_at_stays_whatever_comes_before_it(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         shown = stack(console)
         check = replace(shown.cards[0], id="pred_check", tier=Tier.CHECK)
         shown.show([check], empty="")
-        another = replace(check, id="pred_another")
-        shown.show([another, check], empty="")
-        assert shown.front is not None
-        assert shown.front.id == "pred_check", "it stays while you look at it"
-        urgent = replace(check, id="pred_urgent", tier=Tier.BLOCKS)
-        shown.show([urgent, another, check], empty="")
-        assert shown.front.id == "pred_urgent"
-        shown.show([replace(check, id="pred_secret", tier=Tier.BROKEN), urgent, another, check], empty="")
-        assert shown.front.id == "pred_secret"
-        shown.show([urgent, another, check], empty="")
-        assert shown.front.id == "pred_urgent", "what is decided makes room"
+        secret = replace(check, id="pred_secret", tier=Tier.BROKEN)
+        shown.show([secret, check], empty="")
+        assert front(console) == "pred_check"
+        shown.show([secret], empty="")
+        assert front(console) == "pred_secret", "what is decided makes room"
 
 
 async def test_predict_now_and_filter_by_workspace(console: ConsoleApp, engine: StandIn) -> None:

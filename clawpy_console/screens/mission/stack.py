@@ -99,15 +99,9 @@ class CardStack(Widget, can_focus=True):
         return self.front is not None and self._armed == self.front.id
 
     def show(self, cards: Sequence[Card], *, empty: str) -> None:
-        """What is pending. The card in front stays in front while it is among them, unless something came that is at
-        risk or blocks soon while it is neither."""
+        """What is pending. The card in front stays in front while it is among them."""
         before = self.front
-        ids = [card.id for card in cards]
-        kept = before is not None and before.id in ids
-        at = ids.index(before.id) if before is not None and kept else self._at
-        if before is not None and kept and not self.armed:
-            known, least = {card.id for card in self.cards}, min(before.tier, Tier.CHECK)
-            at = next((place for place, card in enumerate(cards) if card.id not in known and card.tier < least), at)
+        at = next((at for at, card in enumerate(cards) if before is not None and card.id == before.id), self._at)
         self._replace(tuple(cards), at, own=False)
         self.query_one("#empty", Static).update(empty, layout=False)
 
