@@ -130,7 +130,8 @@ class Consoles:
         if self._ending:
             await terminal.end(again=True)
             return
-        mine = hello.get("known") or await asyncio.to_thread(self._repositories, hello)
+        attaches = "known" not in hello  # to an engine that may look after other repositories
+        mine: Sequence[str] = await asyncio.to_thread(self._repositories, hello) if attaches else hello["known"]
         app = ConsoleApp(
             lambda: self._open(app, mine),
             self._home,
@@ -139,7 +140,7 @@ class Consoles:
             terminal=terminal,
             consoles=self,
         )
-        if "known" not in hello and mine:  # it attaches to an engine that may look after others
+        if attaches and mine:
             app.only = mine[0]
         self._apps[terminal] = app
         error: BaseException | None = None
