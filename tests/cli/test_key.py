@@ -170,7 +170,7 @@ def test_a_provider_is_asked_whether_it_takes_its_key(
     said = clawpy("key", "test", "mine")
     assert said.code == 1
     assert "does not accept the key (401)" in said.out
-    assert "does not take" in clawpy("doctor", "--online").out
+    assert "does not accept" in clawpy("doctor", "--online").out
     home.config_file.write_text(f'[providers.mine]\nkind = "{kind}"\nbaseUrl = "{provider}/moved"\nmodel = "m"\n')
     assert "302" in clawpy("key", "test", "mine").out, "a key does not follow where it is sent"
 

@@ -69,7 +69,12 @@ def test_doctor_names_each(clawpy: Clawpy, shop: Repository, home: Home) -> None
     assert said.code == 0  # everything works, only not as it was meant
     found = [line for line in said.out.splitlines() if line.startswith("! config")]
     assert len(found) == 4
-    for words in ("no theme 'foo'", "nothing: no such action", "'h' is already stack.dismiss", '"/nope": there is no'):
+    for words in (
+        "no theme 'foo'",
+        "nothing: no such action",
+        "'h' is already stack.dismiss",
+        '"/nope": the folder does not exist',
+    ):
         assert any(words in line for line in found), words
     assert clawpy("config", "unset", 'workspaces."/nope"').code == 0
     assert "/nope" not in clawpy("doctor").out
