@@ -66,13 +66,10 @@ class Terminal(asyncio.Protocol):
         app.console = Console(
             color_system=constants.COLOR_SYSTEM,  # type: ignore[arg-type]
             file=app.console.file,
-            markup=True,
             highlight=False,
             emoji=False,
-            legacy_windows=False,
             force_terminal=True,
             safe_box=False,
-            soft_wrap=False,
             _environ=self.environment,
         )
         app.no_color = "NO_COLOR" in self.environment
