@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import repeat
 
 from rich.segment import Segment
@@ -40,12 +41,11 @@ class PromptLines(LinesView, CursorView):
 
     BINDINGS = bindings("rows")
 
+    @dataclass
     class Opened(Message):
-        """The operator wants to see where a line came from."""
+        """You want to see where a line came from."""
 
-        def __init__(self, source: PromptSource) -> None:
-            super().__init__()
-            self.source = source
+        source: PromptSource
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, cap=1_000_000, gutter={"": " " * GUTTER}, empty="Select a call.", tail=False)

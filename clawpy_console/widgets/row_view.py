@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -81,12 +82,11 @@ class CursorView(RowView):
 
     cursor: reactive[int] = reactive(0)
 
+    @dataclass
     class Moved(Message):
         """The cursor of `view` stands on another entry."""
 
-        def __init__(self, view: CursorView) -> None:
-            super().__init__()
-            self.view = view
+        view: CursorView
 
         @property
         def control(self) -> CursorView:

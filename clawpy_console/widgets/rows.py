@@ -55,12 +55,12 @@ class Rows(CursorView, can_focus=True):
     TONES = {"lit": "on $lit", "heading": "$faint"}
     DEFAULT_CSS = "Rows.-fit { height: auto; }"
 
+    @dataclass
     class Opened(Message):
-        """The operator opened the row of `row_id`."""
+        """You opened the row of `row_id`."""
 
-        def __init__(self, rows: Rows, row_id: str) -> None:
-            super().__init__()
-            self.rows, self.row_id = rows, row_id
+        rows: Rows
+        row_id: str
 
         @property
         def control(self) -> Rows:

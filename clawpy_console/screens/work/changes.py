@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -37,12 +38,11 @@ class Files(Rows):
 
     BINDINGS = bindings("changes")
 
+    @dataclass
     class Marked(Message):
         """The row of `path` is to be marked, a folder where it ends in a slash."""
 
-        def __init__(self, path: str) -> None:
-            super().__init__()
-            self.path = path
+        path: str
 
     def action_mark_file(self) -> None:
         if self.current:
