@@ -53,6 +53,7 @@ def work(engine: Engine, arguments: Arguments) -> Document:
                 "oldPath": file.old_path or "",
                 "binary": file.binary,
                 "hunks": file.hunks,
+                "landedHunks": list(file.landed),
             }
             for file in engine.changes.diff(found.change_set.id)
         ]

@@ -69,15 +69,18 @@ class ChangeReader:
         return None if row is None else row.view()
 
     def diff(self, change_set_id: str) -> builtins.list[FileDiff]:
-        """Its files with their hunks. Raises `Refusal` `unknown_change_set`, `diff_gone` (decided, and collected)."""
+        """Its files with their hunks: what is left while some of it waits, all of it once it is decided. Old lines are
+        numbered as the session found them. Raises `Refusal` `unknown_change_set`, `diff_gone` (decided, and
+        collected)."""
         row = self._row(change_set_id)
         git = snapshots.plain_git(Path(row.workspace)).git
-        self._ask_for(git, row, row.shown_from)
-        return diffs.file_diffs(git, row.shown_from, row.result_tree)
+        self._ask_for(git, row)
+        landed = row.landed_tree if row.state == ChangeState.WAITING else row.base_tree
+        return diffs.file_diffs(git, row.base_tree, row.result_tree, landed)
 
-    def _ask_for(self, git: Git, row: ChangeSetRow, base: str) -> None:
+    def _ask_for(self, git: Git, row: ChangeSetRow) -> None:
         """Raises `Refusal` `diff_gone`."""
-        if snapshots.missing_objects(git, base, row.result_tree):
+        if snapshots.missing_objects(git, row.base_tree, row.landed_tree, row.result_tree):
             raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
 
     def patch(self, session_id: str) -> str:

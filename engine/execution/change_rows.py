@@ -67,11 +67,6 @@ class ChangeSetRow(Row, table=True):
         """Files that its landings changed."""
         return len({entry["path"] for one in self.landings for entry in one["plan"]["entries"]})
 
-    @property
-    def shown_from(self) -> str:
-        """The tree that its diff begins at: what is left while some of it waits, all of it once it is decided."""
-        return self.landed_tree if self.state == ChangeState.WAITING else self.base_tree
-
     def view(self) -> ChangeSet:
         """The row as screens and verbs see it."""
         check = self.check_result

@@ -303,7 +303,7 @@ class ChangeSets(ChangeReader):
             raise Refusal("bad_comment", "the comment is empty", "write what to change")
         row = self._row(change_set_id)
         git = snapshots.plain_git(Path(row.workspace)).git
-        self._ask_for(git, row, row.base_tree)
+        self._ask_for(git, row)
         quote = comments.quoted(git, row, path, line, old=old)
 
         def add(row: ChangeSetRow, at: str) -> None:
@@ -581,7 +581,9 @@ def _files(workspace: str) -> Beneath:
 
 def _wanted(plain: snapshots.PlainGit, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
     """The tree that landing `only` these parts, or all that is left, leads to."""
-    return selecting.tree_with(plain, row.landed_tree, row.result_tree, only) if only else row.result_tree
+    if not only:
+        return row.result_tree
+    return selecting.tree_with(plain, row.base_tree, row.result_tree, row.landed_tree, only)
 
 
 def _files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution import merging, snapshots
+from engine.execution.hunks import hunks_in, spans
 from engine.execution.running_files import runs_by_itself
 from engine.execution.snapshots import shown
 from engine.git import Git
@@ -110,17 +111,35 @@ def _bare_repositories(git: Git, tree: str, paths: Sequence[bytes]) -> set[bytes
     return {path for number, path in enumerate(asked) if all(there[2 * number : 2 * number + 2])}
 
 
-def file_diffs(git: Git, base: str, result: str) -> list[FileDiff]:
-    """Every file with its hunks."""
+def file_diffs(git: Git, base: str, result: str, landed: str = "") -> list[FileDiff]:
+    """Every file with its hunks; without what the tree `landed`, a part of the way to `result`, has of them."""
+    left = {change.path: change for change in merging.differences(git, landed or base, result)}
     diffs = []
     for file, section in sections(git, base, result):
-        text = _hunks(section)
+        if not left.keys() & {file.path, file.old_path}:
+            continue
+        found = landed_hunks(git, file, section, left)
+        text = _hunks(section, found or frozenset())
         binary = not text and re.search(rb"(?m)^Binary files ", section) is not None
         cut = len(text) > HUNKS_KEPT
         paths = shown(file.path), file.status, shown(file.old_path)
-        whole = cut or file.sections > 1
-        diffs.append(FileDiff(*paths, binary, text[:HUNKS_KEPT], cut=cut, whole=whole))
+        whole = cut or file.sections > 1 or found is None
+        numbers = tuple(sorted(found or ()))
+        diffs.append(FileDiff(*paths, binary, text[:HUNKS_KEPT], cut=cut, whole=whole, landed=numbers))
     return diffs
+
+
+def landed_hunks(
+    git: Git, file: ChangedFile, patch: bytes, left: Mapping[bytes, merging.TreeChange]
+) -> frozenset[int] | None:
+    """The numbers of the hunks of `file` that are landed, None when they cannot be told. `left`: what of the change set
+    is left, by path."""
+    now = left.get(file.path)
+    if now is None or now.appears or now.old_oid == file.change.old_oid or file.sections > 1:
+        return frozenset()
+    oids = (now.old_oid, file.change.old_oid, file.change.new_oid)
+    there, old, new = (git.output("cat-file", "blob", oid) for oid in oids)
+    return hunks_in(there, old, new, spans(patch))
 
 
 def sections(git: Git, base: str, result: str) -> list[tuple[ChangedFile, bytes]]:
@@ -194,14 +213,12 @@ def _counts(git: Git, base: str, result: str) -> dict[bytes, tuple[int | None, i
     return counts
 
 
-def _hunks(section: bytes) -> str:
-    """The hunks of a file's patch, without its headers. A line that is too long ends early and says so."""
-    shown_parts = []
-    for part in re.split(rb"(?m)^(?=diff --git )", section):
-        start = re.search(rb"(?m)^@@ ", part)
-        if start is not None:
-            shown_parts.append(part[start.start() :].decode(errors="replace"))
-    text = "".join(shown_parts)
+def _hunks(section: bytes, without: Collection[int]) -> str:
+    """The hunks of a file's patch but for those of these numbers, and without its headers. A line that is too long ends
+    early and says so."""
+    parts = [re.split(rb"(?m)^(?=@@ )", part)[1:] for part in re.split(rb"(?m)^(?=diff --git )", section)]
+    hunks = itertools.chain.from_iterable(parts)
+    text = b"".join(hunk for number, hunk in enumerate(hunks, 1) if number not in without).decode(errors="replace")
     if "\r" in text and not _UNIX_LINE.search(text):
         text = text.replace("\r\n", "\n")  # ends of lines are named only where they differ
     text = shown_text(text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -179,7 +180,8 @@ class DiffComment:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file of a change set, to be landed: all of it, or of its diff only these hunks, counted from 1."""
+    """A file of a change set, to be landed: what is left of it, or only the hunks of these numbers. They are numbered
+    from 1 in the diff of the whole change set, whatever is landed."""
 
     path: str
     hunks: tuple[int, ...] = ()
@@ -212,7 +214,8 @@ class FileDiff:
     """One file of a change set as a screen shows it: `hunks` is sanitised unified diff text, "" for binary files.
 
     status as in `FileChange`; `cut` says that `hunks` was too long and ends early; `whole`: its hunks cannot be landed
-    one by one.
+    one by one. `landed`: hunks of these numbers, from 1, are landed; they are not in `hunks`, and the others keep their
+    numbers.
     """
 
     path: str
@@ -222,6 +225,12 @@ class FileDiff:
     hunks: str
     cut: bool = False
     whole: bool = False
+    landed: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> Iterator[int]:
+        """The numbers of the hunks in `hunks`, and on."""
+        return (number for number in itertools.count(1) if number not in self.landed)
 
 
 @dataclass(frozen=True, slots=True)

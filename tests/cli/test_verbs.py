@@ -179,7 +179,8 @@ def test_the_lap_in_words(clawpy: Clawpy, engines: list[StandIn]) -> None:
     assert "chg_x1  landed" in clawpy("land", "chg_x1").out
     assert "dismissed" in clawpy("dismiss", "abc").out
     assert "snoozed until" in clawpy("snooze", "abc", "--for", "30m").out
-    assert "added a.py\n+x" in clawpy("work", "chg_x1", "--diff").out
+    diff = "modified a.py\n@@ -1 +1 @@  hunk 1\n+x\n@@ -9 +9 @@  hunk 3\n+y"
+    assert diff in clawpy("work", "chg_x1", "--diff").out, "hunk 2 is landed already"
     assert "changes to land" in clawpy("work").out
 
 

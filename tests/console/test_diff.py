@@ -51,6 +51,14 @@ def test_lines_have_the_numbers_of_both_files() -> None:
     assert [line.ended for line in second.lines] == [True, False]
 
 
+def test_hunks_that_are_left_keep_their_numbers() -> None:
+    file = diff_of(landed=(1, 3))
+    path = file.change.path
+    assert [hunk.number for hunk in file.hunks] == [2, 4]
+    assert diff_files.parts([file], {(path, 4)}) == [FilePart(path, (4,))]
+    assert diff_files.parts([file], file.marks) == [FilePart(path)]
+
+
 def test_side_by_side_a_removed_line_stands_beside_what_took_its_place() -> None:
     first, second = diff_of().hunks
     found = [(pair.old and pair.old.text, pair.new and pair.new.text) for pair in first.pairs]
@@ -208,7 +216,7 @@ def without_first_hunk(engine: StandIn) -> None:
     """As after another terminal landed the first hunk of every file."""
     second = STAND_IN_HUNKS[STAND_IN_HUNKS.index("\n@@") + 1 :]
     files = engine.changes.all[0].files
-    engine.changes.diff = lambda id: [FileDiff(one.path, one.status, "", False, second) for one in files]  # type: ignore[method-assign]
+    engine.changes.diff = lambda id: [FileDiff(one.path, one.status, "", False, second, landed=(1,)) for one in files]  # type: ignore[method-assign]
     engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], landed=3, landings=1)
 
 

@@ -33,6 +33,7 @@ from engine.values import (
     DecidedBy,
     DismissReason,
     FileChange,
+    FileDiff,
     Hold,
     Phase,
     PromptPart,
@@ -186,7 +187,7 @@ class Changes(Shelf):
         self._become(change_id, ChangeState.DISCARDED)
 
     def diff(self, change_id: str) -> list[Any]:
-        return [SimpleNamespace(path="a.py", status="added", old_path="", binary=False, hunks="+x")]
+        return [FileDiff("a.py", "modified", "", False, "@@ -1 +1 @@\n+x\n@@ -9 +9 @@\n+y", landed=(2,))]
 
 
 class Safety:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.adapters import Landings
 from engine.events import LandingUndone
-from engine.execution.selecting import with_hunks
+from engine.execution.hunks import Span, hunks_in, with_hunks
 from engine.storage import intents
 from engine.values import ChangeSet, ChangeState, FilePart, Refusal
 from tests.execution.landing_pairs import EXISTING, LINES, Edit, do, names, operator_edits, places, session_edits
@@ -92,12 +92,57 @@ def test_a_hunk_lands_beside_an_edit_of_yours(world: World) -> None:
     assert read(world, "a.txt") == texts(n10="mine", n20="second")
     assert (read(world, "old.txt"), read(world, "new.txt")) == (None, texts(n5="five"))
     [a, b, c, new] = world.changes.diff(change.id)
-    assert [one.hunks.count("@@ -") for one in (a, new)] == [2, 1]
-    assert (new.status, b.status, c.status) == ("modified", "deleted", "added")
-    world.changes.land(change.id, [FilePart("a.txt", (1, 2))])
+    assert [(one.hunks.count("@@ -"), one.landed) for one in (a, new)] == [(2, (2,)), (1, (1,))]
+    assert (b.status, c.status) == ("deleted", "added")
+    assert [one.status for one in world.changes.get(change.id).files if one.path == "new.txt"] == ["modified"]
+    world.changes.land(change.id, [FilePart("a.txt", (1, 3))])
     assert read(world, "a.txt") == texts(n2="first", n10="mine", n20="second", n38="third")
     world.changes.undo(change.id)
     assert read(world, "a.txt") == texts(n10="mine", n20="second")
+
+
+def test_hunks_keep_their_numbers_while_others_land(world: World) -> None:
+    change = world.changed(edit)
+    first, second, third = (FilePart("a.txt", (number,)) for number in (1, 2, 3))
+
+    world.changes.land(change.id, [first])
+
+    assert code_of(lambda: world.changes.land(change.id, [first])) == "already_decided"
+    [a] = [one for one in world.changes.diff(change.id) if one.path == "a.txt"]
+    assert (a.landed, "+first" in a.hunks, "+second" in a.hunks) == ((1,), False, True)
+    world.changes.land(change.id, [second])
+    assert read(world, "a.txt") == texts(n2="first", n20="second")
+    world.changes.undo(change.id)
+    world.changes.land(change.id, [third, FilePart("c.txt")])
+    assert read(world, "a.txt") == texts(n2="first", n38="third")
+    assert code_of(lambda: world.changes.land(change.id, [FilePart("c.txt")])) == "already_decided"
+    assert code_of(lambda: world.changes.land(change.id, [FilePart("a.txt", (2, 3))])) == "already_decided"
+    world.changes.land(change.id, [FilePart("a.txt")])
+    assert read(world, "a.txt") == texts(n2="first", n20="second", n38="third")
+
+
+def test_what_is_left_after_a_discard_is_numbered_anew(world: World) -> None:
+    change = world.changed(edit)
+    world.changes.land(change.id, [FilePart("a.txt", (3,))])
+    world.changes.land(change.id, [FilePart("a.txt", (1,))])
+    world.changes.discard(change.id)
+    world.changes.undo(change.id)
+    [a] = world.changes.diff(change.id)
+    assert (a.landed, "+first" in a.hunks) == ((2,), True)
+    world.changes.land(change.id, [FilePart("a.txt", (1,))])
+    assert read(world, "a.txt") == texts(n2="first", n38="third")
+
+
+def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: World) -> None:
+    def more(folder: Path) -> None:
+        (folder / "a.txt").write_text(texts(n2="first\n" + "added\n" * 10, n38="third"))
+
+    change = world.changed(more)
+    world.changes.land(change.id, [FilePart("a.txt", (1,))])
+    [a] = world.changes.diff(change.id)
+    assert a.hunks.startswith("@@ -36,5 +47,5 @@")
+    [comment] = world.changes.comment(change.id, "a.txt", 39, "why?", old=True).comments
+    assert comment.quote == "line 38"
 
 
 def test_what_is_asked_for_must_be_there(world: World) -> None:
@@ -244,13 +289,33 @@ def test_ends_of_files_and_of_lines(world: World) -> None:
     assert with_hunks(b"1\n2\n3\n", b"1\r\n2\n", [(0, 1, 0, 1), (2, 3, 2, 2)], {2}) == b"1\n2\n"
 
 
+@given(st.data())
+def test_a_file_tells_which_hunks_are_in_it(data: st.DataObject) -> None:
+    """Lines repeat, hunks may be empty on a side and lie side by side: whatever is told makes the same file."""
+    some = st.lists(st.sampled_from((b"a\n", b"b\n", b"a\r\n")), max_size=3)
+    old, new = b"", b""
+    spans: list[Span] = []
+    for same, removed, added in data.draw(st.lists(st.tuples(some, some, some), max_size=6)):
+        old, new = old + b"".join(same), new + b"".join(same)
+        start, new_start = old.count(b"\n"), new.count(b"\n")
+        old, new = old + b"".join(removed), new + b"".join(added)
+        spans.append((start, old.count(b"\n"), new_start, new.count(b"\n")))
+    chosen = data.draw(st.sets(st.integers(1, max(1, len(spans))), max_size=len(spans)))
+    file = with_hunks(old, new, spans, chosen)
+    found = hunks_in(file, old, new, spans)
+    assert found is not None
+    assert with_hunks(old, new, spans, found) == file
+    assert hunks_in(file + b"more\n", old, new, spans) is None
+
+
 def parts_of(world: World, change: ChangeSet, chance: random.Random) -> list[FilePart]:
     """Some of the files, some of the hunks of files."""
     parts = []
     for file in world.changes.diff(change.id):
         hunks = file.hunks.count("\n@@ -") + file.hunks.startswith("@@ -")
-        if hunks > 1 and file.status in ("modified", "renamed") and chance.random() < 0.7:
-            chosen = sorted(chance.sample(range(1, hunks + 1), chance.randint(1, hunks)))
+        if hunks > 1 and not file.whole and chance.random() < 0.7:
+            numbers = list(itertools.islice(file.numbers, hunks))
+            chosen = sorted(chance.sample(numbers, chance.randint(1, hunks)))
             parts.append(FilePart(file.path, tuple(chosen)))
         elif chance.random() < 0.5:
             parts.append(FilePart(file.path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -104,10 +105,9 @@ def lap(document: Document) -> Lines:
         yield from _change(change)
     for file in document.get("diff", ()):
         yield from ("", bold(f"{file['status']} {file['path']}"))
-        hunks = 0
+        numbers = (number for number in itertools.count(1) if number not in file["landedHunks"])
         for line in file["hunks"].split("\n"):
-            hunks += line.startswith("@@ ")
-            number = f"  hunk {hunks}" if line.startswith("@@ ") else ""
+            number = f"  hunk {next(numbers)}" if line.startswith("@@ ") else ""
             yield paint({"+": "good", "-": "wrong", "@": "grey"}.get(line[:1], "ink"), line) + number
     if "continues" in document:
         yield f"To send them, approve the card {bold(document['continues']['id'])}."

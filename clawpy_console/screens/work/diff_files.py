@@ -99,13 +99,15 @@ class Hunk:
 
 @dataclass
 class DiffFile:
-    """A changed file with its hunks; `notes` say what the hunks do not. `whole`: it lands with all hunks or none."""
+    """A changed file with its hunks; `notes` say what the hunks do not. `whole`: it lands with all hunks or none;
+    `landed`: so many more are landed already."""
 
     change: FileChange
     hunks: list[Hunk]
     notes: list[tuple[str, str]]
     whole: bool
     folded: bool = False
+    landed: int = 0
 
     @property
     def name(self) -> str:
@@ -141,22 +143,23 @@ def _file(number: int, change: FileChange, diff: FileDiff | None) -> DiffFile:
     notes = [("wrong", f"✗ cannot be landed: {change.refused}")] if change.refused else []
     if change.note:
         notes.append(("wants", f"▲ {change.note}"))
-    hunks = _hunks(number, diff.hunks) if diff is not None else []
+    hunks = _hunks(number, diff) if diff is not None else []
     if change.status in ("added", "deleted", "renamed", "mode"):
         notes.append(("grey", {"mode": "only its mode changed"}.get(change.status, f"the file was {change.status}")))
     if not hunks and diff is not None and change.status not in ("renamed", "mode"):
         notes.append(("grey", "a binary file: its lines are not shown" if diff.binary else "no lines changed"))
     if diff is not None and diff.cut:
         notes.append(("wants", "the diff is too long: its end is not shown"))
-    return DiffFile(change, hunks, notes, diff is None or diff.whole)
+    return DiffFile(change, hunks, notes, diff is None or diff.whole, landed=len(diff.landed) if diff else 0)
 
 
-def _hunks(file: int, text: str) -> list[Hunk]:
+def _hunks(file: int, diff: FileDiff) -> list[Hunk]:
+    text = diff.hunks
     heads = list(HEADER.finditer(text))
     ends = [*(head.start() - 1 for head in heads[1:]), len(text.removesuffix("\n"))]
     return [
         Hunk(file, number, head[3], int(head[1]), int(head[2]), text[head.end() + 1 : end])
-        for number, (head, end) in enumerate(zip(heads, ends, strict=False), 1)
+        for number, head, end in zip(diff.numbers, heads, ends, strict=False)
     ]
 
 

@@ -263,7 +263,8 @@ class DiffView(CursorView, can_focus=True):
         file = self.files[hunk.file]
         folded = f"  {words.count(hunk.count, 'line')}" if hunk.folded else ""
         mark = "" if file.whole else self._mark({(file.change.path, hunk.number)})
-        return f"  {mark}{'▸' if hunk.folded else '▾'} hunk {hunk.number} of {len(file.hunks)}{folded}  {hunk.title}"
+        number = f"hunk {hunk.number} of {len(file.hunks) + file.landed}"
+        return f"  {mark}{'▸' if hunk.folded else '▾'} {number}{folded}  {hunk.title}"
 
     def _mark(self, marks: set[Mark]) -> str:
         return f"{mark_of(marks, self.marked)} " if self.marked else ""
