@@ -29,7 +29,7 @@ async def test_a_discovery_is_sent_up_from_what_waits(home: Home) -> None:
         assert engine.wisdom.offer(FOUND).state is BubbleState.QUEUED
         await until(pilot, lambda: any(one.kind == "bubble" for one in app.known.waiting))
         assert "WAITING FOR YOU  1" in screen_text(app)
-        await pilot.press("tab", "tab", "enter")
+        await pilot.press("tab", "enter")
         await until(pilot, lambda: "Send these findings up now?" in screen_text(app))
         assert "run the migrations before the tests" in screen_text(app)
         await pilot.press("y")
@@ -50,7 +50,7 @@ async def test_a_quote_is_approved_from_what_waits_and_marked_where_it_is_hostil
         assert engine is not None
         bubble = engine.wisdom.offer(quote)
         await until(pilot, lambda: any(one.id == bubble.id for one in app.known.waiting))
-        await pilot.press("tab", "tab", "enter")
+        await pilot.press("tab", "enter")
         await until(pilot, lambda: "Use it as guidance?" in screen_text(app))
         assert "▲ hostile: runs what it downloads" in screen_text(app)
         assert "evil.example" in screen_text(app)

@@ -109,7 +109,7 @@ async def test_nothing_is_sent_before_it_is_said_what_and_where(console: Console
         await until(pilot, lambda: "Train a Twin model?" in screen_text(console))
         text = " ".join(screen_text(console).replace("│", " ").split())
         for said in ("112 preference pairs, 184 kB", "(https://api.together.xyz/v1)", "Qwen/Qwen3-8B",
-                     "$1.00 are set aside", "26 decisions"):  # fmt: skip
+                     "$1.00 is reserved", "26 decisions"):  # fmt: skip
             assert said in text, said
         await pilot.press("up", "enter", "t")
         assert ("launch",) not in engine.noted

@@ -110,7 +110,7 @@ async def test_a_narrow_terminal_shows_one_column_and_says_which(console: Consol
 async def test_the_rail_under_the_cursor_says_why(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot, "down", "down", "down")
-        await until(pilot, lambda: "reads every prompt" in screen_text(console))
+        await until(pilot, lambda: "checks every prompt" in screen_text(console))
         await pilot.press("up")
         await until(pilot, lambda: "of $18.80 left today" in screen_text(console))
 

@@ -129,7 +129,7 @@ class InsightsScreen(ConsoleScreen):
         back = f"   {next_key * 2} tables" if aside else ""
         third = [
             Field("", f"acting by itself{back}", "heading"),
-            Field("", words.one_line(read.earning).removeprefix("acts by itself: "), "grey"),
+            Field("", words.one_line(read.earning), "grey"),
         ]
         third += training.training(read.training, now, *keys)
         more = f"   {next_key} training" if aside else ""

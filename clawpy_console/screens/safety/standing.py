@@ -140,7 +140,7 @@ def state(known: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, 
     cycle = f", next check {words.hour(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     yield Field("inactive", f"for {silence} of {int(view.threshold // 60)}m{cycle}")
     if known.by_itself:
-        yield Field("by itself", words.one_line(known.by_itself).removeprefix("acts by itself: "))
+        yield Field("by itself", words.one_line(known.by_itself))
     if known.phase and not known.learning:
         yield Field("phase", words.one_line(known.phase).removeprefix("phase "))
     quiet = known.quiet
