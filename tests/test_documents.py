@@ -27,7 +27,6 @@ NOT_OURS = {
 
 NOT_SHOWN = {
     "engine/memory/question.py",
-    "engine/memory/weights.py",
     "engine/learnings/rules.py",
     "engine/execution/landing.py",
 }

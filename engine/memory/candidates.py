@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.memory.features import READ
 from engine.storage.database import Database
 from engine.storage.quick import driver_of
 from engine.values import Layer, Trust
@@ -64,6 +63,21 @@ class Row:
     at: datetime
     trust: Trust
 
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A stretch of a memory, and what is kept of its tokens."""
+
+    chunk_id: int
+    seq: int
+    start: int
+    stop: int
+    text: str
+    tokens: bytes | None
+
+
+READ = 2_000
+"""Characters that are looked at of a memory whose passages are not known."""
 
 SCORED_MOST = 4_000
 """So many memories are compared by their words: more, and a question of everyday words takes seconds. In a store that
@@ -129,12 +143,15 @@ class Reader:
         )
         return dict(self._connection.execute(query, (_quoted(words), first, *values, most)))
 
-    def beside(self, seqs: Iterable[int]) -> dict[int, tuple[list[int], list[int]]]:
-        """The two memories before, the nearer one first, and the two after in the same session."""
-        return {
-            row[0]: (_numbers(row[1]), _numbers(row[2]))
-            for row in self._connection.execute(_BESIDE, (json.dumps(list(seqs)),))
-        }
+    def beside(self, seqs: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
+        """The memory before each in the same session, and the one after, where there is one."""
+        before, after = {}, {}
+        for seq, former, later in self._connection.execute(_BESIDE, (json.dumps(list(seqs)),)):
+            if former is not None:
+                before[seq] = former
+            if later is not None:
+                after[seq] = later
+        return before, after
 
     def rows(self, seqs: Iterable[int], scope: Scope) -> list[Row]:
         """Memories by their numbers; those out of scope are left out."""
@@ -146,28 +163,31 @@ class Reader:
         found = self._connection.execute(query, (json.dumps(list(seqs)), *values))
         return [Row(*(*one[:-2], datetime.fromisoformat(one[-2]), Trust(one[-1]))) for one in found]
 
-    def texts(self, seqs: Iterable[int], most: int | None = READ) -> dict[int, str]:
-        """The texts of memories by their number, their first `most` characters."""
-        text = "text" if most is None else f"substr(text, 1, {most:d})"
-        query = f"SELECT seq, {text} FROM memories WHERE seq IN (SELECT value FROM json_each(?))"
+    def texts(self, seqs: Iterable[int]) -> dict[int, str]:
+        """The texts of memories by their number."""
+        query = "SELECT seq, text FROM memories WHERE seq IN (SELECT value FROM json_each(?))"
         return dict(self._connection.execute(query, (json.dumps(list(seqs)),)))
 
-    def tokens(self, chunks: Iterable[int]) -> dict[int, bytes]:
-        """What is kept of the token vectors of chunks, by their number; those of which nothing is kept are left out."""
-        query = (
-            "SELECT id, tokens FROM memory_chunks WHERE id IN (SELECT value FROM json_each(?)) AND tokens IS NOT NULL"
-        )
-        return dict(self._connection.execute(query, (json.dumps(list(chunks)),)))
+    def passages(self, seqs: Sequence[int], chunks: Sequence[int]) -> list[Passage]:
+        """These chunks; and how each of the memories `seqs` begins that has none among them."""
+        found = [Passage(*row) for row in self._connection.execute(_PASSAGES, (json.dumps(chunks),))]
+        rest = json.dumps(list(set(seqs).difference(one.seq for one in found)))
+        return found + [
+            Passage(0, seq, 0, len(text), text, None)
+            for seq, text in self._connection.execute(_BEGINNINGS, (READ, rest))
+        ]
 
 
 _BESIDE = (
-    "SELECT m.seq, "
-    "(SELECT group_concat(seq) FROM (SELECT p.seq FROM memories p WHERE p.session = m.session AND p.seq < m.seq "
-    "ORDER BY p.seq DESC LIMIT 2)), "
-    "(SELECT group_concat(seq) FROM (SELECT n.seq FROM memories n WHERE n.session = m.session AND n.seq > m.seq "
-    "ORDER BY n.seq LIMIT 2)) "
+    "SELECT m.seq, (SELECT max(p.seq) FROM memories p WHERE p.session = m.session AND p.seq < m.seq), "
+    "(SELECT min(n.seq) FROM memories n WHERE n.session = m.session AND n.seq > m.seq) "
     "FROM memories m WHERE m.seq IN (SELECT value FROM json_each(?)) AND m.session <> ''"
 )
+_PASSAGES = (
+    "SELECT c.id, m.seq, c.start, c.stop, substr(m.text, c.start + 1, c.stop - c.start), c.tokens FROM memory_chunks c "
+    "JOIN memories m ON m.seq = c.seq WHERE c.id IN (SELECT value FROM json_each(?)) ORDER BY c.id"
+)
+_BEGINNINGS = "SELECT seq, substr(text, 1, ?) FROM memories WHERE seq IN (SELECT value FROM json_each(?))"
 _SPEAKERS = (
     # From each to the next by the index: DISTINCT would read all of it.
     "WITH RECURSIVE known(speaker) AS (SELECT min(speaker) FROM memories WHERE speaker > '' UNION ALL "
@@ -178,7 +198,3 @@ _SPEAKERS = (
 
 def _quoted(words: Sequence[str]) -> str:
     return " OR ".join('"' + word.replace('"', "") + '"' for word in words)
-
-
-def _numbers(joined: str | int | None) -> list[int]:
-    return [] if joined is None else [int(one) for one in str(joined).split(",")]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass, replace
@@ -12,17 +12,16 @@ from datetime import datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from engine.memory.candidates import SPEAKERS_MOST, Reader, Row, Scope, reading
-from engine.memory.features import FOUND_MOST, MEANING_SHARE, WORDS_SHARE, Pool, first_look
+from engine.memory.candidates import SPEAKERS_MOST, Passage, Reader, Row, Scope, reading
 from engine.memory.question import EMPTY, Question, read
-from engine.memory.ranking import CLOSE_MOST, Ranked, rank
+from engine.memory.ranking import FOUND_MOST, MEANING_SHARE, WORDS_SHARE, FirstLook, Pool, Ranked, first_look, rank
 from engine.memory.token_vectors import match
 from engine.memory.vectors import Hit, Read, Vectors
 from engine.storage.database import Database
 from engine.values import Layer, Recalled, RecallQuery, ScorePart
 
 if TYPE_CHECKING:
-    from engine.memory.features import Places, Vector
+    from engine.memory.ranking import Vector
 
 SCOPED_MOST = 1_000
 """Where not everything may be found, the search by meaning, which knows no scope, brings so many."""
@@ -35,10 +34,18 @@ SUMMARY = "summary:"
 """How our id of a session's summary begins; the session's follows."""
 
 POOL_MOST = 160
-"""So many of what both searches bring are read, with the two turns before and after each."""
+"""So many of what both searches bring are read, with the turns before and after each."""
+
+SHORT = 800
+"""Characters: up to them a memory is told whole where a passage is asked for."""
+
+STRETCH = 200
+"""Characters by which a passage grows at each end, to where a sentence or a line begins and ends."""
 
 DECAY_SHARE, DECAY_DAYS = 0.3, 14.0
 """Tasks fade: score = 0.7 * score + 0.3 * exp(-age in days / 14) (SPEC 4.6)."""
+
+_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +58,22 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """All that the ranking knows about one question: for benchmarks and for fitting the weights. `rows` are those of
-    the pool, by place; `places` those that were looked at closely."""
+    """What a search knows of one question before it is ranked. `rows` are those of the pool; by place: what was read of
+    those that are looked at closely and of those beside them, and of each the `passages` that come nearest; `tokens`
+    how near these come."""
 
     question: Question
     pool: Pool
-    rows: Sequence[Row]
+    rows: list[Row]
+    look: FirstLook
     texts: Mapping[int, str]
-    places: Places
-    matched: tuple[Vector, Vector]
-    ranked: tuple[Ranked, ...]
+    passages: Mapping[int, Passage]
+    tokens: Vector
     words: str = ""
+
+    def ranked(self, most: int) -> list[Ranked]:
+        """The best, best first."""
+        return rank(self.question, self.pool, self.look, self.texts, self.tokens, most=most)
 
 
 class StoredMemories:
@@ -77,10 +89,21 @@ class StoredMemories:
     def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
         """The `query.k` best. What the embedder does not answer within `patience` seconds is found by words alone."""
         looked = self.look(query, now, patience)
-        return Found(tuple(self._recalled(looked, one, now) for one in looked.ranked), looked.words)
+        ranked = looked.ranked(query.k)
+        with reading(self._database) as reader:
+            texts = reader.texts(looked.rows[one.place].seq for one in ranked)
+        items = []
+        for one in ranked:
+            row, text = looked.rows[one.place], texts[looked.rows[one.place].seq]
+            place = ""
+            if query.passages and len(text) > SHORT:
+                text, place = _told(text, looked.passages[one.place])
+            items.append(_recalled(row, one, text, place, now))
+        return Found(tuple(items), looked.words)
 
     def look(self, query: RecallQuery, now: datetime, patience: float) -> Looked:
-        """Search, read and rank."""
+        """Search and read."""
+        import numpy
 
         layers = self.layers if query.layers is None else self.layers & query.layers
         scope = Scope(query.workspace, query.agent, query.session, layers)
@@ -88,7 +111,7 @@ class StoredMemories:
         with reading(self._database) as reader:
             speakers = reader.speakers()
             question = read(query.text, speakers if len(speakers) <= SPEAKERS_MOST else (), now=now)
-            asking = _aside(lambda: self._vectors.read(question.nameless))
+            asking = _aside(lambda: self._vectors.read(question.topic))
             words = reader.by_words(question.words, scope, most)
         asked: Read | None = None
         trouble = ""
@@ -98,86 +121,106 @@ class StoredMemories:
                 trouble = f"found by words only: {self._vectors.trouble or 'questions cannot be embedded'}"
         except Late:
             trouble = "found by words only: the embedder did not answer in time"
-        near: Mapping[int, Hit] = {}
+        near: dict[int, Hit] = {}
         if asked is not None:
             hits = self._vectors.search(asked.vector, most, layers=layers, within=CANDIDATES_WITHIN)
             near = {hit.seq: hit for hit in hits.hits}
             if not hits.served:
                 trouble = f"found by words only: {hits.words}"
         with reading(self._database) as reader:
-            rows, near, pool = self._pool(reader, scope, words, near, None if asked is None else asked.vector, now)
+            rows, pool = self._pool(reader, scope, words, near, asked, now)
             look = first_look(question, pool)
-            places = look.order()[:CLOSE_MOST]
-            around = pool.around(places).tolist()
-            texts = reader.texts(rows[place].seq for place in around)
-            for place in around:
-                pool.texts[place] = texts.get(rows[place].seq, "")
-            chosen = [near.get(rows[place].seq) for place in places]
-            chunks = [0 if hit is None else hit.chunk_id for hit in chosen]
-            matched = _matched(question, asked, chunks, reader.tokens(chunks))
-            ranked = rank(question, pool, look, places, matched, most=query.k)
-            whole = reader.texts((rows[one.place].seq for one in ranked), most=None)
-        said = {one.place: whole[rows[one.place].seq] for one in ranked}
-        return Looked(question, pool, rows, said, places, matched, tuple(ranked), trouble)
+            chunks = _nearest_chunks(rows, pool, look, near)
+            read_of = reader.passages([rows[place].seq for place in pool.around(look.best).tolist()], chunks)
+        place_of = {row.seq: place for place, row in enumerate(rows)}
+        texts: dict[int, str] = {}
+        best: dict[int, tuple[float, Passage]] = {}
+        for one, value in zip(read_of, _matched(asked, [one.tokens for one in read_of]).tolist(), strict=True):
+            place = place_of[one.seq]
+            texts[place] = f"{texts[place]}\n{one.text}" if place in texts else one.text
+            nearest = one.seq in near and one.chunk_id == near[one.seq].chunks[0]
+            if place not in best or (value, nearest) > (best[place][0], False):
+                best[place] = value, one
+        tokens = numpy.array([best[place][0] for place in look.best.tolist()], numpy.float32)
+        return Looked(
+            question, pool, rows, look, texts, {place: one for place, (_, one) in best.items()}, tokens, trouble
+        )
 
     def _pool(
         self,
         reader: Reader,
         scope: Scope,
         words: Mapping[int, float],
-        near: Mapping[int, Hit],
-        vector: Any,
+        near: dict[int, Hit],
+        asked: Read | None,
         now: datetime,
-    ) -> tuple[list[Row], Mapping[int, Hit], Pool]:
-        """The best of both searches and their neighbours: rows, how near each is, and a pool of what is known of them
-        without texts."""
+    ) -> tuple[list[Row], Pool]:
+        """The best of both searches and the turns beside them: rows, and a pool of what is known of them without texts.
+        What was not searched for is added to `near`."""
         import numpy
 
         chosen = _chosen(words, near)
-        former: dict[int, int] = {}
-        later: dict[int, int] = {}
-        for seq, (before, after) in reader.beside(chosen).items():
-            chain = [*reversed(before), seq, *after]
-            for one, other in itertools.pairwise(chain):
-                later[one], former[other] = other, one
-        rows = reader.rows(dict.fromkeys(chosen) | later | former, scope)
-        seqs = [row.seq for row in rows]
-        unknown = [seq for seq in seqs if seq not in near]
-        if vector is not None and unknown:
-            near = {**near, **self._vectors.nearest(vector, unknown)}
-        place = {seq: number for number, seq in enumerate(seqs)}
+        before, after = reader.beside(chosen)
+        rows = reader.rows({*chosen, *before.values(), *after.values()}, scope)
+        if asked is not None:
+            near |= self._vectors.nearest(asked.vector, [row.seq for row in rows if row.seq not in near])
+        place = {row.seq: number for number, row in enumerate(rows)}
+        former = {later: one for one, later in after.items()} | before
+        later = {former: one for one, former in before.items()} | after
         pool = Pool(
-            texts=[""] * len(rows),
             speakers=[row.speaker for row in rows],
             sessions=[row.session for row in rows],
             times=[row.at for row in rows],
-            before=numpy.array([place.get(former.get(seq, 0), -1) for seq in seqs], numpy.int64),
-            after=numpy.array([place.get(later.get(seq, 0), -1) for seq in seqs], numpy.int64),
-            words=numpy.array([words.get(seq, 0.0) for seq in seqs], numpy.float32),
-            meaning=numpy.array([near[seq].similarity if seq in near else math.nan for seq in seqs], numpy.float32),
+            before=numpy.array([place.get(former.get(row.seq, 0), -1) for row in rows], numpy.int64),
+            after=numpy.array([place.get(later.get(row.seq, 0), -1) for row in rows], numpy.int64),
+            words=numpy.array([words.get(row.seq, 0.0) for row in rows], numpy.float32),
+            meaning=numpy.array(
+                [near[row.seq].similarity if row.seq in near else math.nan for row in rows], numpy.float32
+            ),
             now=now,
         )
-        return rows, near, pool
+        return rows, pool
 
-    def _recalled(self, looked: Looked, one: Ranked, now: datetime) -> Recalled:
-        row = looked.rows[one.place]
-        layer = Layer(row.layer)
-        recalled = Recalled(
-            id=row.id,
-            layer=layer,
-            text=looked.texts[one.place],
-            score=one.score,
-            parts=one.parts,
-            reason=one.reason,
-            source=row.source or row.session or row.id,
-            speaker=row.speaker,
-            at=row.at,
-            tokens=0,
-            ref=row.ref,
-            trust=row.trust,
-            about=row.session if row.ref.startswith(SUMMARY) else "",
-        )
-        return faded(recalled, now) if layer is Layer.CONTEXT else recalled
+
+def _nearest_chunks(rows: list[Row], pool: Pool, look: FirstLook, near: Mapping[int, Hit]) -> list[int]:
+    """What is read: of memories that are looked at closely the nearest chunks, of those beside them one."""
+    places = look.best.tolist()
+    beside = set(pool.around(look.best).tolist()).difference(places)
+    chunks = [one for place in places if (hit := near.get(rows[place].seq)) for one in hit.chunks]
+    return chunks + [hit.chunks[0] for place in beside if (hit := near.get(rows[place].seq))]
+
+
+def _recalled(row: Row, one: Ranked, text: str, place: str, now: datetime) -> Recalled:
+    layer = Layer(row.layer)
+    recalled = Recalled(
+        id=row.id,
+        layer=layer,
+        text=text,
+        score=one.score,
+        parts=one.parts,
+        reason=one.reason,
+        source=row.source or row.session or row.id,
+        speaker=row.speaker,
+        at=row.at,
+        tokens=0,
+        ref=row.ref,
+        trust=row.trust,
+        about=row.session if row.ref.startswith(SUMMARY) else "",
+        place=place,
+    )
+    return faded(recalled, now) if layer is Layer.CONTEXT else recalled
+
+
+def _told(text: str, passage: Passage) -> tuple[str, str]:
+    """The passage of a long text in whole sentences or lines, and where it stands."""
+    start, stop = max(0, passage.start - STRETCH), min(len(text), passage.stop + STRETCH)
+    if start:
+        first = next((found.end() for found in _END.finditer(text, start, passage.start)), passage.start)
+        start = first
+    if stop < len(text):
+        ends = [found.start() for found in _END.finditer(text, passage.stop, stop)]
+        stop = ends[-1] if ends else passage.stop
+    return text[start:stop].strip(), f"characters {start + 1}-{stop} of {len(text)}"
 
 
 def faded(one: Recalled, now: datetime) -> Recalled:
@@ -189,21 +232,14 @@ def faded(one: Recalled, now: datetime) -> Recalled:
     return replace(one, score=sum(part.value * part.weight for part in parts), parts=parts)
 
 
-def _matched(
-    question: Question, asked: Read | None, chunks: Sequence[int], kept: Mapping[int, bytes]
-) -> tuple[Vector, Vector]:
-    """Token by token; of a memory of several chunks the nearest one counts."""
+def _matched(asked: Read | None, kept: list[bytes | None]) -> Vector:
+    """How near the tokens of passages come to the telling ones of the question."""
     import numpy
 
     if asked is None or not asked.kept:
-        return numpy.zeros(len(chunks), numpy.float32), numpy.zeros(len(chunks), numpy.float32)
-    called = set(question.text.casefold().split()) - set(question.nameless.casefold().split())
-    telling = [
-        row
-        for row, piece in enumerate(asked.tokens)
-        if piece[:1].isalnum() and piece not in EMPTY and piece not in called
-    ]
-    return match(asked.kept, telling, [kept.get(number) for number in chunks])
+        return numpy.zeros(len(kept), numpy.float32)
+    telling = [row for row, piece in enumerate(asked.tokens) if piece[:1].isalnum() and piece not in EMPTY]
+    return match(asked.kept, telling, kept)
 
 
 def _chosen(words: Mapping[int, float], near: Mapping[int, Hit]) -> list[int]:

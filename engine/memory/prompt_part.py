@@ -100,6 +100,7 @@ class RecalledPart:
             agent=request.agent or None,
             session=request.session_id or None,
             token_budget=budget,
+            passages=True,
         )
         recall, known = self._memory.recall(query), self._known(request)
         said = ((one, without(one.text, known)) for one in recall.items)
@@ -130,14 +131,15 @@ class RecalledPart:
 
 
 def remembered_lines(one: Recalled) -> list[PromptLine]:
-    """One memory as lines of a prompt: an element with its layer, date, speaker and source, its text escaped. What the
-    operator has not said, approved or had measured is evidence."""
+    """One memory as lines of a prompt: an element with its layer, date, speaker, source and, of a long one, which part
+    it is, its text escaped. What the operator has not said, approved or had measured is evidence."""
     told = {
         "trust": label(one.trust, approved=one.approved).replace("you", "the operator"),
         "layer": one.layer.value,
         "date": one.at.date().isoformat() if one.at else "",
         "by": one.speaker,
         "source": one.source,
+        "part": one.place,
     }
     attributes = "".join(f" {key}={quoteattr(_word(value))}" for key, value in told.items() if value)
     named = _word(f"{one.layer.value} {one.source or one.id}")

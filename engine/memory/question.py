@@ -1,7 +1,7 @@
-"""What a question asks for: its words, whom it is about, and when. Pure, and nothing here knows of any data set.
+"""What a question asks for: its topic, whose lines it is about, and when. Pure.
 
-Of a question most words say nothing ("What did ... say about"), and a name that is on every second line says no more:
-those narrow by who speaks, not by their letters.
+Most words of a question say nothing about its topic: "Can you list the order in which I brought up ..." is about the
+rest. A name that stands on every second line says no more: it narrows by who speaks, not by its letters.
 """
 
 from __future__ import annotations
@@ -28,10 +28,42 @@ USERS = frozenset({"user", "human", "me", "operator", "customer"})
 ASSISTANTS = frozenset({"assistant", "ai", "bot", "model", "agent"})
 """Speakers that are roles: a question in the first person is about the one, "what did you suggest" about the other."""
 
-_FIRST = re.compile(r"\b(?:i|i['’]\w+|my|me|mine|myself|we|our|us)\b", re.IGNORECASE)
+_TALKS = r"(?:conversations?|discussions?|chats?|sessions?|talks?|requests?|messages?)"
+_FRAME = re.compile(
+    "|".join(
+        (
+            r"\bmention only\b[^.?!]*[.?!]?",
+            r"^\W*(?:can|could|would|will) you (?:please )?(?:help me )?(?:list|give me|provide(?: me(?: with)?)?|"
+            r"walk me through|tell me|show me|remind me(?: of)?|summari[sz]e|describe|explain|outline|recap)\b",
+            r"\b(?:the )?order (?:in which|that) (?:i|we) (?:brought up|mentioned|raised|discussed|talked about)\b",
+            r"\b(?:different|various) (?:aspects|ideas|topics|things|details|ways)\b(?: of| about| related to)?",
+            r"\b(?:an? |the )?(?:(?:comprehensive|complete|quick|short|brief|detailed|full) )*"
+            r"(?:summary|overview|recap)(?: of)?\b",
+            rf"\b(?:throughout|across|over|during|in|from|based on|all) (?:all )?(?:of )?(?:our|my|the|these|those) "
+            rf"(?:\w+ )?{_TALKS}\b",
+            r"\b(?:in order|over time|so far)\b",
+            r"\b(?:i|we)(?:['’]ve| have)? (?:discussed|talked about|mentioned)\b",
+            r"\bdid (?:i|you|we) (?:say|mention|tell(?: me| you)?)\b",
+        )
+    ),
+    re.IGNORECASE,
+)
+"""How a question asks, beside what it asks for."""
+
+_TOLD = (
+    "said|told|suggested|recommended|mentioned|advised|proposed|provided|gave|given|listed|explained|answered|wrote|"
+    "written|showed|shown"
+)
 _YOU_SAID = re.compile(
-    r"\b(?:you|your)\b.{0,40}\b(?:sa(?:y|id)|t(?:ell|old)|suggest\w*|recommend\w*|mention\w*|advi[sc]e\w*|"
-    r"propose\w*|provide\w*|ga?ive|gave|list(?:ed)?|explain\w*|answer\w*|wr[oi]te)\b",
+    r"\b(?:did|have|had|were|are) you\b|"
+    rf"\byou(?:['’]ve| have| had)?\b.{{0,25}}\b(?:{_TOLD})\b|"
+    r"\byour\b.{0,25}\b(?:advice|answer|suggestions?|recommendations?|reply|proposal|explanation)\b",
+    re.IGNORECASE,
+)
+_SUMMARY = re.compile(r"\b(?:summar(?:y|i[sz]e|ies)|overview|recap)\b", re.IGNORECASE)
+_ADVICE = re.compile(
+    r"\b(?:would|could|can|do) you (?:suggest|recommend|show|help|advise)|\b(?:suggest|recommend)\b.{0,40}\?|"
+    r"\bshould i\b|\bhow (?:can|should|do) i\b|\bwhat are some\b",
     re.IGNORECASE,
 )
 _WHEN = re.compile(
@@ -84,25 +116,28 @@ class When:
 class Question:
     """A question as the ranking reads it.
 
-    `words` are its telling words as they stand, `terms` the same by their stems; `asked` the speakers (in lower case)
-    whose lines it is about, empty when it is about nobody's; `nameless` the question without those names.
+    `words` are the telling words of its topic as they stand, `terms` the same by their stems; `asked` the speakers (in
+    lower case) whose lines it is about, empty when it is about nobody's; `topic` what it asks for, without the names of
+    speakers. `asks_advice`: what the user prefers counts.
     """
 
     text: str
     words: tuple[str, ...]
     terms: tuple[str, ...]
     asked: frozenset[str]
-    nameless: str
+    topic: str
     whens: tuple[When, ...]
     asks_when: bool
     asks_latest: bool
+    asks_advice: bool
 
 
 def read(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None) -> Question:
     """Read a question that is asked of what `speakers` said."""
     known = {one.casefold() for one in speakers if one}
     people = {one: _calls(one) for one in known if one not in USERS and one not in ASSISTANTS}
-    lower = text.casefold()
+    topic = _topic(text)
+    lower = topic.casefold()
     present = set(_plain(lower))
     named = {one for one, calls in people.items() if _named(lower, present, one, calls)}
     called = {word for one in named for word in people[one]}
@@ -114,10 +149,11 @@ def read(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None
         words=tuple(words),
         terms=tuple(dict.fromkeys(stem(word) for word in words)),
         asked=frozenset(named) if len(named) == 1 else frozenset() if named else _roles(text, known),
-        nameless=_without(text, called),
+        topic=_without(topic, called),
         whens=tuple(_whens(text, now)),
         asks_when=bool(_WHEN.search(text)),
         asks_latest=bool(_LATEST.search(text)),
+        asks_advice=bool(_ADVICE.search(text)),
     )
 
 
@@ -161,11 +197,20 @@ def _named(lower: str, present: set[str], speaker: str, calls: tuple[str, ...]) 
 
 
 def _roles(text: str, known: set[str]) -> frozenset[str]:
-    """Who is meant by "I" and "you", where one speaker is the user and the other the assistant."""
+    """Whose lines count where a user talks with an assistant: what the user said, unless it is asked for what the
+    assistant did. A summary is of both."""
     users, assistants = known & USERS, known & ASSISTANTS
-    if assistants and _YOU_SAID.search(text):
+    if not users or not assistants:
+        return frozenset()
+    if _YOU_SAID.search(text):
         return frozenset(assistants)
-    return frozenset(users) if _FIRST.search(text) else frozenset()
+    return frozenset() if _SUMMARY.search(text) else frozenset(users)
+
+
+def _topic(text: str) -> str:
+    """A question without how it asks; as it stands where too little is left."""
+    left = re.sub(r"\s+", " ", _FRAME.sub(" ", text)).strip(" ,.;:?")
+    return left if len(WORD.findall(left)) > 1 else text
 
 
 def _without(text: str, called: set[str]) -> str:

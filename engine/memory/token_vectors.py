@@ -40,28 +40,27 @@ def pack(vectors: Matrix, *, first: int = 1, last: int = -1) -> bytes:
     return bytes(numpy.round(_units(near) * _SCALE).astype(numpy.int8).tobytes())
 
 
-def match(question: bytes, telling: Sequence[int], texts: Sequence[bytes | None]) -> tuple[Vector, Vector]:
-    """For each text, how near its words come to those of the question: on average, and for the word that is worst off.
+def match(question: bytes, telling: Sequence[int], texts: Sequence[bytes | None]) -> Vector:
+    """For each text, how near its words come to those of the question on average: in [0, 1], 0 for a text of which
+    nothing was kept.
 
-    `question` and `texts` are as `pack` made them; `telling` the rows of the question that count, all when empty. Both
-    results are in [0, 1], and 0 for a text of which nothing was kept.
+    `question` and `texts` are as `pack` made them; `telling` the rows of the question that count, all when empty.
     """
     import numpy
 
-    average, least = numpy.zeros(len(texts), numpy.float32), numpy.zeros(len(texts), numpy.float32)
+    average = numpy.zeros(len(texts), numpy.float32)
     asked = _rows(question)
     if len(telling):
         asked = asked[[row for row in telling if row < len(asked)]]
     known = [place for place, one in enumerate(texts) if one]
     if not len(asked) or not known:
-        return average, least
+        return average
     rows = _rows(b"".join(texts[place] or b"" for place in known))
     starts = numpy.cumsum([0] + [len(texts[place] or b"") // DIMENSIONS for place in known[:-1]])
     near = numpy.einsum("ij,kj->ik", rows, asked)  # not `@`: see `vectors.products`
     best = numpy.maximum.reduceat(near, starts, axis=0)
     average[known] = numpy.clip(best.mean(axis=1), 0.0, 1.0)
-    least[known] = numpy.clip(best.min(axis=1), 0.0, 1.0)
-    return average, least
+    return average
 
 
 def _rows(packed: bytes) -> Matrix:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy
 
     Matrix = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
+    Near = tuple[float, int, int]
+    """How near a chunk is, its id, and the number of its memory."""
 
 EXACT_MOST = 20_000
 """Up to so many chunks all vectors are held in memory and compared (30 MB)."""
@@ -32,16 +34,19 @@ QUESTIONS = 256
 CHUNKS_A_HIT = 4
 """So many chunks are looked at for each memory that is wanted, since long ones have several that are near."""
 
+CHUNKS_KEPT = 3
+
 BOTH = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A memory that was found, by its number, and the chunk of it that is nearest."""
+    """A memory that was found, by its number, how near its nearest chunk is, and its nearest chunks, at most
+    `CHUNKS_KEPT`."""
 
-    chunk_id: int
     seq: int
     similarity: float
+    chunks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ class Vectors:
         """The `k` nearest memories `within` a squared L2. `query` is one vector."""
         exact = self._all()
         if exact is not None:
-            return Hits(tuple(exact.search(query, k, layers, within)), "exact")
+            return Hits(_by_memory(exact.search(query, k, layers, within), k), "exact")
         found: list[int] = []
         for layer in sorted(layers & BOTH):
             nearest = self._index.search(layer, query.astype("<f4").tobytes(), k)
@@ -116,12 +121,13 @@ class Vectors:
                 state = self._index.state
                 return Hits((), "", f"the index is {state.state}" + (f": {state.words}" if state.words else ""))
             found += [number for number, distance in nearest if distance <= within]
-        return Hits(tuple(_best_of_each(_rescored(query, self._store.vectors_of(chunks=found)), k)), "chroma")
+        return Hits(_by_memory(_rescored(query, self._store.vectors_of(chunks=found)), k), "chroma")
 
     def nearest(self, query: Matrix, seqs: Iterable[int]) -> dict[int, Hit]:
         """How near memories are, exactly, by number: each by its best chunk. Those without vectors are left out."""
-        hits = _rescored(query, self._store.vectors_of(seqs=seqs))
-        return {hit.seq: hit for hit in _best_of_each(hits, len(hits))}
+        exact = self._all()
+        near = exact.nearest(query, seqs) if exact is not None else _rescored(query, self._store.vectors_of(seqs=seqs))
+        return {hit.seq: hit for hit in _by_memory(near, len(near))}
 
     def added(self, model: str, vectors: Sequence[NewVector]) -> None:
         """These were stored."""
@@ -156,28 +162,27 @@ class Vectors:
             return self._exact
 
 
-def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[Hit]:
-    """(id, number of the memory, vector) of chunks as hits, best first."""
+def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[Near]:
+    """(id, number of the memory, vector) of chunks by how near they are."""
     import numpy
 
     chunks = [one for one in chunks if len(one[2]) == query.nbytes]  # not those of a former embedder
     if not chunks:
         return []
     matrix = numpy.frombuffer(b"".join(vector for _, _, vector in chunks), dtype="<f4").reshape(len(chunks), -1)
-    near = products(matrix, query)
-    hits = [Hit(number, seq, value) for (number, seq, _), value in zip(chunks, near.tolist(), strict=True)]
-    return sorted(hits, key=lambda hit: (-hit.similarity, hit.chunk_id))
+    near = products(matrix, query).tolist()
+    return [(value, number, seq) for (number, seq, _), value in zip(chunks, near, strict=True)]
 
 
-def _best_of_each(hits: Iterable[Hit], k: int) -> list[Hit]:
-    """The first `k` memories of hits that are best first, each by its best chunk."""
-    found: dict[int, Hit] = {}
-    for hit in hits:
-        if hit.seq not in found:
-            if len(found) == k:
-                break
-            found[hit.seq] = hit
-    return list(found.values())
+def _by_memory(near: Iterable[Near], k: int) -> tuple[Hit, ...]:
+    """The `k` memories that have the nearest chunks, best first."""
+    found: dict[int, list[Near]] = {}
+    for one in sorted(near, key=lambda one: (-one[0], one[1])):
+        found.setdefault(one[2], []).append(one)
+    return tuple(
+        Hit(seq, some[0][0], tuple(number for _, number, _ in some[:CHUNKS_KEPT]))
+        for seq, some in list(found.items())[:k]
+    )
 
 
 def products(matrix: Matrix, vector: Matrix) -> Matrix:
@@ -195,6 +200,7 @@ class _Exact:
         self.model = model
         self._lock = threading.Lock()
         self._row: dict[int, int] = {}
+        self._rows_of: dict[int, list[int]] = {}
         self._chunks: list[int] = []
         self._seqs: list[int] = []
         self._layers: list[Layer] = []
@@ -220,6 +226,7 @@ class _Exact:
                 self._chunks.append(chunk_id)
                 self._seqs.append(seq)
                 self._layers.append(layer)
+                self._rows_of.setdefault(seq, []).append(row)
             self._matrix[row] = new
 
     def drop(self, chunk_ids: Iterable[int]) -> None:
@@ -229,8 +236,20 @@ class _Exact:
                 row = self._row.pop(chunk_id, None)
                 if row is not None:
                     self._matrix[row] = 0
+                    self._rows_of[self._seqs[row]].remove(row)
 
-    def search(self, query: Matrix, k: int, layers: frozenset[Layer], within: float) -> list[Hit]:
+    def nearest(self, query: Matrix, seqs: Iterable[int]) -> list[Near]:
+        """How near all chunks of memories are."""
+        with self._lock:
+            matrix = self._matrix
+            rows = [row for seq in seqs for row in self._rows_of.get(seq, ())]
+        if not rows:
+            return []
+        near = products(matrix[rows], query).tolist()
+        return [(value, self._chunks[row], self._seqs[row]) for row, value in zip(rows, near, strict=True)]
+
+    def search(self, query: Matrix, k: int, layers: frozenset[Layer], within: float) -> list[Near]:
+        """The nearest chunks, so many that they should be of `k` memories."""
         import numpy
 
         with self._lock:
@@ -242,10 +261,8 @@ class _Exact:
         most = min(size, CHUNKS_A_HIT * k if layers >= BOTH else size)
         best = numpy.argpartition(-near, most - 1)[:most] if most < size else numpy.arange(size)
         best = best[near[best] >= least]
-        best = best[numpy.argsort(-near[best], kind="stable")]
-        hits = (
-            Hit(self._chunks[row], self._seqs[row], value)
+        return [
+            (value, self._chunks[row], self._seqs[row])
             for row, value in zip(best.tolist(), near[best].tolist(), strict=True)
             if self._layers[row] in layers
-        )
-        return _best_of_each(hits, k)
+        ]

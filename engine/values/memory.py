@@ -99,7 +99,8 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
     """A question to all layers. None leaves a limit away; `session` is the one that asks, of which nothing is found;
-    `now` drives decay (None: the engine's clock)."""
+    `now` drives decay (None: the engine's clock). With `passages`, of a long memory the text is the passage that
+    answers."""
 
     text: str
     k: int = 10
@@ -109,6 +110,7 @@ class RecallQuery:
     now: datetime | None = None
     layers: frozenset[Layer] | None = None
     token_budget: int | None = None
+    passages: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,8 @@ class ScorePart:
 @dataclass(frozen=True, slots=True)
 class Recalled:
     """One line that was found, with where it came from and why (SPEC 4.4). `ref` as in `Memory`; `about` is the session
-    or task whose course it tells, "" where it stands for itself."""
+    or task whose course it tells, "" where it stands for itself; `place` where in a long memory the text stands, "" for
+    the whole of it."""
 
     id: str
     layer: Layer
@@ -139,6 +142,7 @@ class Recalled:
     trust: Trust = Trust.QUOTED
     approved: bool = False
     about: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

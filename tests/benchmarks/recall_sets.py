@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,16 +19,16 @@ import numpy as np
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.events import EventBus
-from engine.memory.features import close_look, first_look
-from engine.memory.finding import Looked
 from engine.memory.ledger import append
 from engine.memory.memory import MemoryPort
-from engine.memory.weights import WEIGHTS, Weight
+from engine.memory.ranking import WEIGHTS, Weight, close_look
 from engine.storage.database import Database
 from engine.values import NewMemory, RecallQuery
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LISTED = (5, 10, 20, 50)
+BY_HAND = {"recent"}
+"""Features whose weights no set says anything about."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,9 @@ class Seen:
 
 def seen(port: MemoryPort, question: Question) -> Seen:
     """Ask, and keep what was seen on the way."""
-    looked: Looked = port.finding.look(RecallQuery(question.text, k=50), NOW, 60.0)
-    look = first_look(looked.question, looked.pool)
-    found = close_look(looked.question, looked.pool, look, looked.places, looked.matched)
-    refs = tuple(looked.rows[place].ref for place in looked.places)
+    looked = port.finding.look(RecallQuery(question.text, k=50), NOW, 60.0)
+    found = close_look(looked.question, looked.pool, looked.look, looked.texts, looked.tokens)
+    refs = tuple(looked.rows[place].ref for place in looked.look.best)
     recalled = port.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
     assert not recalled.left_out, recalled.left_out
     words, meaning, fused = plain(port, question.text)
@@ -190,11 +189,14 @@ def table(rows: dict[str, list[tuple[Sequence[str], frozenset[str]]]]) -> dict[s
 
 
 def learn(
-    questions: Sequence[Seen], weights: Sequence[Weight] = WEIGHTS, *, ridge: float = 1e-2, steps: int = 300
+    kinds: Sequence[Sequence[Seen]], weights: Sequence[Weight] = WEIGHTS, *, ridge: float = 3e-2, steps: int = 300
 ) -> tuple[Weight, ...]:
-    """Weights fitted on questions; those set by hand stay."""
-    fitted = [number for number, one in enumerate(weights) if one.fitted]
-    some = [one for one in questions if one.right.sum()]
+    """Weights fitted on the questions of several kinds, each kind counting alike; none below 0. Those set by hand
+    stay."""
+    fitted = [number for number, one in enumerate(weights) if one.feature not in BY_HAND]
+    some = [one for kind in kinds for one in kind if one.right.sum()]
+    counts = [sum(1 for one in kind if one.right.sum()) for kind in kinds]
+    shares = np.repeat([1 / len(kinds) / max(1, count) for count in counts], counts)
     widest = max(len(one.refs) for one in some)
     features = np.zeros((len(some), widest, len(fitted)))
     there = np.zeros((len(some), widest), bool)
@@ -206,20 +208,31 @@ def learn(
     spread = features[there].std(axis=0) + 1e-6
     features /= spread
     chosen = np.zeros(len(fitted))
-    least = np.array([weights[number].least for number in fitted]) * spread
     first, second = np.zeros_like(chosen), np.zeros_like(chosen)
     for step in range(1, steps + 1):  # Adam on the cross entropy
         scores = np.where(there, features @ chosen, -np.inf)
         likely = np.exp(scores - scores.max(axis=1, keepdims=True))
         likely /= likely.sum(axis=1, keepdims=True)
-        slope = np.einsum("qc,qcf->f", likely - wanted, features) / len(some) + ridge * chosen
+        slope = np.einsum("q,qc,qcf->f", shares, likely - wanted, features) + ridge * chosen
         first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
         chosen -= 0.05 * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
-        chosen = np.maximum(chosen, least)
+        chosen = np.maximum(chosen, 0.0)
     made = list(weights)
     for number, value in zip(fitted, chosen / spread, strict=True):
         made[number] = replace(weights[number], weight=round(float(value), 2))
     return tuple(made)
+
+
+def without_itself(
+    name: str, kinds: Mapping[str, Mapping[str, Sequence[Seen]]]
+) -> list[tuple[tuple[str, ...], frozenset[str]]]:
+    """What weights find in each conversation of a kind that were fitted on all the others, of every kind."""
+    found = []
+    for left_out, some in kinds[name].items():
+        others = [[one for key, few in kind.items() if key != left_out for one in few] for kind in kinds.values()]
+        weights = learn([few for few in others if few])
+        found += [(reranked(one, weights), one.evidence) for one in some]
+    return found
 
 
 def reranked(one: Seen, weights: Sequence[Weight]) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
-"""Fit the weights of `engine.memory.weights` again, and print them.
+"""Fit the weights of `engine.memory.ranking` again, and print them.
 
-CLAWPY_DATA=DIR python -m tests.benchmarks.refit_recall
+CLAWPY_DATA=DIR python -m tests.benchmarks.refit_recall [FILE]
 
-DIR holds `locomo.json`. Weights that are set by hand are printed as they are. Round, paste, and run
-`test_recall_quality.py`: it says what the new weights are worth on conversations they have not seen.
+DIR holds `locomo.json` and `beam.json`; FILE keeps what the ranking saw of each question. Each kind counts as much as
+the other. Weights that are set by hand are printed as they are. Round, paste, and run `test_recall_quality.py`: it says
+what the new weights are worth on conversations they have not seen.
 """
 
 from __future__ import annotations
@@ -14,38 +15,45 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.recall_sets import Seen, learn, locomo, remembered, reranked, seen, table
+from tests.benchmarks.recall_sets import (
+    BY_HAND,
+    Conversation,
+    Seen,
+    beam,
+    learn,
+    locomo,
+    remembered,
+    reranked,
+    seen,
+    table,
+    without_itself,
+)
 
 
-def look(file: Path) -> dict[str, list[Seen]]:
-    """What the ranking sees of every question, by conversation."""
-    found = {}
-    for one in locomo(file):
-        with tempfile.TemporaryDirectory() as folder, remembered(one.turns, Path(folder)) as port:
-            found[one.name] = [seen(port, question) for question in one.questions]
-    return found
+def look(conversation: Conversation) -> list[Seen]:
+    """What the ranking sees of every question."""
+    with tempfile.TemporaryDirectory() as folder, remembered(conversation.turns, Path(folder)) as port:
+        return [seen(port, question) for question in conversation.questions]
 
 
 def main() -> None:
-    kept = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    by_conversation = look(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
-    if kept is not None:
-        kept.write_bytes(pickle.dumps(by_conversation))
-    every = [one for some in by_conversation.values() for one in some]
-    rows: dict[str, list[tuple[tuple[str, ...], frozenset[str]]]] = {
-        "shipped": [(one.ours, one.evidence) for one in every]
+    data = Path(os.environ["CLAWPY_DATA"])
+    kinds = {
+        name: {one.name: look(one) for one in some}
+        for name, some in (("talk", locomo(data / "locomo.json")), ("long chats", beam(data / "beam.json")))
     }
-    rows["fitted without the conversation"] = [
-        (reranked(one, weights), one.evidence)
-        for name, some in by_conversation.items()
-        for weights in [learn([one for other, few in by_conversation.items() if other != name for one in few])]
-        for one in some
-    ]
-    weights = learn(every)
-    rows["fitted on all"] = [(reranked(one, weights), one.evidence) for one in every]
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_bytes(pickle.dumps(kinds))
+    weights = learn([[one for some in kind.values() for one in some] for kind in kinds.values()])
+    rows: dict[str, list[tuple[tuple[str, ...], frozenset[str]]]] = {}
+    for name, kind in kinds.items():
+        every = [one for some in kind.values() for one in some]
+        rows[f"{name}, shipped"] = [(one.ours, one.evidence) for one in every]
+        rows[f"{name}, fitted on all"] = [(reranked(one, weights), one.evidence) for one in every]
+        rows[f"{name}, fitted without the conversation"] = without_itself(name, kinds)
     table(rows)
     for one in weights:
-        print(f"{one.feature:<20}{one.weight:>8.2f}{'' if one.fitted else '  by hand'}")
+        print(f"{one.feature:<20}{one.weight:>8.2f}{'  by hand' if one.feature in BY_HAND else ''}")
 
 
 if __name__ == "__main__":

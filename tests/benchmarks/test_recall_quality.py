@@ -6,8 +6,8 @@ DIR holds `locomo.json` and `beam.json`. Every turn is remembered with its speak
 share found of each question's evidence is measured, and the mean printed, beside full text alone, vectors alone, and
 both added.
 As the weights were fitted on these conversations, the line that counts is the one fitted without the conversation that
-it is measured on. The same conversations as chats and as long messages, documentation, and a bare chat show that the
-ranking is of use, and does no harm, where turns are short or long, and nobody is named or dated (`other_sets`).
+it is measured on. The same conversations as chats and as long messages, documentation, and a bare chat, which nothing
+was fitted on, show that the ranking is of use, and does no harm, where nobody is named or dated (`other_sets`).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from tests.benchmarks.recall_sets import (
     Question,
     Seen,
     beam,
-    learn,
     locomo,
     remembered,
-    reranked,
     seen,
     table,
+    without_itself,
 )
 
 pytestmark = pytest.mark.benchmark
 
-BAR_10, BAR_20 = 0.82, 0.88
+BARS = {"talk": (0.82, 0.86), "long chats": (0.64, 0.73)}
+"""Recall at 10 and at 20."""
 
 
 def look(conversation: Conversation, folder: Path) -> list[Seen]:
@@ -58,21 +58,21 @@ def ways(some: list[Seen]) -> dict[str, list[tuple[tuple[str, ...], frozenset[st
     }
 
 
-@pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with locomo.json")
+@pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with these conversations")
 def test_conversations(tmp_path: Path) -> None:
-    found = {one.name: look(one, tmp_path) for one in locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")}
-    every = [one for some in found.values() for one in some]
-    rows = ways(every)
-    rows["recall, fitted without the conversation"] = [
-        (reranked(one, weights), one.evidence)
-        for name, some in found.items()
-        for weights in [learn([one for other, few in found.items() if other != name for one in few])]
-        for one in some
-    ]
-    print(f"\n{len(every)} questions about {len(found)} conversations")
-    figures = table(rows)
-    assert figures["recall"][10] >= BAR_10
-    assert figures["recall"][20] >= BAR_20
+    data = Path(os.environ["CLAWPY_DATA"])
+    kinds = {
+        name: {one.name: look(one, tmp_path) for one in some}
+        for name, some in (("talk", locomo(data / "locomo.json")), ("long chats", beam(data / "beam.json")))
+    }
+    for name, kind in kinds.items():
+        every = [one for some in kind.values() for one in some]
+        rows = ways(every)
+        rows["recall, fitted without the conversation"] = without_itself(name, kinds)
+        print(f"\n{name}: {len(every)} questions about {len(kind)} conversations")
+        figures = table(rows)
+        for k, bar in zip((10, 20), BARS[name], strict=True):
+            assert figures["recall"][k] >= bar, (name, k)
 
 
 THINGS = (
@@ -129,21 +129,16 @@ def bare_chat() -> Conversation:
     return Conversation("bare", tuple(turns), tuple(questions))
 
 
-def not_below(figures: dict[str, dict[int, float]], lost: float = 0.0) -> None:
+def not_below(figures: dict[str, dict[int, float]]) -> None:
     for k in (10, 20):
-        assert figures["recall"][k] >= max(by_k[k] for name, by_k in figures.items() if name != "recall") - lost, k
+        assert figures["recall"][k] >= max(by_k[k] for name, by_k in figures.items() if name != "recall"), k
 
 
-LOST_ON_DOCUMENTS = 0.02
-"""The weights are fitted on talk. In 900 questions of this kind (six seeds) recall was .018 below both added at 10 and
-.003 below at 20; weights fitted on both kinds gain that, and lose as much on talk."""
-
-
-@pytest.mark.parametrize(("made", "lost"), [(documents, LOST_ON_DOCUMENTS), (bare_chat, 0.0)])
-def test_other_kinds(made: Callable[[], Conversation], lost: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("made", [documents, bare_chat])
+def test_other_kinds(made: Callable[[], Conversation], tmp_path: Path) -> None:
     conversation = made()
     print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
-    not_below(table(ways(look(conversation, tmp_path))), lost)
+    not_below(table(ways(look(conversation, tmp_path))))
 
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with locomo.json")
@@ -153,13 +148,6 @@ def test_conversations_in_other_forms(form: str, tmp_path: Path) -> None:
     conversation = chats(some[0]) if form == "chats" else long_messages(some[2], sorted(set(documentation())))
     print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
     not_below(table(ways(look(conversation, tmp_path))))
-
-
-@pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with beam.json")
-def test_long_chats_with_an_assistant(tmp_path: Path) -> None:
-    every = [one for chat in beam(Path(os.environ["CLAWPY_DATA"]) / "beam.json") for one in look(chat, tmp_path)]
-    print(f"\n{len(every)} questions about long chats")
-    not_below(table(ways(every)))
 
 
 def test_the_verbs_find_the_same(tmp_path: Path) -> None:

@@ -19,10 +19,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.memory.features import close_look, first_look
 from engine.memory.memory import MemoryPort
-from engine.memory.ranking import NEAR
-from engine.memory.weights import WEIGHTS
+from engine.memory.ranking import NEAR, WEIGHTS, close_look
 from engine.values import RecallQuery
 from tests.benchmarks.other_sets import documents
 from tests.benchmarks.recall_sets import NOW, Conversation, locomo, remembered, share
@@ -53,17 +51,14 @@ class Answer:
 
 def ask(port: MemoryPort, text: str) -> Answer:
     looked = port.finding.look(RecallQuery(text, k=10), NOW, 60.0)
-    if not len(looked.places):
+    if not len(looked.look.best):
         return Answer((), (), False)
-    look = first_look(looked.question, looked.pool)
-    found = close_look(looked.question, looked.pool, look, looked.places, looked.matched)
-    refs = [looked.rows[place].ref for place in looked.places.tolist()]
-    scores = sum(
-        abs(one.weight) * (found[one.feature] if one.weight >= 0 else 1.0 - found[one.feature]) for one in WEIGHTS
-    )
+    found = close_look(looked.question, looked.pool, looked.look, looked.texts, looked.tokens)
+    refs = [looked.rows[place].ref for place in looked.look.best.tolist()]
+    scores = sum(one.weight * found[one.feature] for one in WEIGHTS)
     every = tuple(refs[at] for at in np.argsort(-np.asarray(scores), kind="stable")[:10])
-    before = (found["meaning"] >= 0.25) | (found["coverage"] > 0) | (found["window_coverage"] > 0)
-    return Answer(tuple(looked.rows[one.place].ref for one in looked.ranked), every, bool(before.any()))
+    before = (found["meaning"] >= 0.25) | (found["coverage"] > 0) | (found["window"] > 0)
+    return Answer(tuple(looked.rows[one.place].ref for one in looked.ranked(10)), every, bool(before.any()))
 
 
 def nothing(answers: Sequence[Answer]) -> tuple[float, float]:

@@ -72,10 +72,10 @@ def test_both_ways_of_searching_find_the_same(many: MemoryPort, monkeypatch: pyt
     monkeypatch.setattr(dense, "EXACT_MOST", 1000)
     exactly = many.vectors.search(query.vector, 5)
     assert (by_index.served, exactly.served) == ("chroma", "exact")
-    assert [one.chunk_id for one in by_index.hits] == [one.chunk_id for one in exactly.hits]
+    assert [one.chunks[0] for one in by_index.hits] == [one.chunks[0] for one in exactly.hits]
     assert [one.similarity for one in by_index.hits] == pytest.approx([one.similarity for one in exactly.hits])
     near = many.vectors.nearest(query.vector, [one.seq for one in exactly.hits])
-    assert [near[one.seq].chunk_id for one in exactly.hits] == [one.chunk_id for one in exactly.hits]
+    assert [near[one.seq].chunks[0] for one in exactly.hits] == [one.chunks[0] for one in exactly.hits]
     assert [one.similarity for one in near.values()] == pytest.approx([one.similarity for one in exactly.hits])
     assert nearest(many, "task summary")[0] == "task summary", "layer E is searched as well"
 

@@ -82,6 +82,14 @@ def test_each_line_says_layer_date_and_source_and_leads_to_its_memory() -> None:
     )  # fmt: skip
 
 
+def test_of_a_long_memory_it_says_which_part_is_told() -> None:
+    made, memories = part(item(1, "Totals are rounded once.", place="characters 1201-1225 of 3700"))
+    told = made.part(request())
+    assert told.part is not None
+    assert 'part="characters 1201-1225 of 3700"' in told.part.text
+    assert memories.asked[0].passages
+
+
 def test_nothing_recalled_is_no_block() -> None:
     made, _ = part(left_out=("graph: no answer within 0.2 s",))
     told = made.part(request())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -233,7 +235,14 @@ def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryPort) -> No
     memory.remember([NewMemory(filler + "My passport number ends in 4417. " + filler, ref="long", session="s")])
     memory.remember([NewMemory(f"{word} " + filler, ref=word, session="s") for word in ("one", "two", "three")])
     assert memory.settle(60)
-    assert memory.recall(RecallQuery("what does my passport number end in?", k=3)).items[0].ref == "long"
+    query = RecallQuery("what does my passport number end in?", k=3)
+    assert memory.recall(query).items[0].ref == "long"
+    told = memory.recall(replace(query, passages=True)).items[0]
+    assert "My passport number ends in 4417." in told.text
+    assert len(told.text) < 1_200
+    start, stop, of = map(int, re.findall(r"\d+", told.place))
+    assert of == 2 * len(filler) + len("My passport number ends in 4417. ")
+    assert told.text in (filler + "My passport number ends in 4417. " + filler)[start - 1 : stop]
 
 
 def test_nothing_of_the_session_that_asks_is_found(memory: MemoryPort) -> None:
