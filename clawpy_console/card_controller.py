@@ -176,7 +176,11 @@ class CardController:
                 (show or partial(self._app.open, "mission"))(card)
 
         if not isinstance(self._app.screen, OwnPrompt):  # its key was pressed twice before it was there
-            self._app.push_screen(OwnPrompt(self._app.known.workspaces, workspace, self._app.last.draft), made)
+            known, last = self._app.known.workspaces, self._app.last
+            place = workspace or next(iter(known), "")
+            if last.draft and last.draft_of not in ("", place):  # ↑ shows it
+                self._app.keep(draft="", prompts=(last.draft, *last.prompts))
+            self._app.push_screen(OwnPrompt(known, place, self._app.last.draft), made)
 
     def _start(self, card: Card) -> None:
         def refused(card: Card, refusal: Refusal) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,6 +55,8 @@ class KnowingApp(App[None]):
         self.engine: Engine | None = None
         self.opening = "opening"
         self.last = last_screen.load(home.last_screen)
+        self.together: Collection[KnowingApp] = (self,)
+        """The consoles of this process."""
         self.known = self.last.known
         self.workspace = workspaces[0] if workspaces else ""
         """The workspace that this console is for: it comes before the others. "" for none."""
@@ -84,15 +86,20 @@ class KnowingApp(App[None]):
 
     # What is known
 
-    def keep_prompt(self, draft: str, *, sent: str = "") -> None:
-        """Keep what stands in the prompt box and what was sent from it, in the home too, but for what may be a key."""
+    def keep(self, **changed: Any) -> None:
+        """Keep these fields of the last screen, in the home and in every console of this process: each saves them."""
+        for one in self.together:
+            one.last = dataclasses.replace(one.last, **changed)
+        self._save_soon()
+
+    def keep_prompt(self, draft: str, workspace: str, *, sent: str = "") -> None:
+        """Keep what stands in the prompt box for `workspace` and what was sent from it, but for what may be a key."""
         from engine.values.secrets import redact
 
         before = self.last.prompts
         kept = (sent, *(one for one in before if one != sent)) if sent else before
         if redact(draft) == draft and redact(sent) == sent:
-            self.last = dataclasses.replace(self.last, draft=draft, prompts=kept[:PROMPTS])
-            self._save_soon()
+            self.keep(draft=draft, draft_of=workspace, prompts=kept[:PROMPTS])
 
     def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
         """Read `topics` again, off the loop; a topic that `AppState` does not have is a screen's own. Topics that come

@@ -38,7 +38,7 @@ class LastScreen:
     """What is kept: what was known, and how this operator's console looks. `saved_at` is None in a new home.
 
     `welcomed`: the operator has put the first-run lines away for good. `draft` stands in the prompt box, or stood there
-    when it was closed; `prompts` were sent from it, the newest first.
+    when it was closed, for the workspace `draft_of`; `prompts` were sent from it, the newest first.
     """
 
     known: AppState = field(default_factory=AppState)
@@ -48,6 +48,7 @@ class LastScreen:
     welcomed: bool = False
     saved_at: datetime | None = None
     draft: str = ""
+    draft_of: str = ""
     prompts: tuple[str, ...] = ()
 
 

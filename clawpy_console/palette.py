@@ -30,7 +30,7 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
             title = action.tooltip[:1].upper() + action.tooltip[1:]
             act = partial(_act, app, action.action, active.node)
             yield SystemCommand(title, f"key {shown_key(action.id, app.keymap)}", act)
-    if "stack.own" not in bound:
+    if "mission.own" not in bound:
         yield SystemCommand("New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, ""))
         check = partial(app.cards.predict, lambda text, _: app.say(text))
         yield SystemCommand("Check for new cards", "in all workspaces", check)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -49,7 +48,7 @@ class Presence:
         if self._greeting and (app.last.welcomed or key == "escape"):
             self._greet([])
         if app.greeted and key == "escape" and not app.last.welcomed:
-            app.last = replace(app.last, welcomed=True)
+            app.keep(welcomed=True)
         if app.engine is None or (self._heard_at is not None and now - self._heard_at < HEARD_EVERY):
             return
         self._heard_at = now

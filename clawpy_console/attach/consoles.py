@@ -143,6 +143,7 @@ class Consoles:
         if attaches and mine:
             app.only = mine[0]
         self._apps[terminal] = app
+        app.together = self._apps.values()
         error: BaseException | None = None
         try:
             await app.run_async(mouse=app.looks.mouse)

@@ -39,7 +39,7 @@ class Help(Dialog[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -keys") as dialog:
             dialog.border_title = Content("Keys")
-            dialog.border_subtitle = Content("esc close · change a key: clawpy config set keys.ID KEY")
+            dialog.border_subtitle = self._below("close")
             yield Filter("Type a word or a key. ↑ ↓ scroll, esc closes.")
             with VerticalScroll(id="all", can_focus=False):
                 yield Drawn(id="keys")
@@ -47,6 +47,9 @@ class Help(Dialog[None]):
     def on_mount(self) -> None:
         self.query_one(Filter).open()
         self._draw()
+
+    def _below(self, escapes: str) -> Content:
+        return Content(f"esc {escapes} · change a key: clawpy config set keys.ID KEY")
 
     def _draw(self) -> None:
         wanted = self.query_one(Filter).words
@@ -56,6 +59,9 @@ class Help(Dialog[None]):
         here = [one for one in ACTIONS if one.id in self._here and one.group != "app"]
         groups = [("In this pane, now", here)]
         groups += [(title, [one for one in ACTIONS if one.group == group]) for group, title in GROUPS.items()]
+        if len(wanted) == 1 and len(wanted[0]) == 1:
+            keys = {one.id: shown_keys(one.id, self.app.keymap).lower().split() for one in ACTIONS}
+            groups.insert(0, (f"The key {wanted[0]}", [one for one in ACTIONS if wanted[0] in keys[one.id]]))
         shown: list[Action] = []
         for title, actions in groups:
             found = [one for one in actions if one not in shown and self._has(one, wanted)]
@@ -87,6 +93,7 @@ class Help(Dialog[None]):
             self.dismiss()
             return
         self._draw()
+        self.query_one(".dialog").border_subtitle = self._below("clear" if event.value else "close")
         self.query_one("#all").scroll_home(animate=False)
 
     def on_key(self, event: events.Key) -> None:

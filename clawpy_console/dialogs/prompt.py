@@ -167,7 +167,8 @@ class OwnPrompt(Dialog[Card | None]):
             self._draw_options()
 
     def _draw_place(self) -> None:
-        more = f"  ({self._at + 1} of {len(self._workspaces)})" if len(self._workspaces) > 1 else ""
+        key = shown_key("prompt.place", self.app.keymap)
+        more = f"  ({self._at + 1} of {len(self._workspaces)}; {key}: the next)" if len(self._workspaces) > 1 else ""
         place = words.name(self._workspaces[self._at])
         self.query_one("#place", Static).update(Content.assemble("in ", (place, "bold $ink"), more))
 
@@ -177,7 +178,7 @@ class OwnPrompt(Dialog[Card | None]):
     def _typed(self) -> None:
         text = self._area.text
         self._look_up()
-        self.app.keep_prompt(text)
+        self.app.keep_prompt(text, self._workspaces[self._at])
         if not (self._chosen >= 0 and text == self._options[self._chosen][0]):
             self._complete_again()
         self.query_one("#said").display = False
@@ -234,6 +235,7 @@ class OwnPrompt(Dialog[Card | None]):
 
     def action_place(self) -> None:
         self._at = (self._at + 1) % len(self._workspaces)
+        self.app.keep_prompt(self._area.text, self._workspaces[self._at])
         self._draw_place()
 
     def action_hire(self) -> None:
@@ -260,7 +262,7 @@ class OwnPrompt(Dialog[Card | None]):
         return engine.cards.propose(text, workspace=place)
 
     def _made(self, card: Card) -> None:
-        self.app.keep_prompt("", sent=self._area.text.strip())
+        self.app.keep_prompt("", "", sent=self._area.text.strip())
         self.dismiss(card)
 
     def _refused(self, refusal: Refusal) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Row, Rows
-from engine.values import SessionState
-from tests.console.cards import FIRST, front, named
+from engine.values import RailVerdict, SessionState, Verdict
+from tests.console.cards import FIRST, SECOND, front, named
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 
@@ -115,6 +115,34 @@ async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
         others = [(one, region) for one, region in seen.items() if one not in console.screen.query("Toast")]
         assert len(toasts) >= 2  # a slow machine has more to say
         assert not [one for one, region in others for toast in toasts if region.overlaps(toast)]
+
+
+@pytest.mark.parametrize("pane", ["queue", "tasks", "agents", "work", "live"])
+async def test_a_new_prompt_a_check_and_the_filter_are_there_in_every_pane(
+    console: ConsoleApp, engine: StandIn, pane: str
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        console.screen.go_to(pane)
+        await pilot.press("w")
+        assert "only shop" in screen_text(console)
+        await pilot.press("p")
+        await until(pilot, lambda: ("run_cycle", True) in engine.noted)
+        await pilot.press("n")
+        await until(pilot, lambda: "New prompt" in screen_text(console))
+
+
+async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, engine: StandIn) -> None:
+    """Not what they said when the card was made."""
+    said = "first days: 7 of 10 decisions made"
+    engine.cards.rails = lambda id: (RailVerdict("gate", Verdict.ASK, said),)  # type: ignore[method-assign]
+    async with console.run_test(size=(200, 60)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: said in screen_text(console))
+        said = "first days: 8 of 10 decisions made"
+        engine.cards.dismiss(SECOND)  # in another console
+        console.renew(["cards"])
+        await until(pilot, lambda: said in screen_text(console))
 
 
 async def test_keys_of_the_stack_do_nothing_while_another_pane_has_the_focus(

@@ -146,6 +146,35 @@ async def test_what_was_typed_is_never_lost(console: ConsoleApp, engine: StandIn
 
 
 @pytest.mark.long
+async def test_a_draft_is_offered_where_it_was_written(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await box(pilot, console)
+        assert "in shop  (1 of 2; ^t: the next)" in screen_text(console)
+        await pilot.press("ctrl+t", *"look", "escape")
+        area = await box(pilot, console)  # in shop
+        assert area.text == ""
+        await pilot.press("up")
+        assert area.text == "look"
+
+
+@pytest.mark.long
+async def test_consoles_of_one_process_keep_what_was_typed_in_another(
+    console: ConsoleApp, engine: StandIn, home: Any
+) -> None:
+    other = ConsoleApp(lambda: engine, home, [], now=console.now)  # type: ignore[arg-type, return-value]
+    console.together = other.together = (console, other)
+    async with console.run_test(size=(120, 40)) as pilot, other.run_test(size=(120, 40)) as others:
+        await live(pilot)
+        await live(others)
+        console.keep_prompt("half", "", sent="look")
+        await console._save()
+        await other._save()
+    kept = load(home.last_screen)
+    assert (kept.draft, kept.prompts) == ("half", ("look",))
+
+
+@pytest.mark.long
 async def test_what_is_typed_before_the_box_is_there_goes_into_it(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)

@@ -63,14 +63,14 @@ class Details(Dialog[None]):
     def __init__(self, card: Card) -> None:
         super().__init__()
         self._card = card
-        self._rails = card.verdicts  # until the engine was asked anew
+        self._rails: tuple[RailVerdict, ...] = ()  # as they are now; none until the engine was asked
         self._like: tuple[int, int] | None = None
         self._armed = False
 
     def show(self, card: Card) -> None:
         """Be the details of `card` from now on. Before the first showing, or while another screen is on top."""
         if card.id != self._card.id:
-            self._like, self._rails = None, card.verdicts
+            self._like, self._rails = None, ()
         self._card = card
         self._armed = False
         if self.is_mounted:

@@ -40,7 +40,7 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
             key("work.land"), " lands them, ", key("work.undo"), " undoes that",
         ),
         Content.assemble(
-            key("stack.own"), " writes your own prompt; ",
+            key("mission.own"), " writes your own prompt; ",
             hiring.line(served, engine.hiring.found(), models, shown_key("app.hire", keymap)),
         ),
         Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),

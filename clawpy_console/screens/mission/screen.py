@@ -25,7 +25,7 @@ from engine.values import Card, Layer, Refusal, Waiting
 
 if TYPE_CHECKING:
     from engine import Engine
-    from engine.values import Bubble
+    from engine.values import Bubble, RailVerdict
 
 REASONS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
 """Reasons for a dismissal by the key's name, in the order of the keys."""
@@ -71,7 +71,9 @@ class MissionScreen(ConsoleScreen):
         self._workspace = self.app.only  # the filter, "" for all
         self._stopped = False  # the message tells of a stop
         self._shown: set[str] = set()
-        self._like: dict[str, tuple[int, int]] = {}  # of cards like this one: approved, decided
+        self._asked = ""  # the card that the next two tell of
+        self._rails: tuple[RailVerdict, ...] = ()  # what the rails say of it now
+        self._like: tuple[int, int] | None = None  # of cards like it: approved, decided
 
     def body(self) -> ComposeResult:
         # Before the panes are there, or the style sheet is applied to them twice.
@@ -200,17 +202,25 @@ class MissionScreen(ConsoleScreen):
 
         more = (f"  {shown_key('stack.details', self.app.keymap)} shows all", "not bold $faint")
         self.put("#why-title", Content.assemble("WHY", more))
-        told = [*evidence(card, card.verdicts, self._like.get(card.id), self.known, self.app.now())]
+        if card.id != self._asked:
+            self._asked, self._rails, self._like = card.id, (), None
+            self._ask_rails(card)
+        told = [*evidence(card, self._rails, self._like, self.known, self.app.now())]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
             told += [Field("", "parameters", "heading"), *(Field("", one, "grey") for one in parameters.split("\n"))]
         self.show_fields("#why", told)
 
-        def decided(found: tuple[int, int]) -> None:
-            self._like[card.id] = found
+    def _ask_rails(self, card: Card) -> None:
+        """Ask what the rails say of `card` now, and how you decided cards like it."""
+
+        def arrived(found: tuple[tuple[RailVerdict, ...], tuple[int, int]]) -> None:
+            self._rails, self._like = found
             self._draw_evidence(self.query_one("#stack", CardStack).front)
 
-        if card.id not in self._like:
-            self.read(lambda engine: engine.cards.similar(card.id), decided, group="like", wait=0.15)
+        def read(engine: Engine) -> tuple[tuple[RailVerdict, ...], tuple[int, int]]:
+            return engine.cards.rails(card.id), engine.cards.similar(card.id)
+
+        self.read(read, arrived, group="rails", wait=0.15)
 
     def _workspaces(self) -> list[str]:
         """Those that are looked after, and others that cards of the stack are about."""
@@ -232,7 +242,7 @@ class MissionScreen(ConsoleScreen):
         if looked:
             where = words.name(self._workspace) if self._workspace else words.count(len(looked), "workspace")
             head = f"✓ Nothing needs you\n\nChecked {where} at {words.moment(min(looked), self.app.now())}"
-        return f"{head}\n{said}{when}\n{shown_key('stack.predict', self.app.keymap)} checks now"
+        return f"{head}\n{said}{when}\n{shown_key('mission.predict', self.app.keymap)} checks now"
 
     # What happened while you were away, and the first run
 
@@ -251,6 +261,8 @@ class MissionScreen(ConsoleScreen):
         self._draw_stack_words(stack)
         rows.show(lines.card_rows(stack.cards, len(self._workspaces()) > 1))
         rows.select(front.id if front else "")
+        if front is not None and front.id == self._asked:
+            self._ask_rails(front)  # the cards moved, and so may have what the rails count
         self._draw_evidence(front)
         if front is not None and front.id not in self._shown and self.app.engine is not None:
             self._shown.add(front.id)

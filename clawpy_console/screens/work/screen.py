@@ -73,7 +73,7 @@ class WorkScreen(Conversing, Filtering):
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static("SESSIONS", id="sessions-title", classes="heading", markup=False)
-                yield Filter("words in the prompt, channel, state")
+                yield Filter("prompt, channel, state")
                 yield Rows(id="sessions", empty="Nothing has run yet.")
             with Vertical(id="middle", classes="pane"):
                 yield Drawn(id="about")
