@@ -76,7 +76,7 @@ class Figures(Port):
         return Insights(
             days, workspace, metrics(cards, UTC), over_time(cards, since, NOW, UTC), self.phase, self.check, 0.8,
             bucket(0.8, 1.0, by_person(cards)),
-            "acts by itself: not yet — autonomousModeEnabled is off, no workspace is `act` (all are `cards`)",
+            "does not act by itself yet: autonomous mode is off, no workspace is `act` (all are `cards`)",
             drift(newest), self.training,
         )  # fmt: skip
 
