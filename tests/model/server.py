@@ -18,7 +18,7 @@ from typing import Any, Self
 from tests.execution.model.world import until
 
 HERE = Path(__file__).parent
-TOOLS = HERE / "tools.jinja"
+TOOLS, SILENT = str(HERE / "tools.jinja"), str(HERE / "silent.jinja")
 START_SECONDS = 120.0
 
 
@@ -59,10 +59,19 @@ class Smollm2:
             self._process.kill()
             self._process.wait()
 
+    def tokens(self, request: dict[str, Any]) -> int:
+        """How many tokens the prompt of a chat request is for the model."""
+        prompt = self._post("apply-template", {name: request[name] for name in ("messages", "tools")})["prompt"]
+        return len(self._post("tokenize", {"content": prompt, "parse_special": True})["tokens"])
+
     def busy(self) -> bool:
         """Whether it computes an answer."""
         with urllib.request.urlopen(f"{self.anthropic}/slots", timeout=60) as answer:
             return any(slot["is_processing"] for slot in json.load(answer))
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        with urllib.request.urlopen(f"{self.anthropic}/{path}", json.dumps(body).encode(), timeout=60) as answer:
+            return json.load(answer)
 
     def wait_until_idle(self) -> None:
         """Wait until it computes nothing any more: it noticed that whoever asked is gone."""
@@ -84,9 +93,9 @@ class Smollm2:
 class Wire:
     """A TCP proxy on loopback in front of a server, from `with` on.
 
-    `requests` are the JSON bodies that went through. `heard` is called when one comes. `cuts` has for each connection
-    that is yet to come after how many bytes of answers it is cut; where it ends, none is. While `held` no byte of an
-    answer passes.
+    `requests` are the JSON bodies that went through, `answers` the pieces of answers. `heard` is called when a request
+    comes. `cuts` has for each connection that is yet to come after how many bytes of answers it is cut; where it ends,
+    none is. While `held` no byte of an answer passes.
     """
 
     def __init__(self, server: Smollm2) -> None:
@@ -94,7 +103,7 @@ class Wire:
         self.requests: list[dict[str, Any]] = []
         self.heard: Callable[[], None] = lambda: None
         self.cuts: list[int] = []
-        self.passed = 0
+        self.answers = 0
         self._open = threading.Event()
         self._open.set()
         self._sockets: list[socket.socket] = []
@@ -119,11 +128,6 @@ class Wire:
             self._open.clear()
         else:
             self._open.set()
-
-    @property
-    def tools(self) -> list[str]:
-        """The names of the tools that the last request offered."""
-        return [tool["function"]["name"] for tool in self.requests[-1].get("tools", ())]
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, name="wire", daemon=True).start()
@@ -180,7 +184,7 @@ class Wire:
                 self._open.wait()
                 data = data[: None if cut is None else cut - passed]
                 passed += len(data)
-                self.passed += len(data)
+                self.answers += 1
                 client.sendall(data)
                 if passed == cut:
                     break

@@ -2,25 +2,192 @@
 
 from __future__ import annotations
 
-from engine.values import SessionState
-from tests.execution.model.world import ModelWorld
-from tests.model.server import Wire
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.execution import local_models
+from engine.execution.runners.model.client import ModelHost
+from engine.values import Outcome, SessionState, Status
+from tests.execution.model.world import ModelWorld, until
+from tests.model.conftest import PATIENCE, free
+from tests.model.server import SILENT, Smollm2, Wire
 
 ASKED = "Look into readme.md"
 
 
-def test_a_tool_is_called_and_its_result_is_told_the_model(world: ModelWorld, wire: Wire) -> None:
+@pytest.fixture(scope="module")
+def endless() -> Iterator[Smollm2]:
+    """A model that does not come to an end by itself."""
+    with Smollm2(ends="never") as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_tool_is_called_and_its_result_is_told_the_model(
+    tmp_path: Path, clock: FakeClock, wire: Wire, warm: ModelHost, kind: str
+) -> None:
+    world = ModelWorld(tmp_path, clock, wire, kind=kind, host=warm)
     with world.opened() as engine:
-        view = world.run(ASKED, seconds=300)
+        view = world.run(ASKED, seconds=PATIENCE)
         assert (view.state, view.error) == (SessionState.SUCCEEDED, "")
-        assert {"read", "write", "edit", "exec"} <= set(wire.tools)
         first, second = wire.requests
-        assert first["tools"] == second["tools"]
-        [*_, called, result] = second["messages"]
-        assert called["tool_calls"][0]["function"]["name"] == "read"
-        assert "# Shop" in result["content"]
-        assert result["tool_call_id"] == called["tool_calls"][0]["id"]
+        assert {"read", "write", "exec"} <= {tool.get("function", tool)["name"] for tool in first["tools"]}
+        assert second["tools"] == first["tools"]
+        assert "# Shop" in str(second["messages"][-1]["content"]), "what the tool read"
         [used] = engine.ledger.latest(kinds=("ToolsUsed",))
         assert used.payload["calls"] == ["read"]
         assert world.texts(view, "say") == view.summary.splitlines()
+        assert engine.calls.reply(world.calls(view)[1].id) == view.summary
         world.close_well(view)
+
+
+def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
+    tmp_path: Path, clock: FakeClock, wire: Wire, smollm2: Smollm2, warm: ModelHost
+) -> None:
+    """The server takes any key and any name of a model: here it stands for OpenAI."""
+    world = ModelWorld(tmp_path, clock, wire, host=warm)
+    with world.opened():
+        view = world.run(ASKED, seconds=PATIENCE)
+        first, second = world.calls(view)
+        assert [first.input_tokens, second.input_tokens] == [smollm2.tokens(one) for one in wire.requests]
+        assert first.price_known
+        assert second.price_known
+        assert view.tokens == sum(call.input_tokens + call.output_tokens for call in (first, second))
+        assert 0 < first.cost + second.cost == view.cost == world.spent()
+        world.close_well(view)
+
+
+def test_a_model_of_this_machine_is_found_and_costs_nothing(world: ModelWorld) -> None:
+    with world.opened() as engine:
+        assert local_models.running(engine.settings.current.providers).ids == ("local:smollm2",)
+        view = world.run(ASKED, seconds=PATIENCE)
+        assert view.state is SessionState.SUCCEEDED
+        assert (world.card_of(view).estimate, view.cost) == (0, 0)
+        assert view.tokens > 0
+
+
+def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld, wire: Wire) -> None:
+    with world.opened():
+        first = world.run(ASKED, seconds=PATIENCE)
+        second = world.run("Look into src/a.txt", continues=first.id, seconds=PATIENCE)
+        assert second.state is SessionState.SUCCEEDED
+        told = [message["role"] for message in wire.requests[2]["messages"]]
+        assert told == ["system", "user", "assistant", "tool", "assistant", "user"]
+        assert world.calls(second)[0].follows == world.calls(first)[-1].id
+        world.close_well(second)
+
+
+def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless: Smollm2, warm: ModelHost) -> None:
+    with Wire(endless) as wire:
+        world = ModelWorld(tmp_path, clock, wire, host=warm)
+        world.configure(sessionCostCap=0.0021)
+        with world.opened():
+            view = world.run("Tell a story", seconds=PATIENCE)
+            assert view.state is SessionState.FAILED
+            assert "the next call may cost" in view.error
+            answered = [call for call in world.calls(view) if call.state == "done"]
+            assert answered
+            assert [call.output_tokens for call in answered] == [one["max_tokens"] for one in wire.requests]
+            world.close_well(view)
+
+
+def test_stop_ends_the_stream_on_both_sides(
+    tmp_path: Path, clock: FakeClock, endless: Smollm2, warm: ModelHost
+) -> None:
+    with Wire(endless) as wire:
+        world = free(ModelWorld(tmp_path, clock, wire, host=warm))
+        with world.opened() as engine:
+            session = world.start("Tell a story")
+            until(lambda: wire.answers, PATIENCE)
+            engine.sessions.stop(session.id, "enough")
+            view = engine.sessions.wait(session.id, 2)
+            assert (view.state, view.error) == (SessionState.CANCELLED, "enough")
+            [call] = world.calls(view)
+            assert (call.state, call.input_tokens > 0) == ("cancelled", True)
+            endless.wait_until_idle()
+            world.close_well(view)
+
+
+def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_there_again(
+    tmp_path: Path, clock: FakeClock, warm: ModelHost
+) -> None:
+    with Smollm2(ends="never") as server, Wire(server) as wire:
+        world = free(ModelWorld(tmp_path, clock, wire, host=warm))
+        with world.opened() as engine:
+            session = world.start("Tell a story")
+            until(lambda: wire.answers, PATIENCE)
+            server.kill()
+            view = world.finish(session, PATIENCE)
+            assert (view.state, view.not_begun) == (SessionState.CANNOT_RUN, True)
+            assert "local cannot be reached" in view.error
+            assert world.card_of(view).status is Status.PENDING
+            world.close_well(view)
+            server.start()
+            again = engine.cards.approve(view.prediction_id, without_sandbox=True)
+            wire.answers = 0
+            until(lambda: wire.answers, PATIENCE)
+            engine.sessions.stop(again.session_id or "", "enough")
+
+
+class TestTheWire:
+    """Between the engine and the model."""
+
+    def test_a_stream_that_is_cut_once_is_asked_for_again(self, world: ModelWorld, wire: Wire) -> None:
+        wire.cuts = [1_000]
+        with world.opened():
+            view = world.run(ASKED, seconds=PATIENCE)
+            assert view.state is SessionState.SUCCEEDED
+            assert any("local cannot be reached" in text and "again in" in text for text in world.texts(view, "error"))
+            assert [call.state for call in world.calls(view)] == ["failed", "done", "done"]
+            world.close_well(view)
+
+    def test_one_that_is_cut_each_time_gives_the_card_back(self, world: ModelWorld, wire: Wire) -> None:
+        wire.cuts = [1_000] * 5
+        with world.opened():
+            view = world.run(ASKED, seconds=PATIENCE)
+            assert (view.state, view.not_begun, len(wire.requests)) == (SessionState.CANNOT_RUN, True, 5)
+            assert world.card_of(view).status is Status.PENDING
+            world.close_well(view)
+
+    def test_a_silent_server_is_asked_once_more_and_its_first_answer_is_cancelled(
+        self, world: ModelWorld, wire: Wire, smollm2: Smollm2
+    ) -> None:
+        wire.held = True
+        wire.heard = lambda: world.clock.advance(timedelta(seconds=181))
+        with world.opened():
+            view = world.run(ASKED, seconds=PATIENCE)
+            assert (view.state, view.not_begun, len(wire.requests)) == (SessionState.CANNOT_RUN, True, 2)
+            assert "did not answer in time" in view.error
+            smollm2.wait_until_idle()
+            world.close_well(view)
+
+
+def test_a_prompt_longer_than_the_model_reads_fails_in_words(world: ModelWorld) -> None:
+    with world.opened():
+        view = world.run("Look into " + "zq9 " * 2_000, seconds=PATIENCE)
+        assert view.state is SessionState.FAILED
+        assert "the conversation is too long for smollm2" in view.error
+        assert world.card_of(view).outcome is Outcome.FAILED
+        world.close_well(view)
+
+
+def test_a_key_that_is_refused_and_then_a_model_without_a_word(
+    tmp_path: Path, clock: FakeClock, warm: ModelHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Smollm2(key="the-right-key", template=SILENT) as server, Wire(server) as wire:
+        world = ModelWorld(tmp_path, clock, wire, host=warm)
+        with world.opened():
+            view = world.run(ASKED, seconds=PATIENCE)
+            assert (view.state, view.not_begun) == (SessionState.CANNOT_RUN, True)
+            assert "clawpy key set openai" in view.error
+            world.close_well(view)
+            monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "the-right-key")
+            view = world.run("Say nothing", seconds=PATIENCE)
+            assert view.state is SessionState.FAILED
+            print(view.error, world.texts(view), [r["messages"][1:] for r in wire.requests])
+            assert len(wire.requests) == 4, "an empty answer is asked about twice"
+            world.close_well(view)

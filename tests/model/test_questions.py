@@ -1,0 +1,145 @@
+"""Services that ask a model single questions. A model of this size rarely answers in the form that is asked for: what
+counts is that whatever it says is either used or refused in words, is booked, and hurts nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine import Engine
+from engine.clock import FakeClock
+from engine.execution.runners.model.client import ModelHost
+from engine.values import Layer, ModelCall, NoAnswer, Question, Source
+from tests.execution.model.world import ModelWorld
+from tests.feedback.test_twin_model_end_to_end import decide
+from tests.model.conftest import PATIENCE, free
+from tests.model.server import SILENT, Smollm2, Wire
+
+SMOLLM2 = "local:smollm2"
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> Iterator[Smollm2]:
+    """The model as it is: asked for JSON it writes prose."""
+    with Smollm2(context="1024") as server:
+        yield server
+
+
+@pytest.fixture
+def engine(world: ModelWorld) -> Iterator[Engine]:
+    with world.opened() as engine:
+        yield engine
+
+
+def question(**more: object) -> Question:
+    fields = {
+        "purpose": "summary", "subject": "session_1", "instructions": "You answer in one word.",
+        "text": "What is the capital of France?", "most_tokens": 64, "budget": 50_000, "seconds": 30.0,
+    }  # fmt: skip
+    return Question(**{**fields, **more})  # type: ignore[arg-type]
+
+
+def only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
+    [call] = engine.calls.for_session(subject)
+    return call
+
+
+def test_a_question_is_answered_and_counted(engine: Engine, wire: Wire) -> None:
+    answer = engine.completions.ask(SMOLLM2, question())
+    call = only_call(engine)
+    assert (call.state, engine.calls.reply(call.id)) == ("done", answer.text)
+    assert 20 < call.input_tokens < 60
+    assert 0 < call.output_tokens <= 64
+    assert answer.cost == 0
+
+
+def test_an_answer_that_is_cut_off_is_none(engine: Engine) -> None:
+    with pytest.raises(NoAnswer, match="cut off in the middle"):
+        engine.completions.ask(SMOLLM2, question(instructions="You tell long stories.", text="Begin.", most_tokens=8))
+    call = only_call(engine)
+    assert (call.state, call.output_tokens) == ("failed", 8)
+
+
+def test_a_slow_answer_is_given_up_and_cancelled_on_the_server(
+    engine: Engine, world: ModelWorld, wire: Wire, smollm2: Smollm2
+) -> None:
+    wire.held = True
+    wire.heard = lambda: world.clock.advance(timedelta(seconds=31))
+    with pytest.raises(NoAnswer, match="no answer within 30 s"):
+        engine.completions.ask(SMOLLM2, question())
+    smollm2.wait_until_idle()
+
+
+def test_a_stream_that_is_cut_is_none(engine: Engine, wire: Wire) -> None:
+    wire.cuts = [700]
+    with pytest.raises(NoAnswer, match="local cannot be reached"):
+        engine.completions.ask(SMOLLM2, question())
+    assert only_call(engine).state == "failed"
+
+
+def test_an_empty_answer_is_none(tmp_path: Path, clock: FakeClock, warm: ModelHost) -> None:
+    with Smollm2(template=SILENT) as server, Wire(server) as wire:
+        world = free(ModelWorld(tmp_path, clock, wire, host=warm))
+        with world.opened() as engine, pytest.raises(NoAnswer, match="empty"):
+            engine.completions.ask(SMOLLM2, question())
+
+
+def test_text_that_is_longer_than_the_model_reads_is_refused_in_words(engine: Engine) -> None:
+    with pytest.raises(NoAnswer, match="the conversation is too long for smollm2"):
+        engine.completions.ask(SMOLLM2, question(text="zq9 " * 2_500))
+
+
+def test_the_twin_model_proposes_nothing_when_it_says_rubbish(engine: Engine, wire: Wire) -> None:
+    engine.settings.set("twinModelEnabled", True)
+    engine.settings.set("twinModelId", SMOLLM2)
+    decide(engine, 15)
+    engine.predictions.run_cycle()
+    [told] = engine.ledger.latest(kinds=("TwinAnswered",))
+    assert (told.subject, told.payload["usable"]) == (SMOLLM2, False)
+    assert told.payload["reason"]
+    assert [card for card in engine.cards.pending() if card.source is Source.TWIN_MODEL] == []
+    assert wire.requests[0]["temperature"] == 0.3
+    assert len(wire.requests) <= 2, "of rubbish it is told once"
+    assert all(call.state != "running" for call in engine.calls.for_session("twin"))
+
+
+def test_a_session_is_summarised_by_the_model_or_by_its_record(engine: Engine, world: ModelWorld) -> None:
+    session = world.run("Say hello in one short sentence", seconds=PATIENCE)
+    engine.settings.set("memory.model", SMOLLM2)
+    engine.knowledge.catch_up()
+    [summary] = [one.text for one in engine.memory.entries(Layer.CONTEXT) if one.session == session.id]
+    [call] = [one for one in engine.calls.for_session(session.id) if one.run_kind == "summary"]
+    assert call.input_tokens > 100
+    if call.state == "done":
+        assert summary.split()[:5] == engine.calls.reply(call.id).split()[:5]
+    else:
+        assert call.error
+        assert summary.startswith("Task: Say hello")
+    assert len(summary.split()) <= 120
+
+
+def test_rules_learn_where_the_model_says_rubbish_and_its_judgement_promotes_nothing(
+    engine: Engine, world: ModelWorld
+) -> None:
+    rule = "Never touch the changelog by hand"
+    for number in range(3):
+        card = world.propose("Say hello in one short sentence")
+        engine.cards.approve(card.id, edit=f"Say hello in one short sentence. {rule}", without_sandbox=True)
+        session = engine.sessions.of_prediction(card.id)
+        assert session is not None
+        world.finish(session, PATIENCE)
+        engine.settings.set("memory.model", SMOLLM2 if number == 2 else "")
+        engine.learnings.catch_up()
+    assert [one.run_kind for one in engine.calls.for_session(session.id)][-1] == "learnings"
+    [fault] = engine.ledger.latest(kinds=("FaultReported",))
+    assert f"no model said what {session.id} taught, the rules did" in fault.payload["message"]
+    [known] = engine.learnings.entries("project")
+    assert known.text == rule
+    report = engine.learnings.chain(judge=True)
+    assert report.judged[known.id].startswith("no answer: ")
+    assert engine.learnings.entries("global") == []
+    [call] = engine.calls.for_session(known.id)
+    assert (call.run_kind, call.output_tokens > 0) == ("learnings-judge", True)
