@@ -36,8 +36,8 @@ def engine(world: ModelWorld) -> Iterator[Engine]:
 
 def question(**more: object) -> Question:
     fields = {
-        "purpose": "summary", "subject": "session_1", "instructions": "You answer in one word.",
-        "text": "What is the capital of France?", "most_tokens": 64, "budget": 50_000, "seconds": 30.0,
+        "purpose": "summary", "subject": "session_1", "instructions": "You are brief.",
+        "text": "Say hello.", "most_tokens": 200, "budget": 50_000, "seconds": 30.0,
     }  # fmt: skip
     return Question(**{**fields, **more})  # type: ignore[arg-type]
 
@@ -51,8 +51,8 @@ def test_a_question_is_answered_and_counted(engine: Engine, wire: Wire) -> None:
     answer = engine.completions.ask(SMOLLM2, question())
     call = only_call(engine)
     assert (call.state, engine.calls.reply(call.id)) == ("done", answer.text)
-    assert 20 < call.input_tokens < 60
-    assert 0 < call.output_tokens <= 64
+    assert 10 < call.input_tokens < 60
+    assert 0 < call.output_tokens < 200
     assert answer.cost == 0
 
 
