@@ -81,12 +81,21 @@ class Jump(Dialog[Spot | None]):
 
     def draw_over(self, picture: list[Strip]) -> list[Strip]:
         style = self.get_component_rich_style("jump--label")
-        for label, spot in reversed(self._spots.items()):
+        places: list[tuple[int, int, str]] = []
+        taken = set[tuple[int, int]]()
+        for label, spot in self._spots.items():
             if label.startswith(self._typed):
                 x, y = spot.on_screen
-                line, rest = picture[y], label[len(self._typed) :]
-                after = line.crop(x + len(rest), line.cell_length)
-                picture[y] = Strip.join([line.crop(0, x), Strip([Segment(rest, style)]), after])
+                rest = label[len(self._typed) :]
+                before = {(x - back, y) for back in range(1, len(rest) + 1)}
+                if x >= len(rest) and not taken & before and not picture[y].crop(x - len(rest), x).text.strip():
+                    x -= len(rest)  # in the gap before the word, which can be read then
+                taken |= {(x + at, y) for at in range(len(rest))}
+                places.append((x, y, rest))
+        for x, y, rest in reversed(places):
+            line = picture[y]
+            after = line.crop(x + len(rest), line.cell_length)
+            picture[y] = Strip.join([line.crop(0, x), Strip([Segment(rest, style)]), after])
         return picture
 
     def on_key(self, event: events.Key) -> None:

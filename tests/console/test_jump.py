@@ -53,9 +53,23 @@ async def test_every_screen_has_a_label_on_each_tab_pane_and_key(
         drawn = screen_text(console).splitlines()
         for label, spot in list(console.screen._spots.items())[:40]:
             x, y = spot.on_screen
-            assert drawn[y][x:].startswith(label)
+            assert label in (drawn[y][x : x + len(label)], drawn[y][x - len(label) : x])
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(console.screen, Jump))
+
+
+@pytest.mark.long
+async def test_a_label_stands_before_the_word_where_there_is_room(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        words = screen_text(console).splitlines()[-1]
+        await pilot.press("apostrophe")
+        await until(pilot, lambda: isinstance(console.screen, Jump))
+        keys = screen_text(console).splitlines()[-1]
+        for word in ("approve", "dismiss", "new", "check", "keys", "quit"):
+            assert word in words
+            assert word in keys
+        assert "p check" in keys
 
 
 @pytest.mark.long
