@@ -72,7 +72,8 @@ def _keys(home: Home) -> str:
     from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, shown_keys
 
     keymap = check_keymap(keys_in(home.config_file))[0]
-    lines = ["# Keys of the console", "", "To change a key: `clawpy config set keys.ID KEY`."]
+    example = "clawpy config set 'keys.\"stack.approve\"' right,l,a"
+    lines = ["# Keys of the console", "", f"To change the keys of an action, put its ID in quotes: `{example}`."]
     for group, title in GROUPS.items():
         rows = [
             f"| {shown_keys(one.id, keymap)} | {one.tooltip} | `{one.id}` |" for one in ACTIONS if one.group == group

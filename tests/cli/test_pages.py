@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +37,13 @@ def test_the_keys_are_those_of_the_settings(clawpy: Clawpy, home: Home) -> None:
     home.config.mkdir(parents=True)
     home.config_file.write_text('[keys]\n"app.help" = "f9"\n')
     assert "| F9 | " in clawpy("help", "keys").out
+
+
+def test_the_command_that_changes_a_key_works_as_it_is_printed(clawpy: Clawpy) -> None:
+    command = re.search(r"`clawpy (config set .+)`", clawpy("help", "keys").out)
+    assert command is not None
+    assert clawpy(*shlex.split(command[1])).code == 0
+    assert "| → l a | approve the card" in clawpy("help", "keys").out
 
 
 def test_a_page_that_does_not_exist_is_refused_with_the_nearest(clawpy: Clawpy) -> None:
