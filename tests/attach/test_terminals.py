@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine import Home, read_holder
-from tests.attach.conftest import Pane, is_alive, until
+from tests.attach.conftest import CONSOLE, Pane, is_alive, until
 from tests.conftest import Repository
 
 pytestmark = pytest.mark.long
@@ -107,6 +107,15 @@ def test_a_console_in_a_repository_that_is_switched_off_says_so_until_it_is_read
     there.type(f"cd {second.path}; {command}")
     there.shows("Not this repository")
     there.shows("switched off in the settings")
+
+
+def test_the_demo_ignores_the_repository_it_is_opened_in(pane: NewPane, project: Path) -> None:
+    terminal = pane()
+    terminal.type(shlex.join([*CONSOLE, "--demo"]))
+    terminal.shows(r"CARDS\s+1 of")
+    shown = terminal.shows(r"DEMO shop \S+\s*$")  # one repository
+    assert str(project) not in shown
+    assert "Not this repository" not in shown
 
 
 def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, home: Home) -> None:
