@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from engine.storage.database import Database
 from engine.storage.quick import driver_of
@@ -49,8 +50,7 @@ class Scope:
         return " AND ".join(said), values
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A memory as the ranking needs it, but for its text."""
 
     seq: int
@@ -64,8 +64,7 @@ class Row:
     trust: Trust
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(NamedTuple):
     """A stretch of a memory, and what is kept of its tokens."""
 
     chunk_id: int

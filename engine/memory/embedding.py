@@ -21,6 +21,9 @@ LOCAL = "minilm-int8-1.0.0"
 AT_ONCE = 8
 """Texts of one request to the helper: it answers a question between two requests."""
 
+LANES = 2
+"""The helper reads so many requests side by side: the passages of one message are shared out among them."""
+
 SLOWEST = 120.0
 """Seconds for a request, the loading of the model on a busy machine included."""
 
@@ -64,12 +67,11 @@ class LocalEmbedder:
         self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False, seconds: float = SLOWEST
     ) -> list[Made]:
         kept = list(keep) or [0] * len(texts)
-        starts = range(0, len(texts), AT_ONCE)
+        most = max(1, min(AT_ONCE, math.ceil(len(texts) / LANES)))
+        starts = range(0, len(texts), most)
         try:
             asked: list[Future[Message]] = [
-                self._helper.submit(
-                    do="embed", texts=list(texts[at : at + AT_ONCE]), keep=kept[at : at + AT_ONCE], now=now
-                )
+                self._helper.submit(do="embed", texts=list(texts[at : at + most]), keep=kept[at : at + most], now=now)
                 for at in starts
             ]
             return [one for answer in asked for one in _made(answer.result(seconds))]

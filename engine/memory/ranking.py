@@ -92,7 +92,6 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]+")
-_WORD = re.compile(r"[^\W_]+")
 _RULE = re.compile(r"^\W*(?:please )?(?:always|never|from now on)\b|\bwhen(?:ever)? i ask\b", re.IGNORECASE)
 _PREFERS = re.compile(
     r"\bi(?:['’]d| would| do| usually| generally| always| really)? (?:prefer|like to|rather|tend to)\b|"
@@ -189,15 +188,18 @@ def close_look(
 
     places = look.best
     own = [texts[place] for place in places.tolist()]
-    counts = _present(question, len(pool.sessions), texts)
-    worth = numpy.log((len(texts) + 1) / (counts.sum(axis=0) + 0.5)).clip(0.05).astype(numpy.float32)
+    there = _present(question, len(pool.sessions), texts)
+    worth = numpy.log((len(texts) + 1) / (there.sum(axis=0) + 0.5)).clip(0.05).astype(numpy.float32)
     worth /= worth.sum()
     window = numpy.maximum(
-        counts[places], numpy.maximum(_from(counts, pool.before[places]), _from(counts, pool.after[places]))
+        there[places], numpy.maximum(_from(there, pool.before[places]), _from(there, pool.after[places]))
     )
-    users = numpy.array([pool.speakers[place].casefold() in USERS for place in places.tolist()], numpy.float32)
-    rules = _having(_RULE, own)
-    coverage = counts[places] @ worth
+    users = [pool.speakers[place].casefold() in USERS for place in places.tolist()]
+    standing = [
+        user and bool(_RULE.search(text) or (question.asks_advice and _PREFERS.search(text)))
+        for user, text in zip(users, own, strict=True)
+    ]
+    coverage = there[places] @ worth
     meaning = numpy.clip(numpy.nan_to_num(pool.meaning[places]), 0.0, 1.0)
     ages = [
         math.inf if at is None else max(0.0, (pool.now - at).total_seconds() / 86400)
@@ -214,9 +216,9 @@ def close_look(
         "window": window @ worth,
         "session": look.session[places],
         "who": look.who[places],
-        "standing": users * (numpy.maximum(rules, _having(_PREFERS, own)) if question.asks_advice else rules),
+        "standing": numpy.array(standing, numpy.float32),
         "date": look.date[places],
-        "time": _having(_TIME, own) * float(question.asks_when),
+        "time": numpy.array([question.asks_when and bool(_TIME.search(text)) for text in own], numpy.float32),
         "recent": numpy.exp(-numpy.array(ages) / RECENT_DAYS).astype(numpy.float32)
         * (1.0 if question.asks_latest else 0.25),
     }
@@ -306,28 +308,20 @@ def _reason(question: Question, pool: Pool, text: str, found: dict[str, Vector],
     return "; ".join(said)
 
 
-def _having(pattern: re.Pattern[str], texts: Sequence[str]) -> Vector:
-    import numpy
-
-    return numpy.array([bool(pattern.search(text)) for text in texts], numpy.float32)
-
-
 def _present(question: Question, size: int, texts: Mapping[int, str]) -> Matrix:
-    """Which of the question's terms are in each passage: a row for each place, a column for each term."""
+    """Which of the question's terms are in each text: a row for each place, a column for each term."""
     import numpy
 
-    counts = numpy.zeros((size, max(1, len(question.terms))), numpy.float32)
-    column = {term: number for number, term in enumerate(question.terms)}
-    columns: dict[str, list[int]] = {}  # of what stands between two spaces: most of it comes many times
-    for place, text in texts.items():
-        for piece in text.casefold().split():
-            found = columns.get(piece)
-            if found is None:
-                terms = (stem(word) for word in _WORD.findall(piece))
-                found = columns[piece] = [column[term] for term in terms if term in column]
-            for at in found:
-                counts[place, at] = 1
-    return counts
+    there = numpy.zeros((size, max(1, len(question.terms))), numpy.float32)
+    lower = {place: text.casefold() for place, text in texts.items()}
+    for column, term in enumerate(question.terms):
+        # A word begins as its stem does, but for a y that became an i: few texts have to be read.
+        start = term.removesuffix("i") or term
+        words = re.compile(rf"(?<![^\W_]){re.escape(start)}[^\W_]*")
+        for place, text in lower.items():
+            if start in text and any(stem(word) == term for word in words.findall(text)):
+                there[place, column] = 1
+    return there
 
 
 def _relative(values: Vector, floor: float) -> Vector:

@@ -5,11 +5,13 @@ Vectors are unit vectors, so that similarity is their product in [-1, 1], and Ch
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.memory.embedding import Embedder, NoEmbedder
 from engine.memory.index import Index
@@ -39,8 +41,7 @@ CHUNKS_KEPT = 3
 BOTH = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A memory that was found, by its number, how near its nearest chunk is, and its nearest chunks, at most
     `CHUNKS_KEPT`."""
 
@@ -176,12 +177,15 @@ def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[N
 
 def _by_memory(near: Iterable[Near], k: int) -> tuple[Hit, ...]:
     """The `k` memories that have the nearest chunks, best first."""
-    found: dict[int, list[Near]] = {}
-    for one in sorted(near, key=lambda one: (-one[0], one[1])):
-        found.setdefault(one[2], []).append(one)
+    similarity: dict[int, float] = {}
+    chunks: dict[int, list[int]] = {}
+    for value, number, seq in sorted(near, key=itemgetter(0), reverse=True):
+        if seq not in similarity:
+            similarity[seq], chunks[seq] = value, [number]
+        else:
+            chunks[seq].append(number)
     return tuple(
-        Hit(seq, some[0][0], tuple(number for _, number, _ in some[:CHUNKS_KEPT]))
-        for seq, some in list(found.items())[:k]
+        Hit(seq, value, tuple(chunks[seq][:CHUNKS_KEPT])) for seq, value in itertools.islice(similarity.items(), k)
     )
 
 
