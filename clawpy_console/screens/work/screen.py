@@ -292,7 +292,9 @@ class WorkScreen(Conversing, Filtering):
         question = f"{files} of “{words.one_line(change.title)}” will be deleted. This cannot be undone."
 
         def discard() -> None:
-            self._carry_out("discarding", lambda engine, id: engine.changes.discard(id), lambda _: "Discarded.")
+            self._carry_out(
+                "discarding", lambda engine, id: engine.changes.discard(id), lambda _: "Discarded.", change=change
+            )
 
         self.app.confirm("Discard the changes?", question, "discard", discard, risky=True)
 
@@ -371,10 +373,12 @@ class WorkScreen(Conversing, Filtering):
         call: Callable[[Engine, str], ChangeSet],
         done: Callable[[ChangeSet], str],
         not_done: Callable[[ChangeSet], None] = lambda change: None,
+        *,
+        change: ChangeSet | None = None,
     ) -> None:
-        """Call what is `doing` something with the change set; `done` says what came of it, `not_done` hears of a
-        refusal."""
-        if self._under_way or (change := self.change) is None:
+        """Call what is `doing` something with `change`, by default the change set in sight; `done` says what came of
+        it, `not_done` hears of a refusal."""
+        if self._under_way or (change := change or self.change) is None:
             self._say_that_it_runs()
             return
 
