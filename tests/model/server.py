@@ -23,11 +23,12 @@ START_SECONDS = 120.0
 
 
 class Smollm2:
-    """`serve.py` with options, on a free port of its own, from `with` on; it answers then. See there for options."""
+    """`serve.py` with its options, on a free port, from `with` on; it answers then. It ends with this process, however
+    that ends."""
 
     def __init__(self, **options: str) -> None:
         self.port = _free_port()
-        self._command = [sys.executable, str(HERE / "serve.py"), str(self.port)]
+        self._command = [sys.executable, str(HERE / "serve.py"), str(self.port), "watch=stdin"]
         self._command += [f"{name}={value}" for name, value in options.items()]
         self._process: subprocess.Popen[str] | None = None
 
@@ -44,7 +45,7 @@ class Smollm2:
     def start(self) -> None:
         """Start it, on the same port each time, and wait until it answers."""
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         assert self._process.stdout is not None
         late = threading.Timer(START_SECONDS, self.kill)
@@ -56,8 +57,8 @@ class Smollm2:
     def kill(self) -> None:
         """End it at once, as the machine would that runs out of memory."""
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            with self._process as process:
+                process.kill()
 
     def tokens(self, request: dict[str, Any]) -> int:
         """How many tokens the prompt of a chat request is for the model."""
@@ -85,9 +86,6 @@ class Smollm2:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
-        assert self._process is not None
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 class Wire:
