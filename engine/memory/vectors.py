@@ -34,7 +34,7 @@ QUESTIONS = 256
 """Vectors of questions that are kept."""
 
 CHUNKS_A_HIT = 4
-"""So many chunks are looked at for each memory that is wanted, since long ones have several that are near."""
+"""At most so many chunks are looked at for each memory that is wanted, since long ones have several that are near."""
 
 CHUNKS_KEPT = 3
 
@@ -257,12 +257,13 @@ class _Exact:
         import numpy
 
         with self._lock:
-            matrix, size = self._matrix, len(self._chunks)
+            matrix, size, memories = self._matrix, len(self._chunks), len(self._rows_of)
         if matrix is None:
             return []
         near = products(matrix[:size], query)
         least = 1 - within / 2
-        most = min(size, CHUNKS_A_HIT * k if layers >= BOTH else size)
+        chunks_each = min(CHUNKS_A_HIT, 1 + (size - 1) // max(1, memories))
+        most = min(size, chunks_each * k if layers >= BOTH else size)
         best = numpy.argpartition(-near, most - 1)[:most] if most < size else numpy.arange(size)
         best = best[near[best] >= least]
         return [
