@@ -208,7 +208,7 @@ class Index:
 
     def _lost(self, server: ChromaServer, error: Exception) -> None:
         why = str(error).removeprefix(f"{LOST}: ") or f"{server.host} does not answer"
-        words = f"the connection to the Chroma server was lost:  {why}; it is tried again every {RETRY_SECONDS:g} s"
+        words = f"the connection to the Chroma server was lost: {why}; it is tried again every {RETRY_SECONDS:g} s"
         if not self._away:
             self._away = True
             log.warning("%s", words)

@@ -240,9 +240,9 @@ def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
     done = world.cycle()
     assert bool(done.acted) is starts
     if not starts:
-        assert any("somebody wrote in shop 9 min ago" in one for one in done.kept)
+        assert any("somebody wrote to shop 9 min ago" in one for one in done.kept)
         card = world.card()
-        with pytest.raises(Refusal, match="somebody wrote"):
+        with pytest.raises(Refusal, match="somebody wrote to"):
             world.engine.cards.approve(card.id, by=DecidedBy.AUTONOMY)
         assert world.engine.cards.get(card.id).status is Status.PENDING
         world.ended(world.engine.cards.approve(card.id).id)  # an operator's approval needs no calm

@@ -82,7 +82,7 @@ def test_it_runs_by_itself_only_when_this_very_item_has_earned_it(world: World) 
         assert card.assignment.channel == "koji-core"
         world.away()
         kept = dict(one.split(": ", 1) for one in world.cycle().kept)
-        assert "like cards" in kept[card.id], "other cards for the same flow were approved, not this item"
+        assert "similar cards" in kept[card.id], "other cards for the same flow were approved, not this item"
         world.earn(kind=card.kind, channel="koji-core", others=0)
         world.away(timedelta(minutes=10))
         assert world.cycle().acted == card.id
@@ -112,8 +112,8 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(world: World, tm
         world.away()
         cycle = world.cycle()
         assert cycle.acted != card.id
-        assert "others may have written" in dict(one.split(": ", 1) for one in cycle.kept)[card.id]
-        with pytest.raises(Refusal, match="others may have written"):
+        assert "somebody else may have written" in dict(one.split(": ", 1) for one in cycle.kept)[card.id]
+        with pytest.raises(Refusal, match="somebody else may have written"):
             engine.cards.trigger(card.id, by="a program")
         earning = engine.autonomy.earning([world.workspace])
         assert earning is not None

@@ -88,7 +88,7 @@ def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
     assert "is proposed again" in read
     told, read = done(engine, "candidates", "records", "--kind", "repeated_retry")
     assert [each["session"] for each in told["records"]] == ["sess_2", "sess_1"]
-    assert "3 tries made" in read
+    assert "3 attempts made" in read
 
 
 @pytest.mark.parametrize(

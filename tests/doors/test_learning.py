@@ -79,7 +79,7 @@ def test_from_three_sessions_to_agents_md(engine: Engine, repository: Repository
     assert [scope["scope"] for scope in type("scopes")[0]["scopes"]].count("team") == 3
 
     assert (one["trust"], one["approvedBy"]) == ("quoted", "")  # a commit message: the operator decides
-    with pytest.raises(Refusal, match="nothing was learnt"):
+    with pytest.raises(Refusal, match="no learnings of"):
         type("write")
     assert [(wait.kind, wait.id) for wait in engine.queue()] == [("learning", one["id"])]
     kept = type("keep", one["id"])[0]["kept"]

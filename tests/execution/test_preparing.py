@@ -462,6 +462,6 @@ def test_cargo_lock_is_brought_in_step_offline_of_everything(world: World) -> No
     view = world.run("update_lock", command=["cargo update --workspace"])
 
     assert view.state is SessionState.SUCCEEDED, told(world, view)
-    assert view.summary == "`cargo update --workspace` brought Cargo.lock in step"
+    assert view.summary == "`cargo update --workspace` updated Cargo.lock"
     [change] = world.changes.list()
     assert [file.path for file in world.changes.get(change.id).files] == ["Cargo.lock"]

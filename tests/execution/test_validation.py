@@ -245,7 +245,7 @@ def test_tests_that_were_red_before_are_none_of_the_agents_business(world: World
     world.repository.write("test_old.py", "from cart import total\n\n\ndef test_old():\n    assert total() == 7\n")
     view, told = world.work(writes(cart="def total():\n    return 2 + 1\n"))
     assert told == []
-    assert "1 test was red before" in view.summary
+    assert "1 test failed before" in view.summary
     assert world.facts("ValidationFailed", "ValidationHealed") == []
 
 

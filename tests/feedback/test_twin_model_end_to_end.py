@@ -186,6 +186,6 @@ def test_metrics_of_real_cards(engine: Engine) -> None:
     assert said["nextTraining"] == "50 more pairs until the first training"
     assert sum(one["rejected"] for one in said["approvalOverTime"]) == 1
     assert (len(said["approvalOverTime"]), said["drift"]["decisions"], said["pairsNeeded"]) == (7, 1, 50)
-    assert "not yet" in said["earning"]
+    assert "by itself yet" in said["earning"]
     elsewhere = dispatch(engine, "metrics", {"days": 30, "workspace": "/elsewhere"})
     assert (elsewhere["period"], elsewhere["totalPredictions"]) == ("last_30_days", 0)

@@ -147,7 +147,7 @@ def test_validator_policy_tweaks(closed: World) -> None:
         for wrong in (4, 5, 6):
             closed.server.script(calls("write", path="cart.txt", content=f"{wrong}\n"), "Done.")
         view = closed.work("Tidy the cart")
-        assert f"still failing after {one['effect']['tries']} try" in "\n".join(closed.texts(view))
+        assert f"still failing after {one['effect']['tries']} attempt" in "\n".join(closed.texts(view))
 
 
 @pytest.mark.long

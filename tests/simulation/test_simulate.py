@@ -100,7 +100,7 @@ def test_no_cap_is_ever_passed_by_what_is_settled_and_reserved(tmp_path: Path) -
         seen, caps = month.seen.peak, engine.safety.costs.state()
         failed = [view for view in endings if view.state is SessionState.FAILED]
         assert failed, "a session that would have passed the cap ended before it"
-        assert [view.error for view in failed if "of the last hour" not in view.error or view.cost] == []
+        assert [view.error for view in failed if "for the last hour" not in view.error or view.cost] == []
         assert 0 < seen["hour"] <= caps.hour_cap
 
 

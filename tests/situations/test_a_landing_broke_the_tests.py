@@ -44,7 +44,7 @@ def test_it_is_undone(monday: Situation) -> None:
     assert first.assignment.prompt.startswith("Undo the landing of “")
     assert first.assignment.prompt.endswith("which broke `test_total`")
     done = monday.approve(first)
-    assert done.summary.endswith("is undone: 1 file as before")
+    assert done.summary.endswith("is undone: 1 file restored")
     assert (monday.path / "cart.py").read_text() == GOOD
     assert monday.engine.changes.get(change).state is ChangeState.UNDONE
     assert done.next_step == "rerun_failing"

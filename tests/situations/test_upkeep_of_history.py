@@ -27,7 +27,7 @@ def test_fixup_commits_are_squashed_in_rehearsal(monday: Situation) -> None:
     assert card.assignment.prompt == "Rehearse squashing 2 fixup commits into “Notes” and “Round the total”"
     done = monday.approve(card)
     onto = monday.git("rev-parse", "--short=10", "origin/main")
-    assert done.summary.startswith("The autosquash is clean: 4 commits become 2, with the same files at the end")
+    assert done.summary.startswith("The autosquash is clean: 4 commits would become 2, with the same files at the end")
     assert done.summary.endswith(f"to do it: `git -c sequence.editor=: rebase -i --autosquash {onto}`")
     assert monday.git("rev-parse", "HEAD") == head
 

@@ -28,7 +28,7 @@ def test_changes_of_last_week_are_in_no_commit(monday: Situation) -> None:
     done = monday.approve(first)
     assert (
         done.summary
-        == "4 files in no commit; could be 3 commits: cart, documentation and price list; no tests for price list.py"
+        == "4 files not committed; could be 3 commits: cart, documentation and price list; no tests for price list.py"
     )
     assert "git add -- cart.py tests/test_cart.py && git commit" in monday.transcript(done)
     assert done.next_step == "run_tests"

@@ -206,7 +206,7 @@ def test_a_port_that_is_taken_is_told_once(serve: Serve) -> None:
         other.gateway.follow()
     told = other.engine.ledger.latest(10, kinds=("FaultReported",))
     assert [one.payload["where"] for one in told] == ["gateway"]
-    assert "taken" in other.gateway.state().words
+    assert "used by another program" in other.gateway.state().words
     other.engine.settings.set("gateway.port", 0)
     other.gateway.follow()
     assert other.gateway.state().listening

@@ -71,7 +71,7 @@ def test_rubbish_between_messages_is_shown_and_left_out(make: Make) -> None:
     assert view.state is SessionState.SUCCEEDED
     assert world.texts(view) == ["hello"]
     assert "Welcome to the agent!" in world.texts(view, ["output"])
-    assert len([line for line in world.texts(view, ["error"]) if "no messages" in line]) == 1
+    assert len([line for line in world.texts(view, ["error"]) if "not messages" in line]) == 1
 
 
 def test_an_agent_that_is_not_installed_or_not_configured_is_no_runner(make: Make) -> None:

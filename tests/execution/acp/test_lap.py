@@ -197,7 +197,7 @@ def test_a_terminal_that_is_not_allowed_or_elsewhere_does_not_run(world: AcpWorl
     view = world.run(terminal("rm", "-rf", "a.txt"), terminal("ls", cwd="/etc"), terminal("no-such-program"))
     said = world.texts(view)
     assert "not allowed" in said[0]
-    assert "no folder of this session" in said[1]
+    assert "is not a folder of this session" in said[1]
     assert told(world, view)[0]["exitCode"] == 126
     assert "`no-such-program` is not installed" in told(world, view)[1]["output"]
 
@@ -256,7 +256,7 @@ def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("reason", "words"), [("max_tokens", "limit of tokens"), ("max_turn_requests", "requests")])
+@pytest.mark.parametrize(("reason", "words"), [("max_tokens", "token limit"), ("max_turn_requests", "request limit")])
 def test_work_that_was_cut_short_is_kept_and_says_so(world: AcpWorld, reason: str, words: str) -> None:
     view = world.run({"write": {"path": "b.txt", "content": "half\n"}}, {"stop": reason})
     assert view.state is SessionState.SUCCEEDED

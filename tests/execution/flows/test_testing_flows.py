@@ -287,7 +287,7 @@ def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow) -> N
     last = repository.commit("docs", {"README.md": "a shop"})
     with pytest.raises(FlowUnable, match="passes at"):
         run_flow("bisect", test="make test", good=first, bad=last)
-    with pytest.raises(FlowUnable, match="no ancestor"):
+    with pytest.raises(FlowUnable, match="not an ancestor"):
         run_flow("bisect", test="make test", good=last, bad=first)
     broken = repository.commit("break", {"state": "ill\n"})
     repository.commit("still", {"README.md": "x"})

@@ -114,7 +114,7 @@ def test_repairs_and_bounds_reach_the_validation_loop(world: ModelWorld) -> None
             part.text for call in asked for part in engine.calls.prompt(call.id) if "that passed before" in part.text
         ]
         return list(dict.fromkeys(told)), [
-            text for text in world.texts(view, "note") if text.startswith("healing ends")
+            text for text in world.texts(view, "note") if text.startswith("repair ended")
         ]
 
     with world.opened() as engine:

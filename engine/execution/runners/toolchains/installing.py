@@ -59,7 +59,7 @@ _LOCKS: Mapping[str, str] = {
 _YARN_2 = "yarn install --mode=update-lockfile --no-immutable"
 
 _NETWORK = re.compile(
-    r"^network: (\S+?)(?::443)? (is not among the hosts|leads to|cannot be reached)([^\n]*)", re.MULTILINE
+    r"^network: (\S+?)(?::443)? (is not one of the allowed hosts|resolves to|cannot be reached)([^\n]*)", re.MULTILINE
 )
 
 

@@ -57,7 +57,7 @@ PLUGINS: Mapping[str, str] = {
 }  # fmt: skip
 """The package that brings a fixture or an option of pytest."""
 
-_NAME = r"(?P<what>[\w@.][\w@./+-]*)"
+_NAME = r"(?P<what>[\w@./][\w@./+-]*)"
 _BARE = r"(?P<what>[\w@+-][\w@.+-]*)"  # without a folder: it was looked for on the PATH, and a folder there is closed
 _ROWS: tuple[tuple[str, str], ...] = (
     ("program", rf"(?:^|[\s/])(?:ba|da|z|k|a)?sh: (?:line )?(?:\d+: )?{_NAME}: (?:command )?not found\s*$"),
