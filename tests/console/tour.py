@@ -35,10 +35,10 @@ class Step:
 
 
 STEPS = (
-    Step(("escape",), "CARDS  1 of"),
-    Step(("j",), "CARDS  2 of"),
+    Step(("escape",), "CARDS  "),
+    Step(("j",), "CARDS  "),
     Step(("enter",), "SIGNALS"),
-    Step(("escape",), "CARDS  2 of"),
+    Step(("escape",), "CARDS  "),
     Step(("right",), "Started"),
     Step(("2",), "FINISHED"),
     Step(("f12",), "Press R to resume"),
