@@ -257,7 +257,7 @@ class KnowingApp(App[None]):
     # The last screen
 
     def _save_soon(self) -> None:
-        if not self._saving:
+        if not self._saving and self.is_running and not self._closing:  # a timer of an app that ends would hold it
             self._saving = True
             self.set_timer(SAVE_AFTER, self._save_now, name="save")
 

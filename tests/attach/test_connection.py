@@ -21,6 +21,7 @@ from clawpy_console.attach.terminal import BEHIND, LARGEST, Terminal, TerminalDr
 from engine import Home, Refusal
 from engine.doors.control import ControlServer, ask
 from engine.doors.verbs import VERBS
+from tests.attach.conftest import until
 from tests.console.stand_in import StandIn
 
 
@@ -197,6 +198,7 @@ def test_a_console_whose_client_went_away_is_freed(home: Home) -> None:
             ours.settimeout(60)
             while b"koji-core" not in drawn:
                 drawn += ours.recv(65536)
+    until(lambda: not consoles._tasks)  # each has left, as a console does while others stay
     consoles.close()
     consoles.farewell()
     gc.collect()
