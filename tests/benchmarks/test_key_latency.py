@@ -145,7 +145,7 @@ def four_keys(console: Terminal) -> dict[str, float]:
     details = "Card details"
     took = {}
     for key, wanted, absent in (
-        ("s", rf"CARDS +\d of {pending - 1}\b", False),
+        ("s", rf"CARDS +\d of {pending}\b", True),
         ("u", rf"CARDS +\d of {pending}\b", False),
         ("Enter", details, False),
         ("Escape", details, True),
