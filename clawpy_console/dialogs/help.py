@@ -49,7 +49,7 @@ class Help(Dialog[None]):
         self._draw()
 
     def _below(self, escapes: str) -> Content:
-        return Content(f"esc {escapes} · change a key: clawpy config set keys.ID KEY")
+        return Content(f"esc {escapes} · change a key: clawpy config set 'keys.\"ID\"' KEY")
 
     def _draw(self) -> None:
         wanted = self.query_one(Filter).words

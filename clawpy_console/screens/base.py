@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -22,8 +22,6 @@ from clawpy_console.widgets.whole import WholeScreen
 
 if TYPE_CHECKING:
     from clawpy_console.fields import Field
-    from engine import Engine
-    from engine.values import Refusal
 
 T = TypeVar("T")
 
@@ -121,20 +119,8 @@ class ConsoleScreen(WholeScreen[None]):
         listed = list(fields)
         self.query_one(selector, Drawn).show(lambda width: drawn(listed, width))
 
-    def read(
-        self,
-        call: Callable[[Engine], T],
-        then: Callable[[T], object],
-        refused: Callable[[Refusal], object] | None = None,
-        *,
-        group: str,
-        wait: float = 0.0,
-    ) -> None:
-        def arrived(result: T) -> None:
-            if self.ready or not self._complete:  # while the app ends its widgets are gone
-                then(result)
-
-        super().read(call, arrived, refused, group=group, wait=wait)
+    def takes_results(self) -> bool:
+        return self.ready or not self._complete
 
     def engine_moved(self, topics: frozenset[str]) -> None:
         """The engine reported that these topics moved, whether or not what is known of them changed."""

@@ -84,6 +84,10 @@ class WholeScreen(Screen[Answer]):
     def _drawn(self) -> None:
         self._owed = False
 
+    def takes_results(self) -> bool:
+        """Whether what was read can still be drawn: while the app ends the widgets are gone."""
+        return True
+
     def read(
         self,
         call: Callable[[Engine], T],
@@ -94,8 +98,13 @@ class WholeScreen(Screen[Answer]):
         wait: float = 0.0,
     ) -> None:
         """Call the engine in a thread, after `wait` seconds; a newer call of the same `group` takes its place."""
+
+        def arrived(result: T) -> None:
+            if self.takes_results():
+                then(result)
+
         if self.app.engine is not None:
-            work = partial(self.app.in_thread, partial(call, self.app.engine), then, refused, wait=wait)
+            work = partial(self.app.in_thread, partial(call, self.app.engine), arrived, refused, wait=wait)
             _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
 
     # Zoom

@@ -236,6 +236,28 @@ async def test_marks_stay_while_you_look_at_another_session(console: ConsoleApp,
 
 
 @pytest.mark.long
+async def test_a_diff_that_arrives_late_is_not_drawn_on_another_session(console: ConsoleApp, engine: StandIn) -> None:
+    gate, read = threading.Event(), engine.changes.diff
+
+    def diff(id: str) -> tuple[FileDiff, ...]:
+        assert gate.wait(20)
+        return read(id)
+
+    async with console.run_test(size=(160, 50)) as pilot:
+        await live(pilot)
+        engine.changes.diff = diff  # type: ignore[method-assign]
+        await pilot.press("2")
+        view, rows = console.screen.query_one(DiffView), console.screen.query_one("#sessions", Rows)
+        await until(pilot, lambda: "Loading" in screen_text(console))
+        await pilot.press("up")
+        gate.set()
+        await pilot.pause(0.1)
+        assert not view.files
+        await pilot.press("down", "down")
+        assert rows.current
+
+
+@pytest.mark.long
 async def test_marks_whose_hunks_landed_elsewhere_are_said_before_all_of_it_lands(
     console: ConsoleApp, engine: StandIn
 ) -> None:

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.widgets.lines import LinesView
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import about
@@ -188,6 +189,18 @@ async def test_discard_asks_for_a_second_key_of_its_own(console: ConsoleApp, eng
         await pilot.press("escape")
         assert len(console.screen_stack) == 1
         await pilot.press("D", "X")
+        await until(pilot, lambda: ("discarded", CHANGE) in engine.noted)
+
+
+async def test_discard_is_of_the_changes_that_were_asked_about(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_the_change(pilot)
+        await pilot.press("D")
+        work = console.screen_stack[0]
+        assert isinstance(work, WorkScreen)
+        work.query_one("#sessions", Rows).action_first()  # as when another session takes the cursor meanwhile
+        await until(pilot, lambda: work.change is None or work.change.id != CHANGE)
+        await pilot.press("X")
         await until(pilot, lambda: ("discarded", CHANGE) in engine.noted)
 
 

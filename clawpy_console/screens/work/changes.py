@@ -125,7 +125,11 @@ class Changes(Vertical):
         return self.screen
 
     def _read(self, change: ChangeSet) -> None:
+        asked = self._shown
+
         def read(files: list[diff_files.DiffFile]) -> None:
+            if self._shown != asked:  # you went on to another session meanwhile
+                return
             lines, before = diff_files.lines(files), self._marked.pop(change.id, {})
             marks = before.keys() - self._begun.pop(change.id, set())
             kept = {mark for mark in marks if lines.get(mark) == before[mark]}
@@ -138,7 +142,7 @@ class Changes(Vertical):
         self._reads.read(
             lambda engine: diff_files.read(change.files, engine.changes.diff(change.id)),
             read,
-            lambda refusal: self.view.say(str(refusal)),
+            lambda refusal: self.view.say(str(refusal)) if self._shown == asked else None,
             group="diff",
         )
 
