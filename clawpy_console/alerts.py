@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from textual.notifications import SeverityLevel
 
 from clawpy_console import words
-from engine.values import sanitise
+from engine.model import sanitise
 
 if TYPE_CHECKING:
     from textual.app import App

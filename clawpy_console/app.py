@@ -37,7 +37,7 @@ from clawpy_console.state import TOPICS
 from clawpy_console.widgets.status import Frame, gravest
 from clawpy_console.widgets.whole import WholeScreen, type_into
 from engine.home import Home
-from engine.values import Hold, Refusal
+from engine.model import Hold, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.attach.consoles import Consoles

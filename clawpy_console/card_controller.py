@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
-from engine.values import Card, DismissReason, Refusal, SessionView
+from engine.model import Card, DismissReason, Refusal, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp

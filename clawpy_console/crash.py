@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from textual.worker import WorkerFailed
 
 from engine import Home, __version__
-from engine.values.secrets import redact
+from engine.model.secrets import redact
 
 if TYPE_CHECKING:
     from clawpy_console.attach.terminal import Terminal

@@ -12,7 +12,7 @@ from clawpy_console import words
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
     from engine import Engine
-    from engine.values import FoundAgent, LocalModels
+    from engine.model import FoundAgent, LocalModels
 
 KEYS = "123456789"
 

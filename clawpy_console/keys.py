@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from textual.binding import Binding, BindingType
 from textual.keys import KEY_ALIASES, Keys, key_to_character
 
-from engine.values import Refusal
+from engine.model import Refusal
 
 
 @dataclass(frozen=True, slots=True)

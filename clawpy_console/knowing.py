@@ -22,7 +22,7 @@ from textual.worker import Worker
 from clawpy_console import last_screen, words
 from clawpy_console.state import NEWEST, TOPICS, Autonomy, Wanted, in_use, read
 from engine.home import Home
-from engine.values import Hold, Refusal, TranscriptLine
+from engine.model import Hold, Refusal, TranscriptLine
 
 if TYPE_CHECKING:
     from clawpy_console.looks import Looks
@@ -94,7 +94,7 @@ class KnowingApp(App[None]):
 
     def keep_prompt(self, draft: str, workspace: str, *, sent: str = "") -> None:
         """Keep what stands in the prompt box for `workspace` and what was sent from it, but for what may be a key."""
-        from engine.values.secrets import redact
+        from engine.model.secrets import redact
 
         before = self.last.prompts
         kept = (sent, *(one for one in before if one != sent)) if sent else before

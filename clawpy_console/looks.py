@@ -10,7 +10,7 @@ from textual.theme import BUILTIN_THEMES
 
 from clawpy_console import themes
 from clawpy_console.keys import check_keymap
-from engine.values import Refusal
+from engine.model import Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from clawpy_console import words
 from engine import kind_title
-from engine.values import Mute
+from engine.model import Mute
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp

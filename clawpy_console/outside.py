@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawpy_console.attach.client import PASSED_ON
-from engine.values import Refusal
+from engine.model import Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp

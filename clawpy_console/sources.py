@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clawpy_console import outside
-from engine.values import Layer, PromptSource, Refusal, SourceKind
+from engine.model import Layer, PromptSource, Refusal, SourceKind
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp

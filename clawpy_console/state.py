@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
-from engine.values import (
+from engine.model import (
     AgentView,
     Burn,
     Card,

@@ -13,7 +13,7 @@ from pathlib import Path
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
-from engine.values import Refusal
+from engine.model import Refusal
 
 COLORS = ("background", "surface", "line", "text", "grey", "faint", "accent", "wants", "wrong", "good", "lit")
 """The colours a theme file must name; style sheets and contents use them as `$grey`, `$wants`, ..."""

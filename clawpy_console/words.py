@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from rich.cells import cell_len, set_cell_size
 
-from engine.values import MICRO, Card, RailVerdict, Verdict
-from engine.values.text import count as count
-from engine.values.text import failures
+from engine.model import MICRO, Card, RailVerdict, Verdict
+from engine.model.text import count as count
+from engine.model.text import failures
 
 T = TypeVar("T")
 

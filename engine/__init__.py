@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from engine.home import Home
 
 if TYPE_CHECKING:
-    from engine.doors.calling import call, exit_status, stop, talk
-    from engine.doors.documents import document
-    from engine.doors.gateway.tokens import gateway_token
-    from engine.doors.keys import keep_key
-    from engine.doors.mcp import serve as mcp_serve
-    from engine.doors.names import names
-    from engine.doors.notifying import keep_address
-    from engine.doors.verbs import dispatch
+    from engine.api.calling import call, exit_status, stop, talk
+    from engine.api.documents import document
+    from engine.api.gateway.tokens import gateway_token
+    from engine.api.keys import keep_key
+    from engine.api.mcp import serve as mcp_serve
+    from engine.api.names import names
+    from engine.api.notifying import keep_address
+    from engine.api.verbs import dispatch
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
+    from engine.model import Refusal
     from engine.prediction.kinds import kind_title
     from engine.simulation.simulate import simulate
-    from engine.values import Refusal
 
 __all__ = [
     "Engine",
@@ -52,9 +52,9 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name == "Refusal":
-        from engine import values
+        from engine import model
 
-        return values.Refusal
+        return model.Refusal
     if name in ("Engine", "open_engine"):
         from engine import engine
 
@@ -64,27 +64,27 @@ def __getattr__(name: str) -> Any:
 
         return getattr(lock, name)
     if name in ("call", "exit_status", "stop", "talk"):
-        from engine.doors import calling
+        from engine.api import calling
 
         return getattr(calling, name)
     if name == "dispatch":
-        from engine.doors import verbs
+        from engine.api import verbs
 
         return verbs.dispatch
     if name == "document":
-        from engine.doors import documents
+        from engine.api import documents
 
         return documents.document
     if name == "gateway_token":
-        from engine.doors.gateway import tokens
+        from engine.api.gateway import tokens
 
         return tokens.gateway_token
     if name == "keep_key":
-        from engine.doors import keys
+        from engine.api import keys
 
         return keys.keep_key
     if name == "keep_address":
-        from engine.doors import notifying
+        from engine.api import notifying
 
         return notifying.keep_address
     if name == "kind_title":
@@ -92,11 +92,11 @@ def __getattr__(name: str) -> Any:
 
         return kinds.kind_title
     if name == "mcp_serve":
-        from engine.doors import mcp
+        from engine.api import mcp
 
         return mcp.serve
     if name == "names":
-        from engine.doors import names
+        from engine.api import names
 
         return names.names
     if name == "simulate":

@@ -24,11 +24,7 @@ from engine.git import Git, repository_root
 from engine.keys import TWIN, Key, Keys
 from engine.memory.embedding import NoEmbedder
 from engine.memory.memory import MemoryPort
-from engine.prediction.model_twin import ModelTwin, TwinModelId, Unusable
-from engine.safety.kill_switch import KillSwitch
-from engine.settings_store import SettingsStore
-from engine.storage.database import Transaction
-from engine.values import (
+from engine.model import (
     Answer,
     ChangeState,
     NoAnswer,
@@ -38,6 +34,10 @@ from engine.values import (
     Verdict,
     microusd,
 )
+from engine.prediction.model_twin import ModelTwin, TwinModelId, Unusable
+from engine.safety.kill_switch import KillSwitch
+from engine.settings_store import SettingsStore
+from engine.storage.database import Transaction
 
 log = logging.getLogger(__name__)
 

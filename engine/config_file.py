@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 
 from engine.config import Settings
 from engine.config_agents import PROVIDERS
-from engine.values import Refusal, sanitise
+from engine.model import Refusal, sanitise
 
 KeyPath = tuple[str, ...]
 

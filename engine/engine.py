@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 
 import engine
 from engine import views
+from engine.api.control import Attach, ControlServer
+from engine.api.gateway.gateway import Gateway
+from engine.api.verbs import dispatch
 from engine.clock import Clock, SystemClock
 from engine.config import Autonomy as WorkspaceAutonomy
-from engine.doors.control import Attach, ControlServer
-from engine.doors.gateway.gateway import Gateway
-from engine.doors.verbs import dispatch
 from engine.events import EngineStarted, EngineStopped, FaultReported, WorkspaceAdded
 from engine.git import repository_root
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.logs import keep_log
+from engine.model import Card, LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
 from engine.stand_ins import Contexts, StandIns
 from engine.storage.files import sweep_temporaries
-from engine.values import Card, LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
 from engine.wiring import (
     acting,
     adaptation,
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from engine.adaptation.overlays import Overlays
     from engine.adaptation.trials import Trials
     from engine.adapters import Meanings
+    from engine.api.complication import Complication
+    from engine.api.notify.router import Router
     from engine.autonomy.autonomy import Autonomy
     from engine.autonomy.heartbeat import Heartbeat
-    from engine.doors.complication import Complication
-    from engine.doors.notify.router import Router
     from engine.events import EventBus
     from engine.execution.calls import Calls
     from engine.execution.changesets import ChangeSets

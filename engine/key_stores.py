@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from engine.model import Refusal
 from engine.storage.files import write_json
-from engine.values import Refusal
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend

@@ -17,8 +17,8 @@ from typing import NoReturn
 from engine.clock import Clock, SystemClock
 from engine.home import Home
 from engine.key_stores import KeyFile, Keyring, NoKeyring
-from engine.values import Refusal
-from engine.values.secrets import redact
+from engine.model import Refusal
+from engine.model.secrets import redact
 
 ENVIRONMENT, KEYRING, FILE = "environment", "keyring", "file"
 

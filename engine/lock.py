@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.home import Home
+from engine.model import Refusal
 from engine.storage.files import write_json
-from engine.values import Refusal
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock

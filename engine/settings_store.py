@@ -28,10 +28,10 @@ from engine.config_file import (
     typed,
 )
 from engine.events import Event, FaultReported, SettingChanged
+from engine.model import Refusal
 from engine.plain_files import read_plain
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
-from engine.values import Refusal
 
 log = logging.getLogger(__name__)
 

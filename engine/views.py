@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.git import Git
-from engine.storage import state
-from engine.storage.database import Database, Transaction
-from engine.values import (
+from engine.model import (
     ChangeSet,
     ChangeState,
     DecidedBy,
@@ -26,6 +24,8 @@ from engine.values import (
     Waiting,
     sanitise,
 )
+from engine.storage import state
+from engine.storage.database import Database, Transaction
 
 MOST = 1000
 """A look back reads at most so many rows of each kind, the newest."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.config import Autonomy, Settings
 from engine.config_file import VARIABLES, BadConfig, accepted, parse_key, read_settings, typed
 from engine.home import Home
-from engine.values import Refusal
+from engine.model import Refusal
 
 
 def read(text: str, **environment: str) -> Settings:

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from engine.api.arguments import Arguments
+from engine.api.doctor import examine
+from engine.api.keys import key
+from engine.api.notify.addresses import Address
+from engine.api.notify.delivery import AppriseCourier, known
+from engine.api.notify.matrix import Form
+from engine.api.notify.notes import Note
+from engine.api.notifying import keep_address
 from engine.config_notify import Surface
-from engine.doors.arguments import Arguments
-from engine.doors.doctor import examine
-from engine.doors.keys import key
-from engine.doors.notify.addresses import Address
-from engine.doors.notify.delivery import AppriseCourier, known
-from engine.doors.notify.matrix import Form
-from engine.doors.notify.notes import Note
-from engine.doors.notifying import keep_address
 from engine.home import Home
+from engine.model import Refusal, extras
 from engine.storage.shared import SharedDatabase
-from engine.values import Refusal, extras
 
 ROOT = Path(__file__).parents[1]
 ASKED = frozenset({"action", "name"})

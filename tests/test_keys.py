@@ -25,7 +25,7 @@ from engine.clock import FakeClock
 from engine.home import Home
 from engine.key_stores import KeyFile, Keyring, NoKeyring, system_keyring
 from engine.keys import Key, Keys, variable
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.support.keyrings import MemoryKeyring
 
 SECRET = "sk-hush-hush-0123456789abcdef"

@@ -13,7 +13,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock, read_holder
-from engine.values import Refusal
+from engine.model import Refusal
 
 HOLD = """
 import sys

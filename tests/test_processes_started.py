@@ -25,7 +25,7 @@ STARTERS = {
     "engine/execution/sandbox/seatbelt.py": "tries whether the sandbox of macOS works here",
     "engine/execution/runners/toolchains/shapes.py": "asks the operator's own interpreter, outside of every project",
     "engine/inspection/github.py": "gh, outside of every repository",
-    "engine/doors/notify/delivery.py": "the operator's own notifier",
+    "engine/api/notify/delivery.py": "the operator's own notifier",
     "engine/feedback/training/provider.py": "names the type of a helper process",
     "clawpy_console/attach/client.py": "the operator's shell and editor, at a key",
     "clawpy_console/outside.py": "the same in a window of tmux",

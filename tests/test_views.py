@@ -10,8 +10,8 @@ from engine import views
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.ledger import append
+from engine.model import ChangeSet, ChangeState, PermissionRequest, SessionState, SessionView
 from engine.storage.database import Database
-from engine.values import ChangeSet, ChangeState, PermissionRequest, SessionState, SessionView
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.values import Learning, Score, Trust
+from engine.model import Learning, Score, Trust
 
 if TYPE_CHECKING:
     from engine import Engine

@@ -10,7 +10,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from engine.values import Refusal
+from engine.model import Refusal
 
 if TYPE_CHECKING:
     from engine import Engine

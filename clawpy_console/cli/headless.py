@@ -24,7 +24,7 @@ from clawpy_console.attach.consoles import Consoles
 from clawpy_console.signals import handled
 from engine import Home, open_engine
 from engine.events import Event
-from engine.values import sanitise
+from engine.model import sanitise
 
 if TYPE_CHECKING:
     from engine import Engine

@@ -43,7 +43,7 @@ class Where:
         from pathlib import Path
 
         from engine.git import repository_root
-        from engine.values import Refusal
+        from engine.model import Refusal
 
         if self.workspace_names:
             return list(dict.fromkeys(str(repository_root(Path(name).expanduser())) for name in self.workspace_names))

@@ -38,8 +38,8 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
-        from engine.values import sanitise
-        from engine.values.secrets import redact
+        from engine.model import sanitise
+        from engine.model.secrets import redact
 
         self.exit(2, f"{self.prog}: {sanitise(redact(message))}\nsee `{self.prog} --help`\n")
 

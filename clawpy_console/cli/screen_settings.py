@@ -13,7 +13,7 @@ from typing import Any
 
 from clawpy_console import themes
 from clawpy_console.keys import check_keymap
-from engine.values import Refusal, sanitise
+from engine.model import Refusal, sanitise
 
 
 def problems(settings: Mapping[str, Any], user_themes: Path) -> list[Refusal]:

@@ -18,7 +18,7 @@ from clawpy_console.widgets.status import Frame
 from clawpy_console.widgets.whole import WholeScreen
 
 if TYPE_CHECKING:
-    from engine.values import Refusal
+    from engine.model import Refusal
 
 Answer = TypeVar("Answer")
 

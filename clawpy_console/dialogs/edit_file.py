@@ -11,7 +11,7 @@ from textual.widgets import Static, TextArea
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.keyline import KeyLine
-from engine.values import AgentFile, Refusal, sanitise
+from engine.model import AgentFile, Refusal, sanitise
 
 
 class EditFile(Dialog[bool]):

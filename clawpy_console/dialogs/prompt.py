@@ -18,7 +18,7 @@ from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
-from engine.values import Card, FlowForm, FoundAgent, Refusal
+from engine.model import Card, FlowForm, FoundAgent, Refusal
 
 if TYPE_CHECKING:
     from engine import Engine

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from clawpy_console import words
-from engine.values import Bubble, BubbleState, FlushReport
+from engine.model import Bubble, BubbleState, FlushReport
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp

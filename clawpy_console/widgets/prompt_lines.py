@@ -15,8 +15,8 @@ from clawpy_console import words
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.lines import LinesView
 from clawpy_console.widgets.row_view import CursorView
-from engine.values import PromptPart, PromptSource, SourceKind, Trust
-from engine.values.trust import APPROVED
+from engine.model import PromptPart, PromptSource, SourceKind, Trust
+from engine.model.trust import APPROVED
 
 GUTTER = 17
 """Cells for the name of a source, the line beside it included."""

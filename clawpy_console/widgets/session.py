@@ -10,11 +10,11 @@ from textual.content import Content
 
 from clawpy_console import words
 from clawpy_console.widgets.rows import Row
-from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, SessionState, SessionView
-from engine.values.text import failures
+from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, SessionState, SessionView
+from engine.model.text import failures
 
 if TYPE_CHECKING:
-    from engine.values import ModelCall
+    from engine.model import ModelCall
 
 MARKS = {"added": ("+", "good"), "deleted": ("-", "wrong"), "renamed": ("→", "grey"), "mode": ("·", "grey")}
 

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from clawpy_console import words
 from clawpy_console.state import AppState
 from clawpy_console.widgets.drawn import Drawn
-from engine.values import MICRO, Hold
+from engine.model import MICRO, Hold
 
 SCREENS = (
     ("mission", "1", "mission"), ("work", "2", "work"), ("hierarchy", "3", "hierarchy"), ("memory", "4", "memory"),

@@ -10,7 +10,7 @@ from textual.message import Message
 from clawpy_console.widgets.lines import LinesView
 from clawpy_console.widgets.progress import Progress
 from clawpy_console.widgets.session import failure_lines
-from engine.values import SessionView, TranscriptLine
+from engine.model import SessionView, TranscriptLine
 
 Fetch = Callable[[str, int, int], Sequence[TranscriptLine]]
 """`fetch(session_id, after, limit)`: blocking, called in a thread."""

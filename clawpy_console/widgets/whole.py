@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from clawpy_console.app import ConsoleApp
     from engine.engine import Engine
-    from engine.values import Refusal
+    from engine.model import Refusal
 
 Answer = TypeVar("Answer")
 T = TypeVar("T")

@@ -26,11 +26,8 @@ from engine.adaptation.trials import Trials
 from engine.adaptation.weighing import OPPORTUNITY
 from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
-from engine.storage import state
-from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Facts
-from engine.values import Randomness, Refusal, Trust, Waiting, microusd
-from engine.values.adaptation import (
+from engine.model import Randomness, Refusal, Trust, Waiting, microusd
+from engine.model.adaptation import (
     Candidate,
     CandidateMove,
     CandidateStatus,
@@ -44,6 +41,9 @@ from engine.values.adaptation import (
     Lift,
     RecordKind,
 )
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Facts
 
 log = logging.getLogger(__name__)
 

@@ -24,13 +24,8 @@ from engine.events import (
     CandidateRolledBack,
     CandidateWeighed,
 )
-from engine.storage.database import Database, Transaction
-from engine.storage.ids import beginning
-from engine.storage.kept import Kept
-from engine.storage.quick import found, load, whole
-from engine.storage.types import utc
-from engine.values import Refusal, Trust
-from engine.values.adaptation import (
+from engine.model import Refusal, Trust
+from engine.model.adaptation import (
     DECISIONS,
     Candidate,
     CandidateMove,
@@ -45,6 +40,11 @@ from engine.values.adaptation import (
     candidate_after,
     effect_from_json,
 )
+from engine.storage.database import Database, Transaction
+from engine.storage.ids import beginning
+from engine.storage.kept import Kept
+from engine.storage.quick import found, load, whole
+from engine.storage.types import utc
 
 log = logging.getLogger(__name__)
 

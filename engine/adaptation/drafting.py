@@ -16,8 +16,8 @@ from engine.adaptation.effects import checked, rewritten
 from engine.adaptation.evaluation import Opportunity
 from engine.adaptation.reading import QUOTED, flat, quoted
 from engine.adaptation.sources import Sources
-from engine.values import Trust, dollars
-from engine.values.adaptation import (
+from engine.model import Trust, dollars
+from engine.model.adaptation import (
     LONGEST_PATCH,
     CandidateType,
     Effect,
@@ -29,9 +29,9 @@ from engine.values.adaptation import (
     RecordKind,
     RoutingHint,
 )
-from engine.values.lessons import distil
-from engine.values.secrets import redact
-from engine.values.text import count
+from engine.model.lessons import distil
+from engine.model.secrets import redact
+from engine.model.text import count
 
 LEAST_CHEAPER = 0.8
 """A model is cheaper that costs at most this share of the present one."""

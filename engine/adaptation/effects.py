@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from engine.config_agents import model_fault
-from engine.values import Refusal, dollars, sanitise
-from engine.values.adaptation import (
+from engine.model import Refusal, dollars, sanitise
+from engine.model.adaptation import (
     CandidateType,
     Effect,
     FixTemplate,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from engine.adaptation.weighing import OPPORTUNITY, mean
-from engine.values.adaptation import (
+from engine.model.adaptation import (
     Candidate,
     CandidateType,
     Effect,

@@ -9,10 +9,10 @@ from sqlmodel import Session, select
 
 from engine.adaptation.candidates import CandidateRow, decide
 from engine.adaptation.effects import checked, rewritten, says
+from engine.model import Refusal
+from engine.model.adaptation import CandidateMove, CandidateStatus, Effect, effect_from_json
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import Words
-from engine.values import Refusal
-from engine.values.adaptation import CandidateMove, CandidateStatus, Effect, effect_from_json
 
 _OPEN = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ROLLED_BACK)
 

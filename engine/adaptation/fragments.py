@@ -17,9 +17,9 @@ from engine.adaptation.lift import HARMS, HELPS
 from engine.adaptation.overlays import Overlays
 from engine.adaptation.trials import PROVENANCE, Trials
 from engine.config import SettingsSource
-from engine.values import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust, sanitise
-from engine.values.adaptation import Overlay, PromptFragment
-from engine.values.lessons import lessons_of
+from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust, sanitise
+from engine.model.adaptation import Overlay, PromptFragment
+from engine.model.lessons import lessons_of
 
 BLOCK = "learned-guidance"
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from engine.betting import Arms, upper_end
-from engine.values.adaptation import Lift
+from engine.model.adaptation import Lift
 
 DOUBT = 0.1
 """In so many of all cases an end of the interval is wrong at some time, at most."""

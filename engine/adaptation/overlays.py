@@ -11,10 +11,10 @@ import logging
 from collections.abc import Sequence
 
 from engine.adaptation.candidates import CandidateRow, Candidates
+from engine.model import Refusal
+from engine.model.adaptation import CandidateStatus, CandidateType, Overlay, PolicyTweak, RoutingHint
 from engine.storage.database import Database
 from engine.storage.kept import Kept
-from engine.values import Refusal
-from engine.values.adaptation import CandidateStatus, CandidateType, Overlay, PolicyTweak, RoutingHint
 
 log = logging.getLogger(__name__)
 

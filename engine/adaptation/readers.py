@@ -11,10 +11,10 @@ from engine.adaptation.reading import quoted
 from engine.adaptation.signatures import difference, error_kind, slug
 from engine.adaptation.sources import Sources
 from engine.adaptation.weighing import Weight
+from engine.model import PermissionAnswer
+from engine.model.adaptation import RecordKind
+from engine.model.lessons import added, distil
 from engine.storage.facts_read import Fact
-from engine.values import PermissionAnswer
-from engine.values.adaptation import RecordKind
-from engine.values.lessons import added, distil
 
 MOST_TESTS = 5
 """So many tests of one session become records, the first by name."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from engine.values import TranscriptLine
+from engine.model import TranscriptLine
 
 MOST_SAID = 300
 """Characters of what an agent said that are quoted."""

@@ -14,10 +14,10 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, SQLModel, col
 
+from engine.model.adaptation import LearningRecord, RecordKind
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask, each_of, found, whole
 from engine.storage.types import utc
-from engine.values.adaptation import LearningRecord, RecordKind
 
 MOST_OF_A_LABEL = 500
 """So many records of one label and scope are looked at, the newest."""

@@ -17,9 +17,9 @@ from engine.adaptation.readers import READERS, Found, Scope
 from engine.adaptation.records import Records, record_id
 from engine.adaptation.sequences import LEAST_RUNS, FoundSequence, detect
 from engine.adaptation.sources import Sources
+from engine.model.adaptation import LearningRecord, RecordKind
 from engine.storage.database import Database
 from engine.storage.facts_read import Fact, Facts, FactsRead
-from engine.values.adaptation import LearningRecord, RecordKind
 
 log = logging.getLogger(__name__)
 

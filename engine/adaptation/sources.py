@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from engine.model import ParaFact, TranscriptLine, Trust
+from engine.model.adaptation import Candidate
 from engine.storage.facts_read import Fact
-from engine.values import ParaFact, TranscriptLine, Trust
-from engine.values.adaptation import Candidate
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,13 @@ from engine.adaptation.overlays import Overlays
 from engine.betting import Arms
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
+from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay
+from engine.model.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
 from engine.storage.kept import Kept
 from engine.storage.quick import ask, each_of
 from engine.storage.types import utc
-from engine.values.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay
-from engine.values.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 
 CURSOR = "adaptation.trials"
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.values import MICRO, Trust, dollars
-from engine.values.text import count
+from engine.model import MICRO, Trust, dollars
+from engine.model.text import count
 
 OPPORTUNITY = 60.0
 """From so many points on a record is an opportunity."""

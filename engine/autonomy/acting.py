@@ -16,14 +16,14 @@ from engine.autonomy.earning import Earning, Record, earning
 from engine.config import Autonomy, SettingsSource
 from engine.execution.launcher import Launcher
 from engine.feedback.decisions import Decisions
+from engine.model import Card, DecidedBy, Refusal, Verdict
+from engine.model.shares import wilson_lower_bound
 from engine.prediction.cards import Cards
 from engine.prediction.cards_store import find, runs_when_due
 from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.cycle import Predictions
 from engine.prediction.kinds import NEVER_ALONE, is_heartbeat
 from engine.storage.database import Database
-from engine.values import Card, DecidedBy, Refusal, Verdict
-from engine.values.shares import wilson_lower_bound
 
 GATE = "gate"
 """The human gate among the rails (SPEC 3.6)."""

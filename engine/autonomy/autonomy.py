@@ -19,10 +19,10 @@ from engine.autonomy.state import Facts, Input, State, next_state, settle, sugge
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
+from engine.model import Hold, Verdict
 from engine.safety.kill_switch import KillSwitch
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction
-from engine.values import Hold, Verdict
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.model.shares import wilson_lower_bound
 from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.kinds import kind_title
-from engine.values.shares import wilson_lower_bound
 
 
 @dataclass(frozen=True, slots=True)

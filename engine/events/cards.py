@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.events.event import Event, because, by, listed, local
-from engine.values import Tier
-from engine.values.text import count
+from engine.model import Tier
+from engine.model.text import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

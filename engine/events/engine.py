@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.events.event import Event, because
-from engine.values.text import count
+from engine.model.text import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from engine.execution.channels import AUTONOMOUS
 from engine.execution.keeper import Brakes, stopped
 from engine.execution.runners.base import Runner
 from engine.execution.sandbox import Sandbox, best_sandbox
-from engine.values import Assignment, Refusal
+from engine.model import Assignment, Refusal
 
 CALM = timedelta(minutes=10)
 """So long nobody else may have written in a workspace where a session that can write starts by itself (SPEC 3.8)."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from engine.execution import merging, snapshots
 from engine.execution.snapshots import PlainGit, shown
 from engine.git import Git, GitError, own_branch
-from engine.values import Refusal
+from engine.model import Refusal
 
 
 def commit_diff(plain: PlainGit, *, base: str, result: str, message: str, at: datetime) -> str:

@@ -19,11 +19,7 @@ from sqlmodel import Field, Session, col, func, select
 from engine import tokenizer
 from engine.events import ModelCallBegan, ModelCallEnded
 from engine.execution.prompt.blocks import without_secrets
-from engine.storage.database import Database, Transaction
-from engine.storage.quick import found, whole
-from engine.storage.rows import Row
-from engine.storage.types import utc
-from engine.values import (
+from engine.model import (
     ModelCall,
     Prompt,
     PromptLine,
@@ -36,7 +32,11 @@ from engine.values import (
     Trust,
     sanitise,
 )
-from engine.values.secrets import redact
+from engine.model.secrets import redact
+from engine.storage.database import Database, Transaction
+from engine.storage.quick import found, whole
+from engine.storage.rows import Row
+from engine.storage.types import utc
 
 STATES = ("running", "done", "failed", "cancelled", "interrupted")
 

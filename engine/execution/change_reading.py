@@ -14,11 +14,11 @@ from sqlmodel import col, desc, select
 from engine.execution import diffs, snapshots
 from engine.execution.change_rows import ChangeSetRow, checked
 from engine.git import Git
+from engine.model import ChangeSet, ChangeState, FileDiff, Refusal
 from engine.storage.database import Database
 from engine.storage.ids import beginning
 from engine.storage.kept import Kept
 from engine.storage.quick import ask
-from engine.values import ChangeSet, ChangeState, FileDiff, Refusal
 
 REMEMBERED = 20
 """Of so many recent landings and undos `written_by_us` remembers the files."""

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import JSON, CheckConstraint, Column, Index
 from sqlmodel import Field, Session
 
+from engine.model import ChangeSet, ChangeState, CheckResult, DiffComment, FileChange, Refusal
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import ChangeSet, ChangeState, CheckResult, DiffComment, FileChange, Refusal
 
 NEXT: dict[ChangeState, set[ChangeState]] = {
     ChangeState.WAITING: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.execution.snapshots import shown
-from engine.values import LandPreview, Refusal
+from engine.model import LandPreview, Refusal
 
 
 def refuse_unless_clean(preview: LandPreview, change_set_id: str) -> None:

@@ -47,11 +47,7 @@ from engine.execution.snapshots import shown
 from engine.execution.worktrees import EVERYWHERE, Onto, WorkspaceLocks, Worktree, Worktrees
 from engine.git import Git
 from engine.home import Home
-from engine.storage import intents
-from engine.storage.beneath import Beneath
-from engine.storage.database import Database, Transaction
-from engine.storage.quick import load
-from engine.values import (
+from engine.model import (
     ChangeSet,
     ChangeState,
     CheckResult,
@@ -63,6 +59,10 @@ from engine.values import (
     Refusal,
     sanitise,
 )
+from engine.storage import intents
+from engine.storage.beneath import Beneath
+from engine.storage.database import Database, Transaction
+from engine.storage.quick import load
 
 Files = builtins.list[dict[str, Any]]
 """Files of a change set as they are stored."""

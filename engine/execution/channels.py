@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.config import ChannelSettings, SettingsSource
-from engine.values import Refusal, microusd
+from engine.model import Refusal, microusd
 
 APPROVED = "approved"
 AUTONOMOUS = "autonomous"

@@ -10,7 +10,7 @@ from engine.execution.change_rows import ChangeSetRow
 from engine.execution.change_words import named
 from engine.execution.snapshots import shown
 from engine.git import Git
-from engine.values import DiffComment, Refusal
+from engine.model import DiffComment, Refusal
 
 LONGEST = 4_000
 """Characters of one comment."""

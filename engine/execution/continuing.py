@@ -6,7 +6,7 @@ from engine.execution import change_words, merging
 from engine.execution.change_rows import ChangeSetRow
 from engine.execution.snapshots import PlainGit, shown
 from engine.execution.worktrees import Onto
-from engine.values import Assignment, Refusal
+from engine.model import Assignment, Refusal
 
 CONTINUES = "continues"
 """The parameter of an assignment of prose that names the session which it continues."""

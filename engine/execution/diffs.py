@@ -15,7 +15,7 @@ from engine.execution.running_files import runs_by_itself
 from engine.execution.snapshots import shown
 from engine.git import Git
 from engine.git.tree import split
-from engine.values import FileChange, FileDiff, sanitise
+from engine.model import FileChange, FileDiff, sanitise
 
 HUNKS_KEPT = 100_000
 """Characters of unified diff shown for one file."""

@@ -29,9 +29,9 @@ from engine.execution.sandbox import Caches, written
 from engine.execution.snapshots import Snapshot
 from engine.execution.worktrees import Worktree, Worktrees
 from engine.git import Git
+from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionView, sanitise
+from engine.model.work import KEPT_DURATIONS
 from engine.storage.database import Transaction
-from engine.values import UNDONE, ChangeState, CheckResult, Refusal, SessionView, sanitise
-from engine.values.work import KEPT_DURATIONS
 
 log = logging.getLogger(__name__)
 

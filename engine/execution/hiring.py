@@ -15,7 +15,7 @@ from engine.config_agents import ACP, AUTO, MODEL, model_fault
 from engine.execution.local_models import running
 from engine.execution.runners.acp.known import KNOWN, discover
 from engine.execution.runners.acp.known import found as known_as
-from engine.values import FoundAgent, LocalModels, Refusal
+from engine.model import FoundAgent, LocalModels, Refusal
 
 CHANNEL = "koji-core"
 """The channel that is offered an agent: code, builds, tests."""

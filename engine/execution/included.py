@@ -20,8 +20,8 @@ from pathlib import Path
 
 from engine.git import Git
 from engine.git.tree import joined, split
+from engine.model import sanitise
 from engine.plain_files import read_plain
-from engine.values import sanitise
 
 FILE = ".worktreeinclude"
 

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from engine.events import AgentErred, Event, ToolsUsed
-from engine.values import SessionView, sanitise
-from engine.values.secrets import redact
+from engine.model import SessionView, sanitise
+from engine.model.secrets import redact
 
 CALLS_MOST = 500
 ERRORS_MOST = 50

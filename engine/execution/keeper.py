@@ -13,7 +13,7 @@ from typing import Protocol
 from engine.events import EventBus, SessionOutput
 from engine.execution.live import LiveSession, Stop
 from engine.execution.sandbox import disk_shortage
-from engine.values import SessionState
+from engine.model import SessionState
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from engine.events import EventBus, FaultReported
-from engine.values import Refusal
+from engine.model import Refusal
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from engine.config import SettingsSource
 from engine.config_agents import AUTO, FLOW, MODEL
 from engine.execution.runners.parameters import PROSE
 from engine.execution.sessions import Sessions
-from engine.values import Assignment, Permit, Refusal, RunnerInfo, SessionView, microusd
+from engine.model import Assignment, Permit, Refusal, RunnerInfo, SessionView, microusd
 
 
 class Launcher:

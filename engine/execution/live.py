@@ -24,9 +24,9 @@ from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_env
 from engine.execution.session_clock import SessionClock
 from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
 from engine.git import Git
+from engine.model import Assignment, RailVerdict, SessionState, Verdict, dollars, sanitise
+from engine.model.secrets import Redactor, redact
 from engine.storage.database import Transaction
-from engine.values import Assignment, RailVerdict, SessionState, Verdict, dollars, sanitise
-from engine.values.secrets import Redactor, redact
 
 TIMED_OUT = 124
 """The exit code of a command that its own timeout ended, as timeout(1) has it."""

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from engine.config_agents import ProviderKind, ProviderSettings
-from engine.values import LocalModels, sanitise
+from engine.model import LocalModels, sanitise
 
 PATIENCE = 0.5
 """Seconds for a server of this machine to answer as a whole; where none listens, no time at all passes."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.execution.runners.model.history import CONVERSATION, KEPT_AS_IT_IS
+from engine.model.secrets import RULES, Redactor, redact, redact_json
 from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.files import write_atomic
-from engine.values.secrets import RULES, Redactor, redact, redact_json
 
 log = logging.getLogger(__name__)
 

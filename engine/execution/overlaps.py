@@ -19,8 +19,8 @@ from engine.execution.change_rows import ChangeSetRow
 from engine.execution.changesets import Captured
 from engine.execution.merging import three_way
 from engine.git import Git
+from engine.model import ChangeState, SessionView
 from engine.storage.database import Database, Transaction
-from engine.values import ChangeState, SessionView
 
 
 @dataclass(frozen=True, slots=True)

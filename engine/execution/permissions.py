@@ -21,12 +21,12 @@ from sqlmodel import Field, Session, col, desc, select
 from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.channels import AUTONOMOUS
 from engine.execution.live import LiveSession
+from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
+from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import found, whole
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
-from engine.values.secrets import redact
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from engine.config import SettingsSource
 from engine.config_agents import ProviderKind, ProviderSettings, model_fault
 from engine.keys import Key, without_keyring
-from engine.values import Refusal, extras
+from engine.model import Refusal, extras
 
 KEYLESS = "keyless"
 """The source of a key that nobody asks for."""

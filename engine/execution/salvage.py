@@ -13,8 +13,8 @@ from engine.execution.continuing import continued
 from engine.execution.session_records import attach
 from engine.execution.sessions_store import KEPT, SessionRow
 from engine.execution.worktrees import Worktree, Worktrees
+from engine.model import UNDONE, Refusal, SessionState
 from engine.storage.database import Database, Transaction
-from engine.values import UNDONE, Refusal, SessionState
 
 log = logging.getLogger(__name__)
 

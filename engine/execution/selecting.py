@@ -15,7 +15,7 @@ from engine.execution.merging import TreeChange
 from engine.execution.snapshots import PlainGit, scratch_index, shown
 from engine.execution.staging import durable
 from engine.git import Git
-from engine.values import FilePart, Refusal
+from engine.model import FilePart, Refusal
 
 
 def tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Sequence[FilePart]) -> str:

@@ -16,11 +16,11 @@ from engine.events import Event, SessionEnded, SessionQueued, SessionStarted
 from engine.execution import sessions_store as store
 from engine.execution.journal import nothing_done
 from engine.execution.sessions_store import SessionResult, SessionRow
+from engine.model import UNDONE, Assignment, Permit, Refusal, SessionState, SessionView
 from engine.storage.database import Database, Transaction
 from engine.storage.ids import beginning
 from engine.storage.kept import Kept
 from engine.storage.quick import load
-from engine.values import UNDONE, Assignment, Permit, Refusal, SessionState, SessionView
 
 
 class PermitBook(Protocol):

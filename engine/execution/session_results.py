@@ -9,8 +9,8 @@ from pathlib import Path
 from engine.execution.live import LiveSession, Stop
 from engine.execution.runners.base import RunnerResult
 from engine.execution.sessions_store import NOT_BEGUN, SessionResult
-from engine.values import UNDONE, SessionState, SessionView, sanitise
-from engine.values.secrets import redact, redact_json
+from engine.model import UNDONE, SessionState, SessionView, sanitise
+from engine.model.secrets import redact, redact_json
 
 SUMMARY_CAP = 4_000
 """Characters of a summary that a row keeps; the transcript has it whole."""

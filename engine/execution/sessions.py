@@ -35,8 +35,7 @@ from engine.execution.sessions_store import SessionRow
 from engine.execution.transcripts import TranscriptReader
 from engine.execution.workplace import Workplace
 from engine.home import Home
-from engine.storage.database import Database
-from engine.values import (
+from engine.model import (
     Assignment,
     Permit,
     Randomness,
@@ -46,7 +45,8 @@ from engine.values import (
     TranscriptLine,
     sanitise,
 )
-from engine.values.secrets import refuse_secret
+from engine.model.secrets import refuse_secret
+from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
 

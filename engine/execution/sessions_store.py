@@ -10,11 +10,11 @@ import sqlalchemy
 from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
 from sqlmodel import Field, Session, col, desc, func, select
 
+from engine.model import Assignment, CheckResult, SessionState, SessionView
 from engine.storage.database import Transaction
 from engine.storage.quick import ask, load
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Assignment, CheckResult, SessionState, SessionView
 
 LEGAL: dict[SessionState, frozenset[SessionState]] = {
     SessionState.QUEUED: frozenset(

@@ -23,8 +23,8 @@ from pathlib import Path
 from engine.git import OLDEST, Git
 from engine.git import version as git_version
 from engine.git.tree import follow_files
+from engine.model import Refusal
 from engine.storage.files import TEMPORARY
-from engine.values import Refusal
 
 REF_ROOT = "refs/clawpy"
 """Everything we keep alive in a repository hangs here, as trees: `git log --all` does not show it."""

@@ -17,8 +17,8 @@ from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.values import TranscriptLine, sanitise
-from engine.values.secrets import CUT, LONGEST, Redactor
+from engine.model import TranscriptLine, sanitise
+from engine.model.secrets import CUT, LONGEST, Redactor
 
 LINE_CAP = 8_000
 """Characters of one line that are kept; bytes of a line without end that are held in memory."""

@@ -13,7 +13,7 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.sandbox import Caches
 from engine.execution.worktrees import Worktrees
 from engine.home import Home
-from engine.values import ChangeSet, ChangeState, Refusal
+from engine.model import ChangeSet, ChangeState, Refusal
 
 MOST_MEASURED = 50_000
 """So many files are measured at most; a size is "at least" then."""

@@ -26,9 +26,9 @@ from engine.execution.runners.flows.run_tests import RunTests, RunTestsParameter
 from engine.execution.runners.toolchains.bound import borrowed
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.snapshots import Snapshot
+from engine.model import CheckResult, SessionView, dollars, microusd
+from engine.model.adaptation import PolicyTweak
 from engine.storage.database import Database, Transaction
-from engine.values import CheckResult, SessionView, dollars, microusd
-from engine.values.adaptation import PolicyTweak
 
 TOLD = 6_000
 """Characters of a red run's output that are handed back to the agent: the end, where the failures are summed up."""

@@ -22,8 +22,8 @@ from engine.execution.sandbox import UNCONFINED, Bubblewrap, Confinement, Sandbo
 from engine.execution.session_records import SessionRecords
 from engine.execution.transcripts import TranscriptWriter
 from engine.home import Home
+from engine.model import UNDONE, Assignment, Refusal, SessionState
 from engine.plain_files import remove_folder
-from engine.values import UNDONE, Assignment, Refusal, SessionState
 
 log = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ from engine.execution.included import NOTHING, Included, include
 from engine.git import GitError
 from engine.git.tree import joined, split
 from engine.home import Home
+from engine.model import Refusal
 from engine.plain_files import remove_folder
 from engine.storage import intents
 from engine.storage.database import Database, Transaction
-from engine.values import Refusal
 
 log = logging.getLogger(__name__)
 

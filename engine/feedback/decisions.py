@@ -17,12 +17,12 @@ from sqlmodel import Field, Session, col, func, select
 from engine.clock import Clock
 from engine.feedback import pairs
 from engine.feedback.signals import EXPLICIT, LOUD, REJECTING
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept
 from engine.storage.quick import ask, found, whole
 from engine.storage.rows import Row
 from engine.storage.types import UtcDateTime, utc
-from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
 
 
 class Decision(Row, table=True):

@@ -31,12 +31,12 @@ from engine.feedback.records import (
     read_preference,
     weight_line,
 )
+from engine.model import DecisionSignal, Refusal
+from engine.model.secrets import redact
+from engine.model.text import count
 from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
-from engine.values import DecisionSignal, Refusal
-from engine.values.secrets import redact
-from engine.values.text import count
 
 BATCH_FROM = 50
 """So many new pairs, and no fewer, make a batch (SPEC 8.3)."""

@@ -16,7 +16,7 @@ from statistics import median
 from zlib import crc32
 
 from engine.feedback.query import Query
-from engine.values import PartOfDay, PastDecision
+from engine.model import PartOfDay, PastDecision
 
 INDIFFERENT = 0.5
 """What is expected of an operator of whom nothing is known."""

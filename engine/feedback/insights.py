@@ -28,9 +28,9 @@ from engine.feedback.metrics import (
     metrics,
     over_time,
 )
+from engine.model import COLD_START, CalibrationCheck, DecidedBy, Insights, Phase, Source, TrainingView
 from engine.storage.database import Database
 from engine.storage.types import UtcDateTime
-from engine.values import COLD_START, CalibrationCheck, DecidedBy, Insights, Phase, Source, TrainingView
 
 CARDS = table(
     "predictions",

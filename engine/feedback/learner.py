@@ -21,7 +21,7 @@ from engine.feedback.belief import Belief
 from engine.feedback.habits import SAID, Habits, levels, places, subjects, times
 from engine.feedback.neighbours import Neighbours
 from engine.feedback.query import NAMES, Query, unpacked
-from engine.values import PastDecision
+from engine.model import PastDecision
 
 FEATURES: tuple[tuple[str, float, float], ...] = (
     ("always", 0.0, 0.3),

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from statistics import fmean
 
-from engine.values import ConfidenceBucket, Drift, Group, Metrics, PartOfDay, Shift, Slice, Source, part_of_day
-from engine.values.shares import wilson_lower_bound, wilson_upper_bound
-from engine.values.text import count
+from engine.model import ConfidenceBucket, Drift, Group, Metrics, PartOfDay, Shift, Slice, Source, part_of_day
+from engine.model.shares import wilson_lower_bound, wilson_upper_bound
+from engine.model.text import count
 
 BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0))
 """Of the seed (§7.6); from the lower end, up to but without the upper one, but for 1.0."""

@@ -10,7 +10,7 @@ import numpy
 from engine.feedback.habits import Asked, shrunk
 from engine.feedback.query import MEANING, Query, Seen
 from engine.feedback.relevance import HASHED, hashed
-from engine.values import PastDecision
+from engine.model import PastDecision
 
 AMONG, NEAREST, SIMILAR_FROM = 512, 20, 0.4
 """Pattern match looks at the 20 most similar of the newest 512 decisions that are at least this similar."""

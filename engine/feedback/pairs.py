@@ -9,10 +9,10 @@ from sqlalchemy import CheckConstraint, Column, Float, Index, text
 from sqlmodel import Field, Session, col, func, select
 
 from engine.feedback.records import ARROW, Preference
+from engine.model import DecidedCard
 from engine.storage.database import Transaction
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import DecidedCard
 
 PAIRING_WINDOW = timedelta(hours=1)
 """A rejection this old, to the instant, still pairs with an approval; an older one does not."""

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.values import PartOfDay
+from engine.model import PartOfDay
 
 MEANING = 384
 """Dimensions of a vector of meaning."""

@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from engine.values import TWIN_INSTRUCTION, TWIN_TASK
+from engine.model import TWIN_INSTRUCTION, TWIN_TASK
 
 INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prompt → channel."
 """`TWIN_INSTRUCTION` for pairs, whose texts have no more than these two (SPEC 8.2)."""

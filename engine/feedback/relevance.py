@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy
 
 from engine.feedback.query import Seen
-from engine.values import prompt_words
+from engine.model import prompt_words
 
 HASHED = 256
 """Dimensions of the vector of hashed words, which stands in where there is none of meaning."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.values import DecisionSignal
+from engine.model import DecisionSignal
 
 LOUD: dict[DecisionSignal, float] = {
     DecisionSignal.APPROVED: 1.0,

@@ -3,7 +3,7 @@
 `Git` is git in a folder: a fixed environment, a configuration of ours that names no program, no look into repositories
 below. `repository` finds a repository by its files and makes that configuration; `process` starts the one process;
 `tree` brings an index up to date with files that somebody else wrote. Nothing else in the engine starts git.
-May import engine.values, engine.plain_files and engine.programs.
+May import engine.model, engine.plain_files and engine.programs.
 """
 
 from engine.git.branches import is_own_branch, own_branch

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.git.process import GitError, call, operators_configuration
 from engine.git.repository import Repository, find
-from engine.values import Refusal, sanitise
+from engine.model import Refusal, sanitise
 
 _NO_SUBMODULES = "--ignore-submodules=all"  # .gitmodules would win over the configuration
 _NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine import programs
-from engine.values import Refusal
+from engine.model import Refusal
 
 OLDEST = (2, 38)
 """The first git whose `merge-tree --write-tree` merges without touching a working tree."""

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.git.process import GitError, call, operators_configuration
+from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
-from engine.values import Refusal, sanitise
 
 LARGEST = 4_000_000
 """Bytes of a configuration file; a larger one is refused."""

@@ -36,10 +36,10 @@ from engine.hierarchy.organisation import Role
 from engine.hierarchy.seeds import without_lessons
 from engine.hierarchy.tiers import ARCHETYPES, TierDecision, resolve_tier
 from engine.hierarchy.watched import Watched
+from engine.model import AgentView, Doing, Refusal, microusd, sanitise
+from engine.model.sections import INHERITED, without_section
 from engine.storage.database import Database
 from engine.storage.files import sync_folder, write_json
-from engine.values import AgentView, Doing, Refusal, microusd, sanitise
-from engine.values.sections import INHERITED, without_section
 
 BIRTH = ".clawpy-tmp-"
 """Folders with this prefix are being made; one that a crash left is swept at the next start."""

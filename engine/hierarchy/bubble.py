@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.tiers import capabilities
-from engine.values import GateResult, Learning
-from engine.values.lessons import lesson_id
+from engine.model import GateResult, Learning
+from engine.model.lessons import lesson_id
 
 SIMILAR = 0.6
 """From this overlap on two texts say the same."""

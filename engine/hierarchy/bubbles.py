@@ -22,10 +22,7 @@ from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.profiles import APPROVED, TRUST, Profiles
 from engine.hierarchy.seeds import item_text
 from engine.hierarchy.tiers import capabilities
-from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row
-from engine.storage.types import utc
-from engine.values import (
+from engine.model import (
     Bubble,
     BubbleState,
     FlushReport,
@@ -40,8 +37,11 @@ from engine.values import (
     Waiting,
     sanitise,
 )
-from engine.values.lessons import lesson_id
-from engine.values.trust import may_guide
+from engine.model.lessons import lesson_id
+from engine.model.trust import may_guide
+from engine.storage.database import Database, Transaction
+from engine.storage.rows import Row
+from engine.storage.types import utc
 
 
 class BubbleRow(Row, table=True):

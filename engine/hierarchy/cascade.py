@@ -20,8 +20,8 @@ from engine.hierarchy.guidance_block import Count, Speaker, compose
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import capabilities
 from engine.hierarchy.watched import signature
+from engine.model import Guidance, LeaderProfile, MovePreview, Refusal
 from engine.storage.database import Transaction
-from engine.values import Guidance, LeaderProfile, MovePreview, Refusal
 
 MOST_KEPT = 4_000
 

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.hierarchy.chain import DEPTH
 from engine.hierarchy.watched import Watched
+from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
 from engine.storage.files import write_json
-from engine.values import Refusal, sanitise
 
 LARGEST_FILE = 256 * 1024
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.values.text import count
+from engine.model.text import count
 
 OWNER = "owner"
 """Above everyone: the operator. Not an agent."""

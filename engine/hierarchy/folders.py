@@ -14,9 +14,9 @@ from engine.config_agents import model_fault
 from engine.hierarchy import organisation
 from engine.hierarchy.chain import OWNER
 from engine.hierarchy.organisation import Role
+from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
 from engine.storage.files import as_json, fill_new
-from engine.values import Refusal, sanitise
 
 ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 LARGEST_FILE = 256 * 1024

@@ -13,7 +13,7 @@ from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
 from engine.hierarchy.seeds import item_text
-from engine.values import (
+from engine.model import (
     GuidanceHop,
     GuidanceItem,
     LeaderProfile,
@@ -24,7 +24,7 @@ from engine.values import (
     SourceKind,
     Trust,
 )
-from engine.values.trust import least
+from engine.model.trust import least
 
 _Item = tuple[str, str, tuple[PatternSource, ...], Trust]
 """Key, text, sources, and whose words it is."""

@@ -18,13 +18,13 @@ from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.hierarchy.guidance_block import Speaker, items
 from engine.hierarchy.outcomes import FRESH, RECENT, outlived, paths, tallies
 from engine.hierarchy.profiles import Profiles
+from engine.model import LeaderProfile
+from engine.model.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
 from engine.storage.quick import ask, each_of, load
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import LeaderProfile
-from engine.values.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 
 CURSOR = "hierarchy.guided"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from engine.betting import Arms, evidence, upper_end
-from engine.values import LeaderDecision, Pattern
+from engine.model import LeaderDecision, Pattern
 
 LEAST = 10
 """So many sessions with, and as many without, before anything is said of an item."""

@@ -10,7 +10,7 @@ import hashlib
 import re
 
 from engine.hierarchy.seeds import items, seed_profile, unknown_headings
-from engine.values import LeaderProfile, ProfileEdit, Refusal
+from engine.model import LeaderProfile, ProfileEdit, Refusal
 
 KEYED = ("patterns", "decisions")
 _VERSION = re.compile(r"<!-- version ([0-9a-f]{12}) -->")

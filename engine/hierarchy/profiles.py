@@ -21,11 +21,7 @@ from sqlmodel import Field, Session, col, func, select
 
 from engine.events import ProfileEdited
 from engine.hierarchy.seeds import KEYED, item_text, slug
-from engine.storage import state
-from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row
-from engine.storage.types import utc
-from engine.values import (
+from engine.model import (
     LeaderDecision,
     LeaderProfile,
     Pattern,
@@ -36,8 +32,12 @@ from engine.values import (
     Refusal,
     Trust,
 )
-from engine.values.lessons import lesson_id
-from engine.values.trust import may_guide
+from engine.model.lessons import lesson_id
+from engine.model.trust import may_guide
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.rows import Row
+from engine.storage.types import utc
 
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
 LISTS = ("principles", "guardrails")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from engine.hierarchy.cascade import Cascade
 from engine.hierarchy.guidance_block import BLOCK
-from engine.values import Contribution, Guidance, PromptPart, PromptRequest
+from engine.model import Contribution, Guidance, PromptPart, PromptRequest
 
 Lessons = Callable[[PromptRequest], frozenset[str]]
 """The lessons that a prompt carries nearer to the agent."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.hierarchy.folders import Member, read_member
+from engine.model import Refusal, sanitise
 from engine.storage.files import sync_folder
-from engine.values import Refusal, sanitise
 
 RETIRED = ".retired"
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engine.values import LeaderDecision, LeaderProfile, Pattern, sanitise
-from engine.values.lessons import lesson_id
-from engine.values.sections import INHERITED, without_section
+from engine.model import LeaderDecision, LeaderProfile, Pattern, sanitise
+from engine.model.lessons import lesson_id
+from engine.model.sections import INHERITED, without_section
 
 MOST_ITEMS = 60
 LONGEST = 600

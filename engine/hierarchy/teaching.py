@@ -18,12 +18,12 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.cascade import Cascade
 from engine.hierarchy.guidance_block import with_approval
 from engine.hierarchy.tiers import capabilities
+from engine.model import Guidance, GuidanceItem, Refusal, Taught, TeachingState, sanitise
+from engine.model.sections import INHERITED, write_section
 from engine.plain_files import read_plain
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
-from engine.values import Guidance, GuidanceItem, Refusal, Taught, TeachingState, sanitise
-from engine.values.sections import INHERITED, write_section
 
 log = logging.getLogger(__name__)
 

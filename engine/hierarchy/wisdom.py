@@ -20,9 +20,9 @@ from engine.hierarchy.sharing import ProfileStore, Sharing
 from engine.hierarchy.teaching import Teaching
 from engine.hierarchy.tiers import capabilities
 from engine.hierarchy.watched import Watched
+from engine.model import FlushReport, LeaderProfile, ProfileEdit, ProfilePreview, Randomness, Refusal
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts
-from engine.values import FlushReport, LeaderProfile, ProfileEdit, ProfilePreview, Randomness, Refusal
 
 
 class Wisdom:

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
-from engine.values import Refusal, sanitise
 
 AHEAD = timedelta(hours=4)
 """A meeting that begins now weighs all, one in four hours nothing."""

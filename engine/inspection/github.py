@@ -20,7 +20,7 @@ from typing import Any, Final
 from engine import programs
 from engine.clock import Clock
 from engine.git import Git
-from engine.values import Refusal, sanitise
+from engine.model import Refusal, sanitise
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+from engine.model import sanitise
 from engine.plain_files import read_plain
-from engine.values import sanitise
 
 LARGEST: Final = 32_000_000
 """Bytes of a file that is read; a larger one is taken for up to date."""

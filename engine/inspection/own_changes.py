@@ -14,8 +14,8 @@ from engine.inspection.leftovers import LONGEST_LINE, look
 from engine.inspection.mentions import Mention, stale_mentions
 from engine.inspection.patch import LARGEST, Patch, own_patch
 from engine.inspection.state import GitState
+from engine.model.text import mark
 from engine.plain_files import read_plain
-from engine.values.text import mark
 
 MOST: Final = 100
 """So many leftovers are kept."""

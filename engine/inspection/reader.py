@@ -43,8 +43,8 @@ from engine.inspection.status import (
 )
 from engine.inspection.together import Habits, Partner
 from engine.inspection.unpushed import NOTHING, Unpushed, read_commits, read_uncommitted, span_of
+from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
-from engine.values import Refusal, sanitise
 
 log = logging.getLogger(__name__)
 

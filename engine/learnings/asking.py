@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.learnings.record import SessionRecord
 from engine.learnings.rules import ALIGNMENT, CORRECTIVE, ESCALATION, OBSERVATIONS, Found, corrected
-from engine.values import (
+from engine.model import (
     Asks,
     Basis,
     LearningEntry,
@@ -27,9 +27,9 @@ from engine.values import (
     TranscriptLine,
     sanitise,
 )
-from engine.values.evidence import confidence, importance
-from engine.values.lessons import Correction, Rule, added
-from engine.values.secrets import redact
+from engine.model.evidence import confidence, importance
+from engine.model.lessons import Correction, Rule, added
+from engine.model.secrets import redact
 
 EXTRACT, JUDGE = "learnings", "learnings-judge"
 """What the cost of each is booked as, and the kind of run in the X-ray."""

@@ -25,11 +25,7 @@ from engine.learnings.rules import of_own_tools
 from engine.learnings.scopes import GLOBAL, Scope, project_key, scope_at
 from engine.learnings.store import Forgotten, LearningFiles, texts_of
 from engine.learnings.uses import LearningSession, retracted
-from engine.storage import state
-from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Fact
-from engine.storage.following import NotYet
-from engine.values import (
+from engine.model import (
     Asks,
     ChainReport,
     LearningEntry,
@@ -39,6 +35,10 @@ from engine.values import (
     Refusal,
     Trust,
 )
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Fact
+from engine.storage.following import NotYet
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from engine.learnings.front_matter import Value
 from engine.learnings.page import Part, clean_text
-from engine.values import (
+from engine.model import (
     EntrySource,
     LearningEntry,
     LearningKind,
@@ -22,7 +22,7 @@ from engine.values import (
     Trust,
     sanitise,
 )
-from engine.values.lessons import folded, lesson_id
+from engine.model.lessons import folded, lesson_id
 
 UNAPPROVED = "quoted from sessions, and not approved by you"
 """Why a quote of a project or of all waits for the operator."""

@@ -21,10 +21,10 @@ from engine.learnings.rules import ABOUT_ONE, IN_FLIGHT, PROSPECTIVE, UNDONE, Fo
 from engine.learnings.scopes import Scope, project_key
 from engine.learnings.store import Change, Forgotten, LearningFiles, added, texts_of
 from engine.learnings.temporal import RISK, assumptions, came_true, risks
+from engine.model import Asks, EntrySource, LearningEntry, LearningKind, LearningStatus, NoAnswer, Result, Trust
+from engine.model.lessons import lesson_id
+from engine.model.secrets import redact
 from engine.storage.facts_read import Fact
-from engine.values import Asks, EntrySource, LearningEntry, LearningKind, LearningStatus, NoAnswer, Result, Trust
-from engine.values.lessons import lesson_id
-from engine.values.secrets import redact
 
 log = logging.getLogger(__name__)
 

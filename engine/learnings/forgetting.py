@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from engine.learnings.store import Change, LearningFiles, texts_of
+from engine.model import LearningEntry, LearningStatus
 from engine.storage.erasing import Words
-from engine.values import LearningEntry, LearningStatus
 
 FORGOTTEN = "forgotten"
 

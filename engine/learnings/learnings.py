@@ -20,10 +20,7 @@ from engine.learnings.provenance import Provenance, retraction
 from engine.learnings.record import Around
 from engine.learnings.scopes import Scope, project_key, scope_at
 from engine.learnings.store import Change, LearningFiles
-from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Facts
-from engine.storage.following import Follower, Following
-from engine.values import (
+from engine.model import (
     Asks,
     ChainReport,
     LearningEntry,
@@ -39,6 +36,9 @@ from engine.values import (
     Waiting,
     sanitise,
 )
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Facts
+from engine.storage.following import Follower, Following
 
 log = logging.getLogger(__name__)
 

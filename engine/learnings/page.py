@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from engine.learnings import front_matter
 from engine.learnings.front_matter import KEY, Value
-from engine.values import sanitise
+from engine.model import sanitise
 
 MARK = "---"
 _ESCAPED = re.compile(r"\\+---[ \t]*$")

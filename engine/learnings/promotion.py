@@ -21,7 +21,7 @@ from engine.learnings.recurrence import Cluster, Vectors, clusters, matches
 from engine.learnings.rules import IN_FLIGHT, PROSPECTIVE, of_own_tools
 from engine.learnings.scopes import Scope
 from engine.learnings.store import Change, added
-from engine.values import (
+from engine.model import (
     Basis,
     EntrySource,
     LearningEntry,
@@ -29,8 +29,8 @@ from engine.values import (
     LearningStatus,
     Trust,
 )
-from engine.values.evidence import CONFIDENCE, REACH, confidence
-from engine.values.trust import least, may_guide
+from engine.model.evidence import CONFIDENCE, REACH, confidence
+from engine.model.trust import least, may_guide
 
 REPEATED = CONFIDENCE[Basis.REPEATED][0]
 ENOUGH = 3

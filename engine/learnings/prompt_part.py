@@ -20,8 +20,7 @@ from engine.learnings.promotion import promotable
 from engine.learnings.sameness import names
 from engine.learnings.scopes import GLOBAL, Scope, project_key
 from engine.learnings.store import LearningFiles
-from engine.plain_files import read_plain
-from engine.values import (
+from engine.model import (
     Contribution,
     LearningEntry,
     LearningScope,
@@ -34,8 +33,9 @@ from engine.values import (
     prompt_words,
     sanitise,
 )
-from engine.values.lessons import folded
-from engine.values.sections import LEARNT, read_section
+from engine.model.lessons import folded
+from engine.model.sections import LEARNT, read_section
+from engine.plain_files import read_plain
 
 BLOCK = "learnt"
 PROVENANCE = "learning_sources"

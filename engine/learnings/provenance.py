@@ -12,7 +12,7 @@ from engine.events import LearningRetracted
 from engine.learnings.entries import stamp
 from engine.learnings.sameness import kin
 from engine.learnings.store import Change
-from engine.values import LearningEntry, LearningScope, LearningStatus, RetractReport
+from engine.model import LearningEntry, LearningScope, LearningStatus, RetractReport
 
 
 @dataclass(slots=True)

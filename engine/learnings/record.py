@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from engine.model import LearningEntry, PermissionRequest, SessionView, TranscriptLine
+from engine.model.lessons import Correction
 from engine.storage.facts_read import Fact
-from engine.values import LearningEntry, PermissionRequest, SessionView, TranscriptLine
-from engine.values.lessons import Correction
 
 KINDS = (
     "ValidationHealed",

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.learnings.sameness import AXES, DISTINCT_SESSIONS, THRESHOLD, Kin, kin, ordered, sides
-from engine.values import LearningEntry, LearningScope
-from engine.values.lessons import folded
+from engine.model import LearningEntry, LearningScope
+from engine.model.lessons import folded
 
 ROWS = 1_024
 """So many wordings are compared with all others at once: 40 MB for 10,000."""

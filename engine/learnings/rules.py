@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from engine.learnings.record import Said, SessionRecord
-from engine.storage.facts_read import Fact
-from engine.values import (
+from engine.model import (
     Basis,
     LearningEntry,
     LearningKind,
@@ -29,9 +28,10 @@ from engine.values import (
     Trust,
     sanitise,
 )
-from engine.values.evidence import CONFIDENCE, confidence, importance
-from engine.values.lessons import Correction, Rule, added, distil, folded, sentences
-from engine.values.trust import of_names
+from engine.model.evidence import CONFIDENCE, confidence, importance
+from engine.model.lessons import Correction, Rule, added, distil, folded, sentences
+from engine.model.trust import of_names
+from engine.storage.facts_read import Fact
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
 PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from engine.values import LearningEntry, LearningKind, LearningType, Trust
-from engine.values.lessons import folded
+from engine.model import LearningEntry, LearningKind, LearningType, Trust
+from engine.model.lessons import folded
 
 THRESHOLD = 0.8
 """Two entries are the same from this cosine on (SPEC 6.2)."""

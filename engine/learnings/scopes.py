@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from engine.learnings.entries import Place
-from engine.values import LearningKind, LearningScope
+from engine.model import LearningKind, LearningScope
 
 ROOT = "learnings"
 NOWHERE = "none"

@@ -21,11 +21,11 @@ from engine.learnings.entries import as_fields, read_entry
 from engine.learnings.front_matter import Value
 from engine.learnings.page import Page
 from engine.learnings.scopes import ROOT, Scope, place_of
+from engine.model import LearningEntry, Refusal, sanitise
 from engine.plain_files import read_plain
 from engine.storage import intents
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
-from engine.values import LearningEntry, Refusal, sanitise
 
 log = logging.getLogger(__name__)
 

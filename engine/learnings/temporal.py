@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from engine.learnings.record import SessionRecord
 from engine.learnings.rules import DISCARDED, IN_FLIGHT, PROSPECTIVE, UNDONE, Found
 from engine.learnings.sameness import names
-from engine.values import Basis, LearningEntry, LearningKind, LearningScope, LearningType, Touched, TranscriptLine
-from engine.values.evidence import confidence, importance
-from engine.values.lessons import folded
-from engine.values.secrets import redact
+from engine.model import Basis, LearningEntry, LearningKind, LearningScope, LearningType, Touched, TranscriptLine
+from engine.model.evidence import confidence, importance
+from engine.model.lessons import folded
+from engine.model.secrets import redact
 
 RISK = "risk/"
 MOST_RISKS, MOST_ASSUMPTIONS = 8, 12

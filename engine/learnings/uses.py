@@ -10,10 +10,10 @@ from sqlalchemy import Column, Index, LargeBinary, func
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, SQLModel, col, desc, select
 
+from engine.model import LearningReach
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.types import utc
-from engine.values import LearningReach
 
 
 class LearningVector(SQLModel, table=True):

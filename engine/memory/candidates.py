@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from engine.model import Layer, Trust
 from engine.storage.database import Database
 from engine.storage.quick import driver_of
-from engine.values import Layer, Trust
 
 
 @dataclass(frozen=True, slots=True)

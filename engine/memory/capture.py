@@ -17,12 +17,12 @@ from sqlmodel import Field, Session, col, desc, select
 
 from engine.memory.capturing import Captured, CaptureKind, capture, digest, nearest
 from engine.memory.work import Work, session_of
+from engine.model import Capture, NewMemory, Refusal, SessionView, TranscriptLine, Trust
+from engine.model import trust as trusts
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Capture, NewMemory, Refusal, SessionView, TranscriptLine, Trust
-from engine.values import trust as trusts
 
 PAGE = 2_000
 LONGEST_MESSAGE = 2_000

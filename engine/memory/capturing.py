@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.memory.sentences import Sentence, sentences
-from engine.values.secrets import redact
+from engine.model.secrets import redact
 
 SHORTEST, LONGEST = 12, 400
 """Characters of a sentence that is taken."""

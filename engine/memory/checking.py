@@ -7,8 +7,8 @@ import hashlib
 import json
 from dataclasses import replace
 
-from engine.values import Layer, NewMemory, Refusal
-from engine.values.secrets import redact
+from engine.model import Layer, NewMemory, Refusal
+from engine.model.secrets import redact
 
 LONGEST = 1024 * 1024
 """Bytes of UTF-8 that one memory may have."""

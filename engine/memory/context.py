@@ -16,9 +16,9 @@ from engine.memory.capture import Captures, Remember
 from engine.memory.finding import SUMMARY
 from engine.memory.store import MemoryStore
 from engine.memory.work import Work, session_of
+from engine.model import Asks, Layer, NewMemory, NoAnswer, Question, Refusal, SessionView, sanitise
+from engine.model.text import count
 from engine.storage.facts_read import Fact
-from engine.values import Asks, Layer, NewMemory, NoAnswer, Question, Refusal, SessionView, sanitise
-from engine.values.text import count
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from pathlib import PurePath
 from engine.memory.capturing import digest, nearest
 from engine.memory.drafts import CAPTURED, Drafted
 from engine.memory.para import NewFact, group_name
-from engine.values import Bucket, Capture, ParaFact, SessionView, Trust, sanitise
-from engine.values.text import count
-from engine.values.trust import of_names
+from engine.model import Bucket, Capture, ParaFact, SessionView, Trust, sanitise
+from engine.model.text import count
+from engine.model.trust import of_names
 
 MOST_FACTS = 8
 """Facts of one night (SPEC 4.8)."""

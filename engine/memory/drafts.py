@@ -15,10 +15,10 @@ from engine.clock import Clock
 from engine.events import FactPromoted, FactRejected
 from engine.memory.capturing import digest
 from engine.memory.para import NewFact, Para
+from engine.model import Bucket, FactDraft, ParaFact, Refusal, Trust, sanitise
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Bucket, FactDraft, ParaFact, Refusal, Trust, sanitise
 
 STATES = ("waiting", "promoted", "rejected")
 CAPTURED = "capture:"

@@ -17,8 +17,8 @@ from engine.memory.question import EMPTY, Question, read
 from engine.memory.ranking import FOUND_MOST, MEANING_SHARE, WORDS_SHARE, FirstLook, Pool, Ranked, first_look, rank
 from engine.memory.token_vectors import match
 from engine.memory.vectors import Hit, Read, Vectors
+from engine.model import Layer, Recalled, RecallQuery, ScorePart
 from engine.storage.database import Database
-from engine.values import Layer, Recalled, RecallQuery, ScorePart
 
 if TYPE_CHECKING:
     from engine.memory.ranking import Vector

@@ -25,11 +25,11 @@ from engine.memory.graph import TaskGraph
 from engine.memory.para import Para
 from engine.memory.store import MemoryStore
 from engine.memory.tables import MemoryRow
+from engine.model import Affected, ForgetPreview, ForgetReport, Refusal, sanitise
 from engine.storage import erasing, intents
 from engine.storage.database import Database, Transaction
 from engine.storage.intents import Intent
 from engine.storage.quick import driver_of
-from engine.values import Affected, ForgetPreview, ForgetReport, Refusal, sanitise
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from engine.values import Refusal
+from engine.model import Refusal
 
 SHORTEST = 3
 """Letters of what can be forgotten by its words: shorter ones are part of everything."""

@@ -27,7 +27,7 @@ from engine.memory.graph_file import (
     task_record,
 )
 from engine.memory.graph_rules import circles, reaches
-from engine.values import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
+from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from engine.model import GraphEdge, GraphNode, sanitise
 from engine.storage.files import AT_ONCE, sync_folder, write_atomic
-from engine.values import GraphEdge, GraphNode, sanitise
 
 VERSION = 1
 SNAPSHOT = "task_graph.json"

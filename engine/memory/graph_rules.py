@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from engine.values import GraphEdge, Relation
+from engine.model import GraphEdge, Relation
 
 SEMANTIC_WEIGHT = 0.7
 DECAY_DAYS = 14.0

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_rules import similar
 from engine.memory.work import ENDED, Work, session_of
+from engine.model import GraphEdge, GraphNode, Refusal, Relation, Task
 from engine.storage.facts_read import Fact
 from engine.storage.following import NotYet
-from engine.values import GraphEdge, GraphNode, Refusal, Relation, Task
 
 log = logging.getLogger(__name__)
 

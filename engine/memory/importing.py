@@ -21,10 +21,10 @@ from sqlmodel import col
 
 from engine.memory.capture import Remember
 from engine.memory.tables import MemoryRow
+from engine.model import NewMemory, Refusal, sanitise
+from engine.model.secrets import redact
 from engine.storage import state
 from engine.storage.database import Database
-from engine.values import NewMemory, Refusal, sanitise
-from engine.values.secrets import redact
 
 log = logging.getLogger(__name__)
 

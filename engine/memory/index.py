@@ -22,7 +22,7 @@ from engine.memory import helper
 from engine.memory.chroma_server import LOST, ChromaServer
 from engine.memory.helper import Helper, HelperFailed, HelperGone
 from engine.memory.store import MemoryStore
-from engine.values import Layer
+from engine.model import Layer
 
 log = logging.getLogger(__name__)
 

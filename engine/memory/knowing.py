@@ -15,8 +15,8 @@ from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency, semantic
 from engine.memory.ledger import Ledger, LedgerEntry
 from engine.memory.para import Para
 from engine.memory.question import EMPTY, stem, stems
-from engine.values import GraphNode, Layer, Recalled, RecallQuery, Relation, ScorePart
-from engine.values.text import count
+from engine.model import GraphNode, Layer, Recalled, RecallQuery, Relation, ScorePart
+from engine.model.text import count
 
 LEDGER_KINDS = (
     "SessionEnded",

@@ -27,10 +27,10 @@ from engine.memory.nightly import Nightly
 from engine.memory.para import Para
 from engine.memory.ranking import NEAR
 from engine.memory.work import ENDED, Work
+from engine.model import Asks, Layer, LayerState, Refusal, SessionView, Waiting
+from engine.model.text import count
 from engine.storage.database import Transaction
 from engine.storage.following import Follower, Following
-from engine.values import Asks, Layer, LayerState, Refusal, SessionView, Waiting
-from engine.values.text import count
 
 log = logging.getLogger(__name__)
 

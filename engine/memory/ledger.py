@@ -15,11 +15,11 @@ from sqlalchemy import JSON, Column, Connection, Index
 from sqlmodel import Field
 
 from engine.events import Event
+from engine.model import Layer, LayerState
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import driver_of
 from engine.storage.rows import Row
 from engine.storage.types import as_stored, utc
-from engine.values import Layer, LayerState
 
 
 class MemoryEvent(Row, table=True):

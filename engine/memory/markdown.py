@@ -19,9 +19,9 @@ from typing import Any
 
 from engine.events import AgentFileChanged
 from engine.memory.json_places import place
+from engine.model import AgentFile, Layer, LayerState, Refusal, sanitise
 from engine.storage.database import Database
 from engine.storage.files import write_atomic
-from engine.values import AgentFile, Layer, LayerState, Refusal, sanitise
 
 FILES = ("soul.md", "memory.md", "heartbeat.md", "comms.json", "tools.json")
 """What a folder of an agent has, in the order in which it is shown."""

@@ -19,8 +19,8 @@ from engine.memory.recall import LayerSource, Recaller
 from engine.memory.store import MemoryStore
 from engine.memory.vectorising import NewVector, Vectoriser
 from engine.memory.vectors import EXACT_MOST, Vectors
+from engine.model import Layer, LayerState, Memory, NewMemory, Recall, RecallQuery, Remembered
 from engine.storage.database import Database, Transaction
-from engine.values import Layer, LayerState, Memory, NewMemory, Recall, RecallQuery, Remembered
 
 if TYPE_CHECKING:
     from engine.memory.knowledge import Knowledge

@@ -28,12 +28,12 @@ from engine.memory.markdown import Markdown
 from engine.memory.para import NewFact
 from engine.memory.para_file import GROUP, LONGEST_FACT
 from engine.memory.validation_runs import ValidationRuns
+from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, SessionView, Trust, sanitise
+from engine.model.secrets import redact
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, SessionView, Trust, sanitise
-from engine.values.secrets import redact
 
 log = logging.getLogger(__name__)
 

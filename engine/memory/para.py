@@ -20,10 +20,10 @@ from typing import Any
 from engine.clock import Clock
 from engine.memory.capturing import digest
 from engine.memory.para_file import GROUP, ITEMS, LONGEST_FACT, Group, as_item, read_group, read_item, write_group
+from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
 from engine.storage import intents
 from engine.storage.database import Database
 from engine.storage.types import flat
-from engine.values import Bucket, ParaFact, Refusal, Trust, sanitise
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
 from engine.storage.files import write_atomic
-from engine.values import Bucket, ParaFact, Refusal, Trust, sanitise
 
 ITEMS, SUMMARY = "items.json", "summary.md"
 FACT_ID = re.compile(r"fact_[0-9a-z]{4,40}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.memory.question import MONTHS
-from engine.values import Memory
+from engine.model import Memory
 
 VERSION = 2
 """Changes with whatever here changes the texts that are embedded: then all are embedded again."""

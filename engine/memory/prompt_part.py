@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 from engine import tokenizer
 from engine.config import SettingsSource
 from engine.memory.memory import MemoryPort
-from engine.values import (
+from engine.model import (
     Contribution,
     Injection,
     PromptLine,
@@ -27,8 +27,8 @@ from engine.values import (
     SourceKind,
     sanitise,
 )
-from engine.values.lessons import without
-from engine.values.trust import label, may_guide
+from engine.model.lessons import without
+from engine.model.trust import label, may_guide
 
 BLOCK = "recalled-memory"
 

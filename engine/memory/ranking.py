@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from engine.memory.question import USERS, Question, stem, stems
-from engine.values import ScorePart
+from engine.model import ScorePart
 
 if TYPE_CHECKING:
     import numpy

@@ -19,7 +19,7 @@ from typing import Protocol
 from engine import tokenizer
 from engine.clock import Clock
 from engine.memory.finding import Found
-from engine.values import Layer, Recall, Recalled, RecallQuery
+from engine.model import Layer, Recall, Recalled, RecallQuery
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from engine.memory.checking import check
-from engine.values import NewMemory, Refusal, Retention
+from engine.model import NewMemory, Refusal, Retention
 
 _FORMATS = (
     "%Y/%m/%d %H:%M",

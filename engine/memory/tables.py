@@ -11,9 +11,9 @@ from sqlalchemy import JSON, CheckConstraint, Column, ForeignKey, Index, Integer
 from sqlalchemy.engine import Connection
 from sqlmodel import Field
 
+from engine.model import Trust
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Trust
 
 
 class MemoryRow(Row, table=True):

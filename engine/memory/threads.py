@@ -19,8 +19,8 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.memory.importing import Turn, folder_of, read_turn
-from engine.values import Thread, sanitise
-from engine.values.secrets import redact
+from engine.model import Thread, sanitise
+from engine.model.secrets import redact
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from typing import Any
 from sqlalchemy import JSON, Column, Index
 from sqlmodel import Field, col, desc, select
 
+from engine.model import CheckResult
+from engine.model.work import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import CheckResult
-from engine.values.work import KEPT_DURATIONS
 
 
 class ValidationRun(Row, table=True):

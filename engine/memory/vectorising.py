@@ -13,8 +13,8 @@ from engine.memory import passages
 from engine.memory.embedding import Embedder, NoEmbedder
 from engine.memory.helper import HelperFailed, HelperGone
 from engine.memory.store import MemoryStore, NewChunk
+from engine.model import Layer, Memory, Refusal
 from engine.storage.database import Database
-from engine.values import Layer, Memory, Refusal
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from engine.memory.embedding import Embedder, NoEmbedder
 from engine.memory.index import Index
 from engine.memory.store import MemoryStore
 from engine.memory.vectorising import NewVector
-from engine.values import Layer
+from engine.model import Layer
 
 if TYPE_CHECKING:
     import numpy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from engine.model import ChangeSet, SessionView, Task, TranscriptLine
 from engine.storage.facts_read import Fact
-from engine.values import ChangeSet, SessionView, Task, TranscriptLine
 
 ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
 """The facts after which a session says how it went: at its end, and when its changes were thrown away."""

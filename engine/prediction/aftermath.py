@@ -13,13 +13,13 @@ from sqlmodel import col, select
 
 from engine.clock import Clock
 from engine.feedback.decisions import Decision, Decisions
+from engine.model import DecidedBy, DecisionSignal, Outcome, Status
 from engine.prediction.cards_store import Prediction, decided
 from engine.prediction.transitions import Transitions
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
 from engine.storage.quick import found, whole
 from engine.storage.types import UtcDateTime
-from engine.values import DecidedBy, DecisionSignal, Outcome, Status
 
 CURSOR = "cards.aftermath"
 

@@ -18,17 +18,7 @@ from engine.events import PredictionReassigned
 from engine.execution.launcher import Launcher
 from engine.execution.runners.flow_names import named_flow
 from engine.feedback.decisions import Decisions
-from engine.prediction.cards_store import Prediction, all_pending, card_of, find, runs_when_due, trigger_of
-from engine.prediction.lifecycle import Move
-from engine.prediction.own_prompts import checked
-from engine.prediction.phases import phase_of
-from engine.prediction.templates.history import implied
-from engine.prediction.transitions import Deciding, Transitions, moved
-from engine.prediction.twin import Calibrator
-from engine.safety.pipeline import Pipeline
-from engine.storage.database import Database, Transaction
-from engine.storage.quick import load
-from engine.values import (
+from engine.model import (
     NO_SANDBOX,
     Assignment,
     Card,
@@ -43,8 +33,18 @@ from engine.values import (
     TriggerType,
     Verdict,
 )
-from engine.values.secrets import refuse_secret
-from engine.values.shares import wilson_lower_bound
+from engine.model.secrets import refuse_secret
+from engine.model.shares import wilson_lower_bound
+from engine.prediction.cards_store import Prediction, all_pending, card_of, find, runs_when_due, trigger_of
+from engine.prediction.lifecycle import Move
+from engine.prediction.own_prompts import checked
+from engine.prediction.phases import phase_of
+from engine.prediction.templates.history import implied
+from engine.prediction.transitions import Deciding, Transitions, moved
+from engine.prediction.twin import Calibrator
+from engine.safety.pipeline import Pipeline
+from engine.storage.database import Database, Transaction
+from engine.storage.quick import load
 
 UNCONFINED = "no sandbox on this machine, so nothing confines what this runs"
 HOW_TO_CONFIRM = "install bubblewrap to get one; or look at the card and confirm: clawpy approve {} --without-sandbox"

@@ -20,6 +20,22 @@ from engine.execution.launcher import Launcher
 from engine.execution.runners.flow_names import named_flow
 from engine.feedback.decisions import Decisions
 from engine.feedback.query import Seen
+from engine.model import (
+    UNDONE,
+    Assignment,
+    Card,
+    ConfidenceParts,
+    DecidedBy,
+    DecisionSignal,
+    DismissReason,
+    Mute,
+    Proposal,
+    Randomness,
+    Refusal,
+    SessionView,
+    Source,
+    Status,
+)
 from engine.prediction import limits
 from engine.prediction.aftermath import Aftermath
 from engine.prediction.approving import Approving, Asked, link_session
@@ -46,22 +62,6 @@ from engine.storage.facts_read import Facts
 from engine.storage.ids import beginning
 from engine.storage.kept import Kept
 from engine.storage.quick import load
-from engine.values import (
-    UNDONE,
-    Assignment,
-    Card,
-    ConfidenceParts,
-    DecidedBy,
-    DecisionSignal,
-    DismissReason,
-    Mute,
-    Proposal,
-    Randomness,
-    Refusal,
-    SessionView,
-    Source,
-    Status,
-)
 
 LONGEST_SNOOZE = timedelta(days=30)
 

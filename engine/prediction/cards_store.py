@@ -10,14 +10,7 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index, text
 from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
-from engine.prediction.confidence import TERMS, band_of, weighted
-from engine.prediction.kinds import NEVER_ALONE, RUN, is_heartbeat
-from engine.prediction.limits import Seat
-from engine.storage.quick import ask, found, load, whole
-from engine.storage.rows import Row
-from engine.storage.types import flat, utc
-from engine.tasks.board import ORDER, TaskRow
-from engine.values import (
+from engine.model import (
     Assignment,
     Card,
     ConfidenceParts,
@@ -36,6 +29,13 @@ from engine.values import (
     Verdict,
     is_due,
 )
+from engine.prediction.confidence import TERMS, band_of, weighted
+from engine.prediction.kinds import NEVER_ALONE, RUN, is_heartbeat
+from engine.prediction.limits import Seat
+from engine.storage.quick import ask, found, load, whole
+from engine.storage.rows import Row
+from engine.storage.types import flat, utc
+from engine.tasks.board import ORDER, TaskRow
 
 LOCAL_USER = "local"
 """The `user_id` of every row: one home, one operator."""

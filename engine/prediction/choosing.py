@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from engine.model import Band, Randomness, Source, Tier
+from engine.model.shares import wilson_lower_bound
 from engine.prediction.confidence import LIKE_APPROVED_FROM, band_of
 from engine.prediction.intake import Draft
 from engine.prediction.kinds import is_ordered
-from engine.values import Band, Randomness, Source, Tier
-from engine.values.shares import wilson_lower_bound
 
 EXPLORED_IN = 10
 """In one cycle of so many a card is shown to learn something."""

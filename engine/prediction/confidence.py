@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from engine.values import COLD_START, Band, ConfidenceParts
+from engine.model import COLD_START, Band, ConfidenceParts
 
 TWIN, PATTERN, URGENCY, TIME = 0.4, 0.25, 0.2, 0.15
 """Weights of the four terms; they sum to 1."""

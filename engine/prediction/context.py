@@ -20,13 +20,13 @@ from engine.inspection.locks import LockMismatch
 from engine.inspection.looks import NO_LOOKS, Looks
 from engine.inspection.state import FileState, GitState
 from engine.memory.validation_runs import PastRun
+from engine.model import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
+from engine.model.adaptation import KnownFix
+from engine.model.words import count, listing, moment, plain, span
 from engine.prediction.collectors.conversations import Conversations, thread_words
 from engine.prediction.collectors.git import git_evidence
 from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite
 from engine.prediction.collectors.tasks import open_tasks
-from engine.values import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
-from engine.values.adaptation import KnownFix
-from engine.values.words import count, listing, moment, plain, span
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from engine.inspection.state import GitState, Touch
 from engine.inspection.status import is_byproduct
 from engine.memory.threads import Threads
 from engine.memory.validation_runs import PastRun, ValidationRuns
+from engine.model import ChangeSet, Refusal, Signal, sanitise
+from engine.model.adaptation import KnownFix
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.collectors.conversations import Conversations
@@ -35,8 +37,6 @@ from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since, left_by
 from engine.tasks.board import TaskBoard
-from engine.values import ChangeSet, Refusal, Signal, sanitise
-from engine.values.adaptation import KnownFix
 
 Value = TypeVar("Value")
 

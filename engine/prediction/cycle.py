@@ -21,22 +21,7 @@ from engine.events import TriggerBlocked
 from engine.execution.launcher import Launcher
 from engine.feedback.decisions import Decisions
 from engine.feedback.query import Seen
-from engine.prediction import limits, templates
-from engine.prediction.cards import Cards
-from engine.prediction.cards_store import Prediction, last_triggered
-from engine.prediction.choosing import Decided, moved, shown
-from engine.prediction.context import WorkspaceContext
-from engine.prediction.estimating import estimate
-from engine.prediction.follow_ups import Choose, FollowUps
-from engine.prediction.intake import LOOKED, Draft, Sensed
-from engine.prediction.kinds import SEEN_BY
-from engine.prediction.phases import phase_of
-from engine.prediction.routing import Router
-from engine.prediction.twin import Calibrator, EmbeddedTwin
-from engine.storage import state as stored
-from engine.storage.database import Database
-from engine.storage.facts_read import Facts
-from engine.values import (
+from engine.model import (
     Assignment,
     CalibrationCheck,
     Card,
@@ -53,7 +38,22 @@ from engine.values import (
     Verdict,
     sanitise,
 )
-from engine.values.words import count
+from engine.model.words import count
+from engine.prediction import limits, templates
+from engine.prediction.cards import Cards
+from engine.prediction.cards_store import Prediction, last_triggered
+from engine.prediction.choosing import Decided, moved, shown
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.estimating import estimate
+from engine.prediction.follow_ups import Choose, FollowUps
+from engine.prediction.intake import LOOKED, Draft, Sensed
+from engine.prediction.kinds import SEEN_BY
+from engine.prediction.phases import phase_of
+from engine.prediction.routing import Router
+from engine.prediction.twin import Calibrator, EmbeddedTwin
+from engine.storage import state as stored
+from engine.storage.database import Database
+from engine.storage.facts_read import Facts
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ import sqlalchemy
 from sqlalchemy import CheckConstraint, Index
 from sqlmodel import Field, Session, col, update
 
+from engine.model import DismissReason, Mute
 from engine.prediction.cards_store import Prediction
 from engine.prediction.muting import NEVER, Dismissal, Muted, mutes
 from engine.storage.database import Database, Transaction
@@ -15,7 +16,6 @@ from engine.storage.kept import Kept
 from engine.storage.quick import Rows, ask, load
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import DismissReason, Mute
 
 
 class DismissalRow(Row, table=True):

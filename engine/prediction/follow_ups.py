@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from engine.clock import Clock
+from engine.model import Card, Proposal, Refusal, SessionState, SessionView
 from engine.prediction.kinds import HANDED_OVER
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts, FactsRead
-from engine.values import Card, Proposal, Refusal, SessionState, SessionView
 
 log = logging.getLogger(__name__)
 

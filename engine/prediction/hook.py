@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from engine.model import Proposal, Source, sanitise
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.model_twin import said_proposal
 from engine.storage import state
 from engine.storage.database import Database
-from engine.values import Proposal, Source, sanitise
 
 KEPT = timedelta(hours=24)
 """So long a line is proposed; a card expires after as long (SPEC 2.7)."""

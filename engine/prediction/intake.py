@@ -13,19 +13,7 @@ from sqlmodel import Session, col
 
 from engine.config import SettingsSource
 from engine.events import CycleFinished, TriggerBlocked
-from engine.prediction import limits
-from engine.prediction.cards_store import Prediction, all_seats, card_of, created, find, new_row, own_sessions
-from engine.prediction.context import WorkspaceContext
-from engine.prediction.dismissals import Dismissals
-from engine.prediction.handled import Made, did_himself
-from engine.prediction.limits import ActiveTime
-from engine.prediction.transitions import Transitions
-from engine.storage import state as stored
-from engine.storage.database import Database, Transaction
-from engine.storage.kept import Kept
-from engine.storage.quick import Rows, ask, each_of
-from engine.storage.types import UtcDateTime, flat
-from engine.values import (
+from engine.model import (
     Assignment,
     Card,
     ConfidenceParts,
@@ -38,6 +26,18 @@ from engine.values import (
     Tier,
     sanitise,
 )
+from engine.prediction import limits
+from engine.prediction.cards_store import Prediction, all_seats, card_of, created, find, new_row, own_sessions
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.dismissals import Dismissals
+from engine.prediction.handled import Made, did_himself
+from engine.prediction.limits import ActiveTime
+from engine.prediction.transitions import Transitions
+from engine.storage import state as stored
+from engine.storage.database import Database, Transaction
+from engine.storage.kept import Kept
+from engine.storage.quick import Rows, ask, each_of
+from engine.storage.types import UtcDateTime, flat
 
 LONGEST_COOL_DOWN = timedelta(days=7)
 

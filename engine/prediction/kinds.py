@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from engine.model import Tier
 from engine.prediction.collectors.time_of_day import Activity
-from engine.values import Tier
 
 HEARTBEAT: Final = "heartbeat"
 """How the kinds of cards begin that an agent's heartbeat made due: each of its items is a kind of its own."""

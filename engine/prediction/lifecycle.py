@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from engine.values import Outcome, Refusal, SessionState, Status
+from engine.model import Outcome, Refusal, SessionState, Status
 
 
 class Move(StrEnum):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from engine.config import Settings
+from engine.model import Outcome, Source, Status, Tier
 from engine.prediction.kinds import is_ordered, kind_of
-from engine.values import Outcome, Source, Status, Tier
 
 ActiveTime = Callable[[datetime, timedelta], datetime]
 """`active_time(start, span)`: the instant when `span` has passed since `start`, quiet hours not counted. Pure."""

@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from engine.config import SettingsSource
 from engine.execution.runners.flow_names import named_flow
+from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
+from engine.model.text import mark
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.history import implied
-from engine.values import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
-from engine.values.text import mark
 
 log = logging.getLogger(__name__)
 

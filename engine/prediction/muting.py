@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from engine.values import DismissReason, Mute, Tier
+from engine.model import DismissReason, Mute, Tier
 
 AWAY = timedelta(days=7)
 """How long a subject stays away after its first dismissal; twice as long after each further one."""

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from datetime import datetime
 
 from engine.feedback.query import Seen
+from engine.model import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
+from engine.model.secrets import refuse_secret
+from engine.model.text import mark
 from engine.prediction.cards_store import Prediction, new_row
 from engine.prediction.kinds import OWN, SUGGESTED
 from engine.prediction.placing import Route
-from engine.values import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
-from engine.values.secrets import refuse_secret
-from engine.values.text import mark
 
 LONGEST = 20_000
 """Characters that a prompt may have."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.values import CalibrationCheck, Phase
+from engine.model import CalibrationCheck, Phase
 
 TWIN_FROM = 30
 """Phase 1 begins with this many decisions of the operator."""

@@ -24,10 +24,10 @@ from sqlmodel import col
 
 from engine.config import Settings, SettingsSource
 from engine.memory.embedding import NoEmbedder
+from engine.model import AgentView, Outcome, Source
 from engine.prediction.cards_store import Prediction
 from engine.storage.database import Database
 from engine.storage.quick import ask
-from engine.values import AgentView, Outcome, Source
 
 log = logging.getLogger(__name__)
 

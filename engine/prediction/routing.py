@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.model import PartOfDay, Randomness, Refusal, part_of_day
 from engine.prediction.placing import Route
-from engine.values import PartOfDay, Randomness, Refusal, part_of_day
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -22,14 +22,7 @@ from engine.events import (
     PredictionSnoozed,
 )
 from engine.feedback.decisions import Decisions
-from engine.prediction import limits
-from engine.prediction.cards_store import Prediction, all_pending, card_of, decided, find
-from engine.prediction.dismissals import Dismissals
-from engine.prediction.lifecycle import OUTCOMES, Move, after
-from engine.prediction.limits import ActiveTime
-from engine.safety.pipeline import Pipeline
-from engine.storage.database import Database, Transaction
-from engine.values import (
+from engine.model import (
     Card,
     DecidedBy,
     DecisionSignal,
@@ -42,6 +35,13 @@ from engine.values import (
     Source,
     Status,
 )
+from engine.prediction import limits
+from engine.prediction.cards_store import Prediction, all_pending, card_of, decided, find
+from engine.prediction.dismissals import Dismissals
+from engine.prediction.lifecycle import OUTCOMES, Move, after
+from engine.prediction.limits import ActiveTime
+from engine.safety.pipeline import Pipeline
+from engine.storage.database import Database, Transaction
 
 
 def moved(row: Prediction, move: Move, now: datetime) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.feedback.decisions import Decisions
 from engine.feedback.query import NOTHING, Query, Seen
-from engine.values import CalibrationCheck, Source
+from engine.model import CalibrationCheck, Source
 
 if TYPE_CHECKING:
     from engine.feedback.learner import Learner

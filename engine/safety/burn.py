@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import accumulate
 
+from engine.model import Burn
 from engine.safety import cost
-from engine.values import Burn
 
 HOUR = timedelta(hours=1)
 STEP = timedelta(minutes=5)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 
-from engine.values import MICRO, CostState, RailVerdict, Verdict
+from engine.model import MICRO, CostState, RailVerdict, Verdict
 
 RAIL = "cost"
 HOUR = timedelta(hours=1)

@@ -19,6 +19,7 @@ from sqlmodel import Field, Session, col, select
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
+from engine.model import Burn, CostState, Refusal, SessionState, SessionView, Trigger, Verdict, microusd
 from engine.safety import burn, cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -26,7 +27,6 @@ from engine.storage.kept import Kept
 from engine.storage.quick import ask, found, load, whole
 from engine.storage.rows import Row
 from engine.storage.types import UtcDateTime, utc
-from engine.values import Burn, CostState, Refusal, SessionState, SessionView, Trigger, Verdict, microusd
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from engine.config import Production
+from engine.model import MICRO, NO_SANDBOX, SANDBOX_WAIVED, RailVerdict, Trigger, Verdict
 from engine.safety.content.shell import words_of
-from engine.values import MICRO, NO_SANDBOX, SANDBOX_WAIVED, RailVerdict, Trigger, Verdict
 
 RAIL = "gate"
 SUGGESTED_FROM = 0.6

@@ -22,6 +22,7 @@ from sqlmodel import Field, Session, col
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import HoldLifted, HoldPlaced
+from engine.model import Hold, RailVerdict, Refusal, StopLevel, TriggerType, Verdict
 from engine.safety import stop_file
 from engine.safety.gate import REJECTIONS
 from engine.storage import state
@@ -29,7 +30,6 @@ from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask, load
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Hold, RailVerdict, Refusal, StopLevel, TriggerType, Verdict
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ import sqlalchemy
 from sqlalchemy import Index
 from sqlmodel import Field, Session, col, delete, desc, select
 
+from engine.model import RailVerdict, Trigger, Verdict
 from engine.storage.database import Transaction
 from engine.storage.quick import ask
 from engine.storage.rows import Row
 from engine.storage.types import flat, utc
-from engine.values import RailVerdict, Trigger, Verdict
 
 RAIL = "loop"
 OWNER = "owner"

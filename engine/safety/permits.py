@@ -10,11 +10,11 @@ from sqlalchemy import CheckConstraint, Index, bindparam
 from sqlmodel import Field, Session, col, select
 
 from engine.events import PermitIssued
+from engine.model import Permit, RailVerdict, Randomness, Refusal, Trigger, TriggerType, Verdict
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask, load
 from engine.storage.rows import Row
 from engine.storage.types import UtcDateTime, utc
-from engine.values import Permit, RailVerdict, Randomness, Refusal, Trigger, TriggerType, Verdict
 
 LIFE = timedelta(minutes=15)
 

@@ -21,18 +21,7 @@ from sqlmodel import Field, Session, col, desc, select
 from engine.clock import Clock
 from engine.config import Autonomy, SettingsSource
 from engine.events import LoopDetected, TriggerBlocked
-from engine.safety import cost, gate, loops, rates
-from engine.safety.content import ContentFacts, check_assignment, decide_content, own_rules
-from engine.safety.costs import Costs
-from engine.safety.gate import GateFacts, decide_gate
-from engine.safety.kill_switch import KillSwitch
-from engine.safety.permits import Permits
-from engine.storage import state
-from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask, found, load, whole
-from engine.storage.rows import Row
-from engine.storage.types import utc
-from engine.values import (
+from engine.model import (
     ALWAYS_ASKED,
     CostState,
     DecidedBy,
@@ -46,6 +35,17 @@ from engine.values import (
     Verdict,
     dollars,
 )
+from engine.safety import cost, gate, loops, rates
+from engine.safety.content import ContentFacts, check_assignment, decide_content, own_rules
+from engine.safety.costs import Costs
+from engine.safety.gate import GateFacts, decide_gate
+from engine.safety.kill_switch import KillSwitch
+from engine.safety.permits import Permits
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.quick import ask, found, load, whole
+from engine.storage.rows import Row
+from engine.storage.types import utc
 
 log = logging.getLogger(__name__)
 

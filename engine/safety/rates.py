@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from engine.values import DecidedBy, RailVerdict, Trigger, TriggerType, Verdict
+from engine.model import DecidedBy, RailVerdict, Trigger, TriggerType, Verdict
 
 RAIL = "rate"
 

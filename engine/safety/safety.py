@@ -10,16 +10,7 @@ from sqlmodel import col, desc, func, select
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.safety import loops
-from engine.safety.content import OwnRules, check_command, check_prompt, own_rules, programs_of
-from engine.safety.costs import Costs
-from engine.safety.kill_switch import Decisions, KillSwitch
-from engine.safety.permits import Permits
-from engine.safety.pipeline import LOOPS_KEY, Allowance, CrosspollLog, Pipeline
-from engine.safety.standing import Standing
-from engine.storage import state
-from engine.storage.database import Database, Transaction
-from engine.values import (
+from engine.model import (
     ChainStep,
     Hold,
     LogEntry,
@@ -32,6 +23,15 @@ from engine.values import (
     Verdict,
     microusd,
 )
+from engine.safety import loops
+from engine.safety.content import OwnRules, check_command, check_prompt, own_rules, programs_of
+from engine.safety.costs import Costs
+from engine.safety.kill_switch import Decisions, KillSwitch
+from engine.safety.permits import Permits
+from engine.safety.pipeline import LOOPS_KEY, Allowance, CrosspollLog, Pipeline
+from engine.safety.standing import Standing
+from engine.storage import state
+from engine.storage.database import Database, Transaction
 
 
 class Safety:

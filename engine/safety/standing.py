@@ -15,13 +15,7 @@ from sqlmodel import Session, col, desc, func, select
 
 from engine.clock import Clock
 from engine.config import Autonomy, SettingsSource
-from engine.safety import cost, gate, loops, rates
-from engine.safety.costs import Costs
-from engine.safety.kill_switch import KillSwitch
-from engine.safety.pipeline import LOOPS_KEY, ORDER, Allowance, CrosspollLog, last_unattended
-from engine.storage import state
-from engine.storage.database import Database
-from engine.values import (
+from engine.model import (
     MICRO,
     Assignment,
     ChainStep,
@@ -33,7 +27,13 @@ from engine.values import (
     Verdict,
     microusd,
 )
-from engine.values.text import count
+from engine.model.text import count
+from engine.safety import cost, gate, loops, rates
+from engine.safety.costs import Costs
+from engine.safety.kill_switch import KillSwitch
+from engine.safety.pipeline import LOOPS_KEY, ORDER, Allowance, CrosspollLog, last_unattended
+from engine.storage import state
+from engine.storage.database import Database
 
 COUNTED = timedelta(hours=24)
 """Over so long stopped decisions are counted."""

@@ -17,10 +17,10 @@ from datetime import datetime, timedelta
 from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.clock import FakeClock
 from engine.engine import Engine
+from engine.model import CostState, Refusal, Source
 from engine.simulation.days import Day, Deck, Does, Odd
 from engine.simulation.operator import Operator
 from engine.simulation.runners import ELSEWHERE, NEXT, Bench, MadeRunner
-from engine.values import CostState, Refusal, Source
 
 LOOK, LOOK_AWAY = timedelta(minutes=10), timedelta(minutes=30)
 """How often the schedule is looked at while the operator is there, and while he is not (really every 30 seconds)."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from engine.engine import Engine
+from engine.model import Card, DecidedBy, Refusal, Source, Status
 from engine.simulation.days import Odd
 from engine.simulation.world import DEPLOYED, Project
-from engine.values import Card, DecidedBy, Refusal, Source, Status
 
 LIKES: Mapping[str, float] = {
     "run_tests": 1.0,

@@ -10,9 +10,7 @@ from typing import Any
 
 from engine.engine import Engine
 from engine.hierarchy.bubble import GATES
-from engine.safety.pipeline import ORDER
-from engine.simulation.month import Seen
-from engine.values import (
+from engine.model import (
     BubbleState,
     Card,
     DecidedBy,
@@ -25,6 +23,8 @@ from engine.values import (
     Verdict,
     dollars,
 )
+from engine.safety.pipeline import ORDER
+from engine.simulation.month import Seen
 
 EVERYTHING = 1_000_000
 

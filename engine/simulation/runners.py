@@ -20,9 +20,9 @@ from engine.execution.runners.flow import Place
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.parameters import edited
 from engine.execution.sandbox import Confinement
+from engine.model import MICRO, Assignment, CheckResult, Refusal, RunnerInfo, SessionView
 from engine.simulation.world import Project
 from engine.storage.database import Transaction
-from engine.values import MICRO, Assignment, CheckResult, Refusal, RunnerInfo, SessionView
 
 PATIENCE = 30.0
 """Real seconds until a simulation that hangs is given up."""

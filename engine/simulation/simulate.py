@@ -18,13 +18,13 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.engine import Engine, open_engine
 from engine.home import Home
+from engine.model import Randomness, Refusal
 from engine.simulation.month import Month, Seen
 from engine.simulation.operator import Operator
 from engine.simulation.report import document
 from engine.simulation.runners import Bench, MadeRunner, MadeSandbox
 from engine.simulation.world import MadeContexts, Project
 from engine.stand_ins import StandIns
-from engine.values import Randomness, Refusal
 
 BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
 """A Monday, midnight. Local time is UTC, so that no machine's zone matters."""

@@ -15,6 +15,7 @@ from engine.execution.runners.toolchains import bound, projects
 from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
 from engine.inspection.state import Branch, Commit, FileState, GitState, Touch
 from engine.memory.validation_runs import PastRun
+from engine.model import CheckResult, SessionView
 from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.collectors.conversations import Conversations
 from engine.prediction.collectors.git import git_signal
@@ -23,7 +24,6 @@ from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since
 from engine.storage.database import Transaction
-from engine.values import CheckResult, SessionView
 
 PYTEST = replace(next(row for row in TESTERS if row.name == "pytest"), suffixes=(".py", ".json"))
 RUFF = next(row for row in CHECKERS if row.name == "ruff")

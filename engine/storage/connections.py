@@ -15,11 +15,11 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session
 
+from engine.model import Refusal
 from engine.storage.files import damaged_fix
 from engine.storage.kept import READS, Noting
 from engine.storage.quick import driver_of
 from engine.storage.rows import DRIVER
-from engine.values import Refusal
 
 
 class Reader:

@@ -28,6 +28,7 @@ from sqlmodel import Session
 
 from engine.clock import Clock
 from engine.events import Event, EventBus
+from engine.model import Refusal
 from engine.storage import erasing, migrations
 from engine.storage.connections import (
     Reader,
@@ -42,7 +43,6 @@ from engine.storage.connections import (
 from engine.storage.kept import EVERYTHING, Noting
 from engine.storage.quick import Rows, ask, driver_of, run
 from engine.storage.rows import DRIVER, WriteSession
-from engine.values import Refusal
 
 if TYPE_CHECKING:
     from engine.storage.facts_read import FactsRead

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from engine.model import sanitise
+from engine.model.secrets import redact
 from engine.storage import state
 from engine.storage.database import Database
-from engine.values import sanitise
-from engine.values.secrets import redact
 
 BATCH = 500
 """Facts that are read at once."""

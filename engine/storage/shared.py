@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.events import CloudSyncFailed
+from engine.model import Refusal, extras, sanitise
 from engine.storage.database import Database
-from engine.values import Refusal, extras, sanitise
 
 if TYPE_CHECKING:
     import psycopg

@@ -15,13 +15,13 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index, String, bindparam, 
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import TaskAdded, TaskChanged
+from engine.model import Randomness, Refusal, Result, SessionView, Task, sanitise
+from engine.model.secrets import redact, refuse_secret
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import found, load, whole
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Randomness, Refusal, Result, SessionView, Task, sanitise
-from engine.values.secrets import redact, refuse_secret
 
 _BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")
 _FENCE = re.compile(r"\s*(```|~~~)")

@@ -13,8 +13,8 @@ from engine.autonomy.autonomy import CARDS, Autonomy
 from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat, Page
 from engine.autonomy.schedule import Job
 from engine.execution.launcher import Launcher
+from engine.model import Refusal
 from engine.storage.stuck import StuckReaders
-from engine.values import Refusal
 from engine.wiring.prediction import last_sign
 from engine.wiring.rails import held
 

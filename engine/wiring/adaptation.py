@@ -15,9 +15,9 @@ from engine.execution.diffs import patch
 from engine.execution.runners.flows import FLOWS
 from engine.hierarchy.guidance_block import Speaker, items
 from engine.memory.validation_runs import mended_tests
+from engine.model import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
+from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
 from engine.storage.facts_read import Fact
-from engine.values import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
-from engine.values.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
 from engine.wiring.organisation import correction
 from engine.wiring.prices import price
 from engine.wiring.rails import held

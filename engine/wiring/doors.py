@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.doors.complication import Complication
-from engine.doors.notify.addresses import Addresses
-from engine.doors.notify.buttons import GatewayButtons
-from engine.doors.notify.router import Router
-from engine.values import Card
+from engine.api.complication import Complication
+from engine.api.notify.addresses import Addresses
+from engine.api.notify.buttons import GatewayButtons
+from engine.api.notify.router import Router
+from engine.model import Card
 
 if TYPE_CHECKING:
     from engine.engine import Engine

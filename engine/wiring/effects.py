@@ -11,8 +11,8 @@ from engine.adaptation.overlays import Overlays
 from engine.adaptation.trials import Trials
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import LearnedFlow, Registry
+from engine.model.adaptation import FlowOffload, Overlay
 from engine.prediction.templates.learned import LearnedWork
-from engine.values.adaptation import FlowOffload, Overlay
 
 if TYPE_CHECKING:
     from engine.engine import Engine

@@ -41,9 +41,9 @@ from engine.keys import Keys
 from engine.learnings.prompt_part import LearntPart
 from engine.memory.prompt_part import RecalledPart
 from engine.memory.summaries import from_others
+from engine.model import CheckResult, PromptRequest, Refusal
 from engine.stand_ins import StandIns
 from engine.storage.database import Transaction
-from engine.values import CheckResult, PromptRequest, Refusal
 from engine.wiring.organisation import card
 from engine.wiring.prediction import last_sign
 from engine.wiring.rails import held

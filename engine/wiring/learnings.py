@@ -12,7 +12,7 @@ from engine.learnings.learnings import Learnings
 from engine.learnings.record import KINDS, Said, SessionRecord, about_session
 from engine.memory.capturing import Captured
 from engine.memory.embedding import LOCAL, NoEmbedder
-from engine.values import (
+from engine.model import (
     Answer,
     BubbleState,
     Learning,
@@ -25,8 +25,8 @@ from engine.values import (
     Source,
     TranscriptLine,
 )
-from engine.values.adaptation import CandidateStatus, CandidateType, PromptFragment
-from engine.values.lessons import category, lessons_of
+from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
+from engine.model.lessons import category, lessons_of
 from engine.wiring.organisation import card, correction, reach
 
 if TYPE_CHECKING:

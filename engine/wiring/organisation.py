@@ -17,11 +17,11 @@ from engine.hierarchy.wisdom import Wisdom
 from engine.memory.importing import talks
 from engine.memory.markdown import Markdown
 from engine.memory.watching import Watching
+from engine.model import Card, Doing, LeaderDecision, Refusal
+from engine.model.lessons import Correction
+from engine.model.trust import may_guide
 from engine.stand_ins import StandIns
 from engine.storage.shared import SHARED_URL
-from engine.values import Card, Doing, LeaderDecision, Refusal
-from engine.values.lessons import Correction
-from engine.values.trust import may_guide
 
 if TYPE_CHECKING:
     from engine.engine import Engine

@@ -15,6 +15,7 @@ from engine.execution.launcher import Launcher
 from engine.execution.runners.toolchains.projects import projects
 from engine.inspection.github import GitHub
 from engine.memory.threads import Threads
+from engine.model import Assignment
 from engine.prediction.cards import Cards
 from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import WorkspaceContext
@@ -28,7 +29,6 @@ from engine.prediction.templates.learned import learned
 from engine.prediction.twin import EmbeddedTwin
 from engine.stand_ins import StandIns
 from engine.tasks.board import TaskBoard
-from engine.values import Assignment
 from engine.wiring.effects import learned_work
 
 if TYPE_CHECKING:

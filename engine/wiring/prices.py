@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.model.wire import Model
-from engine.values import Refusal
+from engine.model import Refusal
 
 PROMPT_SHARE = 4
 """Agents send about four tokens for each that they get."""

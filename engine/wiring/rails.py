@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.adapters import Brakes
+from engine.model import Verdict
 from engine.safety.safety import Safety
-from engine.values import Verdict
 
 if TYPE_CHECKING:
     from engine.engine import Engine

@@ -14,9 +14,9 @@ from engine.clock import FakeClock
 from engine.config import AdaptationSettings, FixedSettings, Settings
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, SessionEnded, ToolsUsed
 from engine.memory.ledger import Ledger
+from engine.model import Contribution, PromptRequest
+from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment
 from engine.storage.database import Database, Transaction
-from engine.values import Contribution, PromptRequest
-from engine.values.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment
 
 OWN_FLOWS = ("run_tests", "lint")
 

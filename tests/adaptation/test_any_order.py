@@ -17,9 +17,9 @@ from engine.clock import FakeClock
 from engine.config import AdaptationMode
 from engine.events import EventBus
 from engine.memory.ledger import append
+from engine.model import Refusal
+from engine.model.adaptation import CANDIDATE_MOVES, CandidateStatus
 from engine.storage.database import Database
-from engine.values import Refusal
-from engine.values.adaptation import CANDIDATE_MOVES, CandidateStatus
 from tests.adaptation.world import World, erred, failed, lines, retried
 from tests.conftest import MONDAY_MORNING
 

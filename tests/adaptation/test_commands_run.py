@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from engine.adaptation.reading import commands_run
-from engine.values import TranscriptLine
+from engine.model import TranscriptLine
 
 CALLS = ("exec:git status", "exec:ls tests", "exec:python")
 

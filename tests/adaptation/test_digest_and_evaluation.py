@@ -24,7 +24,7 @@ from engine.adaptation.evaluation import (
     speaks_against,
     types_of,
 )
-from engine.values.adaptation import (
+from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
     CandidateType,

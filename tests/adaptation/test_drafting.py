@@ -11,8 +11,8 @@ from engine.adaptation import reading
 from engine.adaptation.drafting import Draft, NothingToDraft, NotYet, draft
 from engine.adaptation.evaluation import Opportunity, types_of
 from engine.adaptation.sources import ModelsUsed, Priced
-from engine.values import Refusal
-from engine.values.adaptation import (
+from engine.model import Refusal
+from engine.model.adaptation import (
     LONGEST_PATCH,
     CandidateType,
     FixTemplate,

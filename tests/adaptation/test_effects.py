@@ -10,8 +10,8 @@ from engine.adaptation.effects import preview_lines
 from engine.adaptation.trials import MOST_REPAIRS
 from engine.clock import FakeClock
 from engine.execution.validation import Caps
+from engine.model.adaptation import FixTemplate, PolicyTweak, RoutingHint
 from engine.storage.database import Database
-from engine.values.adaptation import FixTemplate, PolicyTweak, RoutingHint
 from tests.adaptation.overlay_world import World
 
 

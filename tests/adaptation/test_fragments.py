@@ -12,9 +12,9 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
 from engine.execution.prompt.assembly import PromptAssembly
 from engine.execution.prompt.parts import Rules
+from engine.model import PromptRequest, SourceKind
+from engine.model.adaptation import CandidateType, Overlay, PromptFragment
 from engine.storage.database import Database
-from engine.values import PromptRequest, SourceKind
-from engine.values.adaptation import CandidateType, Overlay, PromptFragment
 from tests.adaptation.overlay_world import World
 
 

@@ -12,10 +12,10 @@ from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.events import SessionEnded
 from engine.home import Home
+from engine.model import PromptRequest, Randomness
+from engine.model.adaptation import Candidate, CandidateStatus, PromptFragment
 from engine.stand_ins import StandIns
 from engine.storage.database import Transaction
-from engine.values import PromptRequest, Randomness
-from engine.values.adaptation import Candidate, CandidateStatus, PromptFragment
 
 AGENT = "backend_builder"
 

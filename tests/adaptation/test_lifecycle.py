@@ -13,9 +13,9 @@ from engine.adaptation.forgetting import CandidateTexts
 from engine.adaptation.sources import Mended
 from engine.config import Settings
 from engine.events import ChangeSetLanded
+from engine.model import Refusal
+from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate
 from engine.storage.retention import RetentionRounds
-from engine.values import Refusal
-from engine.values.adaptation import CandidateStatus, CandidateType, FixTemplate
 from engine.wiring.retention import RECORDS
 from tests.adaptation.world import AGENT, HEALED_BY, SHOP, TOTAL, World, failed, retried
 

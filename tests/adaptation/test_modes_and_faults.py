@@ -12,9 +12,9 @@ from engine.clock import FakeClock
 from engine.config import AdaptationMode
 from engine.events import Event, WorkOverlapped
 from engine.memory.ledger import Ledger
+from engine.model import Trust
+from engine.model.adaptation import Candidate, CandidateStatus, Lift
 from engine.storage.database import Database, Transaction
-from engine.values import Trust
-from engine.values.adaptation import Candidate, CandidateStatus, Lift
 from tests.adaptation.world import AGENT, SHOP, World, failed, retried
 
 REVIEW, PROMOTED = CandidateStatus.REVIEW, CandidateStatus.PROMOTED

@@ -17,9 +17,8 @@ from engine.adaptation.overlays import Overlays
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.ledger import append
-from engine.storage.database import Database
-from engine.values import Refusal
-from engine.values.adaptation import (
+from engine.model import Refusal
+from engine.model.adaptation import (
     CandidateType,
     Effect,
     FixTemplate,
@@ -28,6 +27,7 @@ from engine.values.adaptation import (
     PromptFragment,
     RoutingHint,
 )
+from engine.storage.database import Database
 from tests.adaptation.overlay_world import OWN_FLOWS, World
 
 FRAGMENT = PromptFragment(("Prefer concrete patterns.",))

@@ -14,8 +14,8 @@ from engine.adaptation.candidates import Candidates
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.ledger import append
+from engine.model.adaptation import CandidateStatus
 from engine.storage.database import Database, Transaction
-from engine.values.adaptation import CandidateStatus
 from tests.adaptation.overlay_world import World
 from tests.adaptation.test_overlays import FRAGMENT
 from tests.support.forked import Nursery
@@ -45,7 +45,7 @@ KILLED = """
     from engine.events import EventBus
     from engine.memory.ledger import append
     from engine.storage.database import Database
-    from engine.values.adaptation import CandidateMove
+    from engine.model.adaptation import CandidateMove
 
     database = Database(Path(sys.argv[1]), clock=SystemClock(), bus=EventBus(), recorder=append, durable=False)
     approve = lambda tx: decide(tx, row_of(tx, "cand_1"), CandidateMove.APPROVE, "operator", "")

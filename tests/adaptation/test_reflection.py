@@ -33,8 +33,8 @@ from engine.events import (
     ToolsUsed,
     WorkOverlapped,
 )
+from engine.model.adaptation import RecordKind
 from engine.storage import state
-from engine.values.adaptation import RecordKind
 from tests.adaptation.world import (
     AGENT,
     SHOP,

@@ -8,8 +8,8 @@ from sqlmodel import select
 from engine.adaptation.trials import OverlayRun
 from engine.clock import FakeClock
 from engine.events import ChangeSetReady, LandingUndone, ValidationFailed
+from engine.model.adaptation import FixTemplate
 from engine.storage.database import Database
-from engine.values.adaptation import FixTemplate
 from tests.adaptation.overlay_world import World
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.values import Refusal
-from engine.values.adaptation import Candidate, CandidateStatus
+from engine.model import Refusal
+from engine.model.adaptation import Candidate, CandidateStatus
 from tests.adaptation.world import World
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.values import Refusal
-from engine.values.adaptation import (
+from engine.model import Refusal
+from engine.model.adaptation import (
     CANDIDATE_MOVES,
     CandidateMove,
     CandidateStatus,

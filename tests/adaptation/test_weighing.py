@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.adaptation import weighing
 from engine.adaptation.weighing import FULL_COST, OPPORTUNITY, Weight, share, weight
-from engine.values import Trust
+from engine.model import Trust
 
 AT_THE_LINE: list[tuple[Callable[[], Weight], float]] = [
     (lambda: weighing.failed_tdd(1, 0, 0), 45.0),

@@ -22,10 +22,10 @@ from engine.events import (
     ValidationHealed,
 )
 from engine.memory.ledger import Ledger
+from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
+from engine.model.adaptation import Candidate, Lift, Overlay
 from engine.storage.database import Database
 from engine.storage.facts_read import Fact
-from engine.values import Bucket, ParaFact, Randomness, TranscriptLine, Trust
-from engine.values.adaptation import Candidate, Lift, Overlay
 from tests.conftest import MONDAY_MORNING
 
 AGENT = "backend_builder"

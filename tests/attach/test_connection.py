@@ -19,8 +19,8 @@ from clawpy_console.attach import wire
 from clawpy_console.attach.consoles import Consoles
 from clawpy_console.attach.terminal import BEHIND, LARGEST, Terminal, TerminalDriver
 from engine import Home, Refusal
-from engine.doors.control import ControlServer, ask
-from engine.doors.verbs import VERBS
+from engine.api.control import ControlServer, ask
+from engine.api.verbs import VERBS
 from tests.attach.conftest import until
 from tests.console.stand_in import StandIn
 

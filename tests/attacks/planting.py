@@ -18,7 +18,7 @@ from engine.execution.runners.flows.rehearse_merge import unmerged
 from engine.git import Git, repository_root
 from engine.inspection.github import address_of
 from engine.inspection.reader import GitReader
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RealBench
 from tests.execution.landing_world import World

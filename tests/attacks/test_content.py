@@ -13,8 +13,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.sandbox import NoSandbox
+from engine.model import PermissionAnswer
 from engine.storage.database import Database
-from engine.values import PermissionAnswer
 from tests.execution.tools.belt_world import SECRET, BeltWorld
 from tests.safety.test_content_examples import examples
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.doors.control import ControlServer, ask
-from engine.doors.gateway.limits import Limits
+from engine.api.control import ControlServer, ask
+from engine.api.gateway.limits import Limits
 from engine.home import Home
-from tests.doors.gateway.conftest import Serve, Served, serve
+from tests.api.gateway.conftest import Serve, Served, serve
 
 __all__ = ["serve"]
 

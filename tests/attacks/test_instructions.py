@@ -16,13 +16,13 @@ from datetime import timedelta
 
 import pytest
 
+from engine.api.verbs import dispatch
 from engine.clock import FakeClock
-from engine.doors.verbs import dispatch
 from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import NoSandbox, best_sandbox
 from engine.learnings.record import SessionRecord
 from engine.learnings.rules import found
-from engine.values import Learning, LearningScope, Refusal, Score, Trust
+from engine.model import Learning, LearningScope, Refusal, Score, Trust
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import KEY, ModelWorld
 from tests.learnings.world import fact, view

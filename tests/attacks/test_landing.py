@@ -24,10 +24,10 @@ from engine.execution.change_rows import ChangeSetRow
 from engine.execution.images import ABSENT, Image, Kind, blob_id
 from engine.execution.landing import Entry, Plan
 from engine.execution.sandbox import NoSandbox
+from engine.model import ChangeSet, ChangeState, Refusal
 from engine.storage import beneath, intents
 from engine.storage.beneath import Beneath
 from engine.storage.files import TEMPORARY
-from engine.values import ChangeSet, ChangeState, Refusal
 from tests.execution.landing_world import World
 
 pytestmark = pytest.mark.attack("landing")

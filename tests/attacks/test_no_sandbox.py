@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.doors.gateway.desk import Desk
-from engine.doors.verbs import dispatch
+from engine.api.gateway.desk import Desk
+from engine.api.verbs import dispatch
 from engine.engine import Engine, open_engine
 from engine.execution.sandbox import NoSandbox
 from engine.home import Home
+from engine.model import Card, DecidedBy, Refusal, Verdict
 from engine.stand_ins import StandIns
-from engine.values import Card, DecidedBy, Refusal, Verdict
 from tests.conftest import Repository
 
 pytestmark = pytest.mark.attack("no sandbox")

@@ -20,7 +20,7 @@ from engine.execution.sandbox.mounts import protected
 from engine.git import Git, submodule_paths
 from engine.inspection.calendars import CalendarReader
 from engine.inspection.reader import GitReader
-from engine.values import PromptRequest, Refusal
+from engine.model import PromptRequest, Refusal
 from tests.attacks.planting import Trap, in_tree, in_worktree, plain_git, project, session
 from tests.conftest import Repository
 from tests.execution.landing_world import World

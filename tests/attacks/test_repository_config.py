@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.git import repository_root
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.attacks.planting import Trap, in_tree, plain_git, project, session
 from tests.conftest import Repository
 from tests.execution.landing_world import World

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.cli.printing.render import render
-from engine.doors import wire
+from engine.api import wire
 from engine.execution.running_files import TABLE, runs_by_itself
-from engine.values import ChangeSet, FileChange, Refusal
+from engine.model import ChangeSet, FileChange, Refusal
 from tests.execution.landing_world import World
 
 pytestmark = pytest.mark.attack("review")

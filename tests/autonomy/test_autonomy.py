@@ -18,8 +18,8 @@ from engine.clock import FakeClock, SystemClock
 from engine.config import Settings
 from engine.events import EventBus
 from engine.memory.ledger import Ledger, append
+from engine.model import Hold, RailVerdict, Verdict
 from engine.storage.database import Database
-from engine.values import Hold, RailVerdict, Verdict
 
 
 class SetHolds:

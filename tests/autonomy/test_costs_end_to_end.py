@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from sqlmodel import select
 
+from engine.api.verbs import dispatch
 from engine.clock import FakeClock
-from engine.doors.verbs import dispatch
 from engine.execution.runners.flow_runner import FlowRunner
+from engine.model import MICRO, Refusal, SessionState, Status
 from engine.safety.costs import RESERVED, CostEntry
-from engine.values import MICRO, Refusal, SessionState, Status
 from tests.autonomy.world import FLOW, World
 
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.api.verbs import dispatch
 from engine.autonomy.acting import Standing, why_not
 from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.autonomy.state import State
 from engine.clock import FakeClock
-from engine.doors.verbs import dispatch
 from engine.execution.sandbox import NoSandbox
 from engine.execution.sessions_store import SessionRow
+from engine.model import ChangeState, DecidedBy, Outcome, Refusal, SessionState, Source, Status
 from engine.storage.database import Transaction
-from engine.values import ChangeState, DecidedBy, Outcome, Refusal, SessionState, Source, Status
 from tests.autonomy.world import CHANNEL, World
 from tests.cli.conftest import collide
 

@@ -16,9 +16,9 @@ from engine.autonomy.heartbeat import PULSE, Daily, Every, Heartbeat, Item, Once
 from engine.clock import FakeClock
 from engine.hierarchy.organisation import HEARTBEAT
 from engine.memory.ledger import Ledger
+from engine.model import Randomness
 from engine.storage.database import Database
 from engine.tasks.board import TaskBoard
-from engine.values import Randomness
 from tests.autonomy.world import World
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -11,8 +11,8 @@ import pytest
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
+from engine.model import Card, Outcome, Refusal, Status, TriggerType
 from engine.prediction.kinds import is_heartbeat
-from engine.values import Card, Outcome, Refusal, Status, TriggerType
 from tests.autonomy.world import World
 
 ITEM = "which branches are stale"

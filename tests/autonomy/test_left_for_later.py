@@ -12,8 +12,8 @@ import pytest
 from engine.autonomy.autonomy import ACT
 from engine.clock import FakeClock
 from engine.engine import Engine
+from engine.model import SessionState, Status
 from engine.safety.kill_switch import PAUSE
-from engine.values import SessionState, Status
 from tests.autonomy.world import World
 
 

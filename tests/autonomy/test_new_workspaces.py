@@ -9,7 +9,7 @@ import pytest
 
 from engine.autonomy.autonomy import CARDS, STATE
 from engine.clock import FakeClock
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.autonomy.world import World
 from tests.conftest import Repository
 

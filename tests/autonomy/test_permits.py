@@ -13,17 +13,17 @@ import pytest
 from sqlmodel import select
 
 import engine
+from engine.api.control import ask
+from engine.api.verbs import dispatch
 from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
-from engine.doors.control import ask
-from engine.doors.verbs import dispatch
 from engine.engine import Engine
 from engine.execution.sessions_store import SessionRow
 from engine.lock import read_holder
+from engine.model import Assignment, DecidedBy, Permit, Refusal, TriggerType
 from engine.safety.permits import LIFE, PermitRow
 from engine.safety.pipeline import CrosspollLog
-from engine.values import Assignment, DecidedBy, Permit, Refusal, TriggerType
 from tests.autonomy.world import FLOW, World
 
 SOURCES = Path(engine.__file__).parent

@@ -10,7 +10,7 @@ import pytest
 
 from engine.autonomy.autonomy import CARDS, STATE
 from engine.clock import FakeClock
-from engine.values import Outcome, Status
+from engine.model import Outcome, Status
 from tests.autonomy.world import FLOW, World
 
 

@@ -18,8 +18,7 @@ from engine.events import AutonomousCycleFinished
 from engine.execution.sandbox import NoSandbox
 from engine.home import Home
 from engine.memory.ledger import LedgerEntry
-from engine.stand_ins import StandIns
-from engine.values import (
+from engine.model import (
     CalibrationCheck,
     Card,
     DecidedBy,
@@ -28,6 +27,7 @@ from engine.values import (
     Randomness,
     SessionView,
 )
+from engine.stand_ins import StandIns
 from tests.conftest import Repository
 
 FLOW, CHANNEL = "draft_changelog", "chronicle-hub"

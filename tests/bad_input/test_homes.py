@@ -11,8 +11,8 @@ import pytest
 
 from engine import Engine, open_engine
 from engine.home import Home
+from engine.model import Refusal
 from engine.safety.stop_file import stop_file
-from engine.values import Refusal
 from tests.bad_input.conftest import Clawpy, ConsoleSays, contents, disk, fill, ok, refused
 from tests.conftest import Repository
 

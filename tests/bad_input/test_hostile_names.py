@@ -12,7 +12,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from engine import Engine, open_engine
 from engine.home import Home
-from engine.values import Refusal, SessionState
+from engine.model import Refusal, SessionState
 from tests.bad_input.conftest import Clawpy, ok
 from tests.conftest import Repository
 from tests.console.conftest import live, screen_text

@@ -22,9 +22,9 @@ from pathlib import Path
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
+from engine.model import Randomness, SessionView
+from engine.model.adaptation import Candidate, CandidateStatus
 from engine.stand_ins import StandIns
-from engine.values import Randomness, SessionView
-from engine.values.adaptation import Candidate, CandidateStatus
 from tests.conftest import Repository
 from tests.support.model_server import ModelServer, Reply, Request, calls
 

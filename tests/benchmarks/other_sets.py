@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import timedelta
 from types import ModuleType
 
-from engine.values import NewMemory
+from engine.model import NewMemory
 from tests.benchmarks.recall_sets import NOW, Conversation, Question
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")

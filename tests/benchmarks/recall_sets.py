@@ -22,8 +22,8 @@ from engine.events import EventBus
 from engine.memory.ledger import append
 from engine.memory.memory import MemoryPort
 from engine.memory.ranking import WEIGHTS, Weight, close_look
+from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
-from engine.values import NewMemory, RecallQuery
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LISTED = (5, 10, 20, 50)

@@ -37,8 +37,8 @@ def serve() -> None:
     from engine.events import EventBus
     from engine.execution.runners.flow import FlowResult, Job, Place
     from engine.memory.ledger import append
+    from engine.model import Assignment
     from engine.storage.database import Database
-    from engine.values import Assignment
     from tests.conftest import MONDAY_MORNING, Repository
     from tests.execution.test_flow_runner import World
 

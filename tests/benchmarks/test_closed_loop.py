@@ -23,9 +23,9 @@ import pytest
 from engine.adaptation.candidates import add
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
+from engine.model import SessionState
+from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FlowOffload, Lift, PromptFragment
 from engine.storage.database import Transaction
-from engine.values import SessionState
-from engine.values.adaptation import Candidate, CandidateStatus, CandidateType, FlowOffload, Lift, PromptFragment
 from tests.benchmarks.closed_loop import HABIT, LADDERS, MEMORY, Model, Shop, approve, tasks
 from tests.support.model_server import ModelServer
 

@@ -31,7 +31,7 @@ from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.themes import load, shipped
 from clawpy_console.widgets.lines import LinesView
-from engine.values import ChangeSet
+from engine.model import ChangeSet
 from tests.benchmarks.terminal import percentile, row
 from tests.execution.landing_world import World
 

@@ -18,7 +18,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.memory.graph import TaskGraph
-from engine.values import GraphNode, Relation
+from engine.model import GraphNode, Relation
 
 pytestmark = pytest.mark.benchmark
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.doors.control import Unreachable, ask
+from engine.api.control import Unreachable, ask
 from engine.home import Home
 from engine.lock import read_holder
 from tests.benchmarks.terminal import Terminal, percentile, row, terminal

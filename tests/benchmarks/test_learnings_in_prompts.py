@@ -17,8 +17,8 @@ from engine.config import FixedSettings
 from engine.learnings.prompt_part import LearntPart
 from engine.learnings.scopes import Scope, project_key
 from engine.learnings.store import LearningFiles, added
+from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database
-from engine.values import LearningKind, PromptRequest
 from tests.learnings.made import entry
 
 ENTRIES, RUNS = 300, 200

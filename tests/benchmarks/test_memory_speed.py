@@ -29,8 +29,8 @@ from engine.memory.helper import Helper
 from engine.memory.ledger import Ledger
 from engine.memory.memory import MemoryPort
 from engine.memory.minilm import MiniLM
+from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
-from engine.values import NewMemory, RecallQuery
 
 pytestmark = pytest.mark.benchmark
 

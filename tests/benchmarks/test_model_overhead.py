@@ -25,7 +25,7 @@ from engine.execution.prompt.assembly import PromptAssembly
 from engine.execution.runners.model.client import Conversation, ModelHost
 from engine.execution.session_records import SessionRecords
 from engine.execution.worktrees import Worktrees
-from engine.values import SessionState
+from engine.model import SessionState
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import ModelServer, Reply, calls
 

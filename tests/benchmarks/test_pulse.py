@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from engine.doors.gateway.limits import Limits
+from engine.api.gateway.limits import Limits
 from engine.engine import Engine
 from engine.events import PredictionCreated, PredictionExecuted, PredictionExpired, TaskChanged
+from tests.api.gateway.conftest import Serve, Served, serve
 from tests.benchmarks.pulse_clients import listen
 from tests.benchmarks.terminal import percentile
-from tests.doors.gateway.conftest import Serve, Served, serve
 
 __all__ = ["serve"]
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.values import NewMemory, RecallQuery
+from engine.model import NewMemory, RecallQuery
 from tests.benchmarks.other_sets import chats, documentation, documents, long_messages
 from tests.benchmarks.recall_sets import (
     Conversation,

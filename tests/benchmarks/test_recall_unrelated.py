@@ -21,7 +21,7 @@ import pytest
 
 from engine.memory.memory import MemoryPort
 from engine.memory.ranking import NEAR, WEIGHTS, close_look
-from engine.values import RecallQuery
+from engine.model import RecallQuery
 from tests.benchmarks.other_sets import documents
 from tests.benchmarks.recall_sets import NOW, Conversation, locomo, remembered, share
 from tests.benchmarks.work_set import work

@@ -23,8 +23,8 @@ from engine.learnings.promotion import to_project
 from engine.learnings.recurrence import clusters
 from engine.learnings.scopes import Scope
 from engine.learnings.store import LearningFiles, added
+from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database
-from engine.values import LearningEntry, LearningKind, LearningScope
 from tests.conftest import MONDAY_MORNING
 from tests.learnings.made import entry
 

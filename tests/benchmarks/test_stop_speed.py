@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.doors.doctor import examine
+from engine.api.doctor import examine
 from engine.execution.sandbox import Sandbox, probing
 from engine.execution.sandbox.ladder import rungs
 from engine.home import Home

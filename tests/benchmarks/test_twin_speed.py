@@ -23,9 +23,9 @@ from engine.feedback.query import Query
 from engine.feedback.relevance import look
 from engine.feedback.signals import LOUD
 from engine.memory.ledger import append
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction
-from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
 
 pytestmark = pytest.mark.benchmark
 

@@ -22,10 +22,10 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.ledger import append
+from engine.model import CalibrationCheck, Proposal, Signal, Status
 from engine.prediction.limits import MOST_ALIKE
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
-from engine.values import CalibrationCheck, Proposal, Signal, Status
 from tests.prediction.deciding import SHOP, World, proposal
 
 pytestmark = pytest.mark.benchmark

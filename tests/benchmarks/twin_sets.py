@@ -16,7 +16,7 @@ from engine.feedback.learner import Learner
 from engine.feedback.query import Query, Seen
 from engine.feedback.relevance import look
 from engine.memory.minilm import MiniLM
-from engine.values import PartOfDay, PastDecision, prompt_words
+from engine.model import PartOfDay, PastDecision, prompt_words
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from engine.memory.capturing import digest
-from engine.values import Layer, NewMemory
+from engine.model import Layer, NewMemory
 from tests.benchmarks.recall_sets import NOW, Conversation, Question
 
 _SAID = (

@@ -19,8 +19,8 @@ from clawpy_console.cli.main import main
 from engine.clock import FakeClock
 from engine.git import Git
 from engine.home import Home
+from tests.api.stand_in import StandIn
 from tests.conftest import Repository
-from tests.doors.stand_in import StandIn
 
 A_FORMER_DAY = "2026-01-02T12:00:00+00:00"
 

@@ -13,10 +13,10 @@ import pytest
 from clawpy_console.cli import verbs
 from clawpy_console.cli.main import main
 from clawpy_console.cli.verbs import VERBS
-from engine.doors.names import names
+from engine.api.names import names
 from engine.home import Home
-from engine.values import DismissReason
-from engine.values.adaptation import CandidateStatus, CandidateType, RecordKind
+from engine.model import DismissReason
+from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
 
@@ -104,7 +104,7 @@ def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_p
 def test_nothing_heavy_is_imported_to_answer() -> None:
     code = (
         "import sys, clawpy_console.cli.completion; "
-        "print([name for name in ('engine.values', 'rich', 'textual') if name in sys.modules])"
+        "print([name for name in ('engine.model', 'rich', 'textual') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

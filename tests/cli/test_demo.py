@@ -14,10 +14,10 @@ from clawpy_console.cli import demo_work
 from clawpy_console.cli.demo import make_project, throw_away
 from clawpy_console.cli.main import main
 from engine import Home, open_engine
-from engine.doors.gateway.desk import Desk
-from engine.doors.verbs import dispatch
+from engine.api.gateway.desk import Desk
+from engine.api.verbs import dispatch
 from engine.git import Git
-from engine.values import Tier
+from engine.model import Tier
 
 
 def test_the_project_has_a_history_branches_and_work_in_progress(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from engine.config_agents import PROVIDERS
 from engine.home import Home
 from engine.keys import Keys
 from engine.lock import HomeLock
+from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
-from tests.doors.stand_in import StandIn
 from tests.support.keyrings import MemoryKeyring
 
 SECRET = "sk-hush-hush-0123456789abcdef"

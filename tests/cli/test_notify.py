@@ -8,8 +8,8 @@ import pytest
 
 from engine.home import Home
 from engine.keys import Keys
+from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
-from tests.doors.stand_in import StandIn
 
 
 def test_an_address_is_read_unseen_and_kept_where_it_belongs(

@@ -9,7 +9,7 @@ import pytest
 from clawpy_console import words
 from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.printing.style import how_it_ended, plain
-from engine.values import DecisionSignal, Outcome, SessionState, Status
+from engine.model import DecisionSignal, Outcome, SessionState, Status
 
 
 @pytest.mark.parametrize(

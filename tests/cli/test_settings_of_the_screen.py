@@ -10,10 +10,10 @@ from clawpy_console import themes
 from clawpy_console.cli.screen_settings import check_value, problems
 from engine.config import Settings
 from engine.home import Home
-from engine.values import Refusal
+from engine.model import Refusal
+from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
-from tests.doors.stand_in import StandIn
 
 
 def test_the_defaults_are_fine(tmp_path: Path) -> None:

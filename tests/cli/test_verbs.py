@@ -15,14 +15,14 @@ from clawpy_console.cli.main import main
 from clawpy_console.cli.options import WrongUse, split_options
 from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import VERBS, span
+from engine.api import wire
 from engine.clock import FakeClock
-from engine.doors import wire
 from engine.home import Home
+from engine.model import RailVerdict, Verdict
 from engine.safety.stop_file import requested, stop_file
-from engine.values import RailVerdict, Verdict
+from tests.api.stand_in import StandIn, asked, card
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
-from tests.doors.stand_in import StandIn, asked, card
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -11,8 +11,8 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory.ledger import append
 from engine.memory.markdown import Markdown
+from engine.model import Doing
 from engine.storage.database import Database
-from engine.values import Doing
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.hierarchy.wisdom_world import World, make_world

@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+from engine.api.gateway.gateway import GatewayState
 from engine.autonomy.earning import Record, earning
-from engine.doors.gateway.gateway import GatewayState
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import Registry
-from engine.values import (
+from engine.model import (
     Card,
     ChangeSet,
     ChangeState,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from engine.values import Waiting
-from engine.values.adaptation import (
+from engine.model import Waiting
+from engine.model.adaptation import (
     Candidate,
     CandidateMove,
     CandidateStatus,

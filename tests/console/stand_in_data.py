@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from engine.values import (
+from engine.model import (
     COLD_START,
     AgentView,
     Assignment,

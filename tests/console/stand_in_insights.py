@@ -7,7 +7,7 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
 from engine.feedback.metrics import Decided, bucket, by_person, drift, metrics, over_time
-from engine.values import (
+from engine.model import (
     CalibrationCheck,
     Insights,
     Phase,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from engine.values import (
+from engine.model import (
     LearningEntry,
     LearningKind,
     LearningReach,
@@ -15,7 +15,7 @@ from engine.values import (
     LearningView,
     Waiting,
 )
-from engine.values.learnings import ChainReport, EntrySource, RetractReport, ScopeState
+from engine.model.learnings import ChainReport, EntrySource, RetractReport, ScopeState
 from tests.console.stand_in_data import SHOP, ago
 from tests.console.stand_in_port import Port
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from engine.values import (
+from engine.model import (
     Affected,
     AgentFile,
     Bucket,

@@ -6,7 +6,7 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from engine.values import (
+from engine.model import (
     ChainStep,
     CostState,
     Hold,

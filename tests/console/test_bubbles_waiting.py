@@ -9,7 +9,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from engine import open_engine
 from engine.home import Home
-from engine.values import BubbleState, Learning, Score, Trust
+from engine.model import BubbleState, Learning, Score, Trust
 from tests.console.conftest import live, screen_text, until
 
 FOUND = Learning(

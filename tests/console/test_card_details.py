@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 
 from clawpy_console.app import ConsoleApp
-from engine.values import (
+from engine.model import (
     Phase,
 )
 from tests.console import stand_in

@@ -21,7 +21,7 @@ from clawpy_console.screens.work.xray import XRay
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Rows
 from engine.events import PermissionAsked
-from engine.values import ChangeState, Refusal, SessionState
+from engine.model import ChangeState, Refusal, SessionState
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions

@@ -14,7 +14,7 @@ from clawpy_console.screens.work.changes import Changes
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.screens.work.reply import ReplyLine
 from clawpy_console.widgets.rows import Rows
-from engine.values import ChangeSet, FileChange, FileDiff, FilePart, Refusal
+from engine.model import ChangeSet, FileChange, FileDiff, FilePart, Refusal
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import HUNKS as STAND_IN_HUNKS

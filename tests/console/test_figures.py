@@ -14,7 +14,7 @@ from clawpy_console.fields import Field, spark
 from clawpy_console.screens.insights import figures
 from clawpy_console.widgets.parts import drawn
 from engine import document
-from engine.values import ConfidenceBucket, Drift, Group, Insights, Shift, Slice
+from engine.model import ConfidenceBucket, Drift, Group, Insights, Shift, Slice
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 

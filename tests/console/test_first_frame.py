@@ -13,7 +13,7 @@ from clawpy_console import last_screen
 from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState
 from engine.home import Home
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
@@ -23,7 +23,7 @@ HEAVY = (
     "sqlalchemy", "sqlmodel", "alembic", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
     "tomlkit", "fastapi", "bashlex", "psutil", "filelock", "sqlite3",
 )  # fmt: skip
-LIGHT = {"engine", "engine.home", "engine.values"}
+LIGHT = {"engine", "engine.home", "engine.model"}
 
 
 @pytest.mark.long
@@ -31,7 +31,7 @@ def test_importing_the_app_loads_nothing_heavy() -> None:
     code = "import json, sys, clawpy_console.app; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
     assert [one for one in loaded if one.partition(".")[0] in HEAVY] == []
-    engine = {one for one in loaded if one.partition(".")[0] == "engine" and not one.startswith("engine.values.")}
+    engine = {one for one in loaded if one.partition(".")[0] == "engine" and not one.startswith("engine.model.")}
     assert engine == LIGHT
     assert not [
         one for one in loaded if one.startswith(("clawpy_console.dialogs.", "clawpy_console.screens.work.screen"))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from engine.values import (
+from engine.model import (
     LocalModels,
 )
 from tests.console import stand_in

@@ -17,7 +17,7 @@ from clawpy_console.sources import lead_to
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.tab_line import TabLine
 from engine.events import AgentFileChanged
-from engine.values import AgentView, BubbleState, PromptSource, SourceKind
+from engine.model import AgentView, BubbleState, PromptSource, SourceKind
 from tests.console.conftest import live, screen_text, until
 from tests.console.people import make_people, with_people
 from tests.console.stand_in import StandIn

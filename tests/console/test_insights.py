@@ -13,7 +13,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.insights import screen as insights
 from engine.events import TrainingMoved
 from engine.home import Home
-from engine.values import CalibrationCheck, Phase, Refusal
+from engine.model import CalibrationCheck, Phase, Refusal
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP

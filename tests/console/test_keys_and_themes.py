@@ -14,7 +14,7 @@ from clawpy_console.dialogs.help import Help
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, check_keymap, shown_key
 from clawpy_console.palette import commands
 from engine.home import Home
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 

@@ -15,8 +15,8 @@ from clawpy_console.screens.learning.screen import LearningScreen
 from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.sources import lead_to
 from clawpy_console.widgets.rows import Rows
-from engine.values import LearningScope, PromptSource, Refusal, SourceKind
-from engine.values.adaptation import CandidateStatus
+from engine.model import LearningScope, PromptSource, Refusal, SourceKind
+from engine.model.adaptation import CandidateStatus
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_adaptation import CHEAP, EMOJI, LIFT, LINT, ROUNDING, STOCK, TRIES, YOUNG

@@ -13,7 +13,7 @@ from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.screens.learning.lists import linked
 from clawpy_console.widgets.parts import drawn
 from engine import document
-from engine.values.adaptation import LearningRecord
+from engine.model.adaptation import LearningRecord
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_adaptation import EMOJI, LIFT, RECORDS, ROUNDING, STOCK, TEST, YOUNG, Adaptation
 from tests.console.stand_in_data import NOW

@@ -17,9 +17,9 @@ from engine import open_engine
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.home import Home
+from engine.model import LearningScope, PromptRequest
+from engine.model.adaptation import CandidateStatus, RecordKind
 from engine.stand_ins import StandIns
-from engine.values import LearningScope, PromptRequest
-from engine.values.adaptation import CandidateStatus, RecordKind
 from tests.conftest import MONDAY_MORNING
 from tests.console.conftest import live, until
 

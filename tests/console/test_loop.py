@@ -11,7 +11,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from engine.events import CycleFinished, SessionOutput
-from engine.values import TranscriptLine
+from engine.model import TranscriptLine
 from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW

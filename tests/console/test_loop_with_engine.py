@@ -25,7 +25,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from engine import open_engine
 from engine.home import Home
-from engine.values import SessionState
+from engine.model import SessionState
 from tests.benchmarks.test_key_latency import busy_repository
 from tests.console.conftest import live, until
 from tests.console.test_loop import Watchdog

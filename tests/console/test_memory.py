@@ -9,7 +9,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.memory.screen import MemoryScreen
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
-from engine.values import Layer, PromptSource, Recalled, Refusal, SourceKind, Waiting
+from engine.model import Layer, PromptSource, Recalled, Refusal, SourceKind, Waiting
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW

@@ -9,7 +9,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Row, Rows
-from engine.values import RailVerdict, SessionState, Verdict
+from engine.model import RailVerdict, SessionState, Verdict
 from tests.console.cards import FIRST, SECOND, front, named
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawpy_console.screens.hierarchy.organisation import LONG, Folds, Node, below, leaders, tree
-from engine.values import AgentView
+from engine.model import AgentView
 
 
 def agent(id: str, reports_to: str, *, worked: bool = True, tier: int = 4, broken: str = "") -> AgentView:

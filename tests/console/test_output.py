@@ -8,7 +8,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.progress import BAR, Progress
-from engine.values import CheckResult, SessionState, TranscriptLine
+from engine.model import CheckResult, SessionState, TranscriptLine
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW

@@ -15,7 +15,7 @@ from clawpy_console.dialogs.prompt import OwnPrompt, completions
 from clawpy_console.last_screen import load
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import Registry
-from engine.values import Card, FlowForm, Refusal
+from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in
 from tests.console.cards import front, named
 from tests.console.conftest import live, screen_text, until

@@ -22,7 +22,7 @@ from clawpy_console.widgets.status import state_line
 from clawpy_console.widgets.tab_line import Columns
 from engine import open_engine
 from engine.home import Home
-from engine.values import RailVerdict, Refusal, Verdict
+from engine.model import RailVerdict, Refusal, Verdict
 from tests.conftest import Repository
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn

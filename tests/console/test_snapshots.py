@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from engine.values import Phase
+from engine.model import Phase
 from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import cards

@@ -13,7 +13,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.mission.card import KINDS_OF_WORK, facts, kind_of_work
 from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
-from engine.values import RailVerdict, Refusal, Status, Tier, Verdict
+from engine.model import RailVerdict, Refusal, Status, Tier, Verdict
 from tests.console import stand_in
 from tests.console.cards import FIRST, RISKY, SECOND, front, named, shown, stack
 from tests.console.conftest import live, screen_text, until

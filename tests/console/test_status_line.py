@@ -8,8 +8,8 @@ from rich.cells import cell_len
 from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState, Autonomy, in_use
 from clawpy_console.widgets.status import SCREENS, STOP, StatusBar, state_line
-from engine.values import MICRO, Hold, Phase
-from engine.values.rails import CostState
+from engine.model import MICRO, Hold, Phase
+from engine.model.rails import CostState
 from tests.console.conftest import live, screen_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, agents

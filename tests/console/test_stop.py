@@ -9,7 +9,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from engine.events import CostWarned, HoldLifted, HoldPlaced
 from engine.home import Home
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW

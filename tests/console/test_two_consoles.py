@@ -11,12 +11,12 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.demo import make_project
 from engine import open_engine
+from engine.api.verbs import dispatch
 from engine.clock import FakeClock
-from engine.doors.verbs import dispatch
 from engine.engine import Engine
 from engine.home import Home
+from engine.model import Status
 from engine.stand_ins import StandIns
-from engine.values import Status
 from tests.conftest import MONDAY_MORNING
 from tests.console.conftest import live, screen_text, until
 

@@ -8,8 +8,8 @@ from clawpy_console.app import ConsoleApp
 from engine import open_engine
 from engine.events import StateChanged
 from engine.home import Home
+from tests.api.notify.post_office import PostOffice
 from tests.console.conftest import live, screen_text, until
-from tests.doors.notify.post_office import PostOffice
 
 PAUSED = StateChanged(before="WATCHING", after="PAUSED", cause="3 rejections in a row")
 

@@ -15,7 +15,7 @@ from clawpy_console.widgets.session import about
 from clawpy_console.widgets.transcript import Transcript
 from clawpy_console.words import moment, name
 from engine.events import SessionOutput
-from engine.values import ChangeState, Refusal, SessionState, TranscriptLine
+from engine.model import ChangeState, Refusal, SessionState, TranscriptLine
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, NOW, sessions

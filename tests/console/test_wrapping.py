@@ -13,7 +13,7 @@ from textual.widget import Widget
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.lines import LinesView, breaks
 from clawpy_console.widgets.prompt_lines import GUTTER, PromptLines
-from engine.values import PromptLine, PromptPart, PromptSource, SourceKind
+from engine.model import PromptLine, PromptPart, PromptSource, SourceKind
 
 LONG = "the quick brown fox jumps over the lazy dog and then over it once more"
 

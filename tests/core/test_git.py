@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git, GitError, repository_root
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.conftest import Repository
 
 

@@ -14,13 +14,13 @@ from engine.config import Settings
 from engine.config_file import BadConfig, accepted, parse_key, read_settings
 from engine.events import ChangeSetLanded
 from engine.memory.ledger import KEPT, Ledger
+from engine.model.adaptation import RecordKind
 from engine.storage import retention as rounds
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import FactsRead
 from engine.storage.retention import RetentionRounds
 from engine.storage.types import as_stored
-from engine.values.adaptation import RecordKind
 from engine.wiring import retention
 
 DAY = timedelta(days=1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.values.secrets import (
+from engine.model.secrets import (
     CUT,
     LONGEST,
     PRIVATE_KEY_LINES,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.values import Assignment, PartOfDay, Proposal, Randomness, dollars, microusd, part_of_day, sanitise
-from engine.values.secrets import redact
+from engine.model import Assignment, PartOfDay, Proposal, Randomness, dollars, microusd, part_of_day, sanitise
+from engine.model.secrets import redact
 
 
 @pytest.mark.parametrize(

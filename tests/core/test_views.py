@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine import views
-from engine.values import RailVerdict, SessionState, SessionView, Verdict, Waiting
+from engine.model import RailVerdict, SessionState, SessionView, Verdict, Waiting
 
 NIGHT = datetime(2026, 1, 5, 23, tzinfo=UTC)
 TICK = timedelta(microseconds=1)

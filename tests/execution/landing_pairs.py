@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from engine.values import ChangeState, Refusal
+from engine.model import ChangeState, Refusal
 from tests.execution.landing_world import Picture, World, git_state, picture
 
 NAMES = ("a.txt", "b.txt", "d", "d/c.txt", "d/e.txt", "d/f/g.txt", "x/y/z.txt", "x/y", 'ü "q"\n.txt', "A.TXT")

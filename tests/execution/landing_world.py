@@ -19,9 +19,9 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
 from engine.memory.ledger import append
+from engine.model import ChangeSet, ChangeState, CheckResult, Randomness, Refusal
 from engine.storage import migrations
 from engine.storage.database import Database
-from engine.values import ChangeSet, ChangeState, CheckResult, Randomness, Refusal
 from tests.conftest import Repository
 
 

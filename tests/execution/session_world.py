@@ -21,8 +21,7 @@ from engine.execution.sandbox import NoSandbox, Sandbox
 from engine.execution.sessions import Sessions
 from engine.execution.sessions_store import SessionResult
 from engine.home import Home
-from engine.storage.database import Database, Transaction
-from engine.values import (
+from engine.model import (
     Assignment,
     Permit,
     RailVerdict,
@@ -34,6 +33,7 @@ from engine.values import (
     TriggerType,
     Verdict,
 )
+from engine.storage.database import Database, Transaction
 
 PYTHON = sys.executable
 SLEEP = "import os,time; print(os.getpid(), flush=True); time.sleep(60)"

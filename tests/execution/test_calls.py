@@ -16,8 +16,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.calls import Calls, ModelCallRow, pack, unpack
 from engine.memory.ledger import append
-from engine.storage.database import Database
-from engine.values import (
+from engine.model import (
     Prompt,
     PromptLine,
     PromptPart,
@@ -28,6 +27,7 @@ from engine.values import (
     SessionView,
     SourceKind,
 )
+from engine.storage.database import Database
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 

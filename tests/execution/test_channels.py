@@ -6,7 +6,7 @@ import pytest
 
 from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.execution.channels import APPROVED, AUTONOMOUS, Channels, Limits
-from engine.values import Refusal
+from engine.model import Refusal
 
 
 def test_the_five_of_the_first_start() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.continuing import continued
+from engine.model import Assignment, ChangeSet, ChangeState, Refusal
 from engine.storage.database import Transaction
-from engine.values import Assignment, ChangeSet, ChangeState, Refusal
 from tests.execution.landing_world import World, our_refs
 
 

@@ -32,8 +32,7 @@ from engine.execution.sessions import Sessions
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
 from engine.memory.validation_runs import ValidationRuns
-from engine.storage.database import Database
-from engine.values import (
+from engine.model import (
     Assignment,
     CheckResult,
     Permit,
@@ -45,6 +44,7 @@ from engine.values import (
     TriggerType,
     Verdict,
 )
+from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.execution.session_world import Brakes, Permits, Watcher, until
 

@@ -11,8 +11,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.hiring import Hiring
+from engine.model import Refusal
 from engine.settings_store import SettingsStore
-from engine.values import Refusal
 
 
 def no_model(agent: str, channel: str) -> Any:

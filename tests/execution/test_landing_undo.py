@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.model import ChangeState
 from engine.storage import intents
-from engine.values import ChangeState
 from tests.execution.landing_world import TEXT, World, picture, refusal_of, writing
 
 

@@ -11,7 +11,7 @@ import pytest
 from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.execution.launcher import Launcher
 from engine.execution.runners.parameters import PROSE as SENTENCE
-from engine.values import Assignment, Refusal, RunnerInfo
+from engine.model import Assignment, Refusal, RunnerInfo
 
 PROSE = Assignment("explain the cart", "koji-core", "/w", "auto")
 FLOW = replace(PROSE, flow="run_tests")

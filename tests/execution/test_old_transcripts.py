@@ -14,9 +14,9 @@ from engine.execution import old_transcripts
 from engine.execution.old_transcripts import OldTranscripts, clean
 from engine.execution.transcripts import TranscriptReader
 from engine.home import Home as EngineHome
+from engine.model.secrets import CUT
 from engine.storage import files
 from engine.storage.database import Database
-from engine.values.secrets import CUT
 from tests.execution.session_world import until
 
 OURS = "correct-horse-battery"  # a key of the operator's: it looks like nothing

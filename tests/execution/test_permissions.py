@@ -14,8 +14,8 @@ from engine.execution.channels import AUTONOMOUS
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import Stopped
 from engine.memory.ledger import append
+from engine.model import PermissionAnswer, Randomness, Refusal
 from engine.storage.database import Database
-from engine.values import PermissionAnswer, Randomness, Refusal
 from tests.execution.session_world import until
 from tests.execution.tools.belt_world import BeltWorld
 

@@ -24,9 +24,9 @@ from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.toolchains.installing import Installation, failure, installations, lock_updates
 from engine.execution.runners.toolchains.projects import all_packages, project_at
 from engine.execution.sandbox import best_sandbox
+from engine.model import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict
 from engine.safety.gate import GateFacts, rows
 from engine.storage.database import Database
-from engine.values import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict
 from tests.conftest import Repository
 from tests.execution.test_flow_runner import World
 from tests.inspection.test_locks import run

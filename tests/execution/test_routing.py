@@ -11,7 +11,7 @@ from engine.config_agents import PROVIDERS, ProviderKind
 from engine.config_file import read_settings
 from engine.execution.routing import ModelRouter
 from engine.keys import Key
-from engine.values import Refusal
+from engine.model import Refusal
 
 
 class Ring:

@@ -22,9 +22,9 @@ from engine.execution.sandbox import Caches
 from engine.execution.sessions_store import SessionRow
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.memory.validation_runs import ValidationRuns
+from engine.model import UNDONE, Assignment, ChangeState, RunnerInfo, SessionState, SessionView
 from engine.storage import intents
 from engine.storage.database import Database, Transaction
-from engine.values import UNDONE, Assignment, ChangeState, RunnerInfo, SessionState, SessionView
 from tests.conftest import Repository
 from tests.execution.session_world import World as Bare
 from tests.execution.session_world import until

@@ -32,8 +32,8 @@ from engine.execution.sandbox import (
 )
 from engine.execution.sandbox.places import readable_places
 from engine.home import Home
+from engine.model import RunnerInfo, SessionState
 from engine.storage.database import Database
-from engine.values import RunnerInfo, SessionState
 from tests.execution.session_world import PYTHON, World, shell, until
 
 needs_bubblewrap = pytest.mark.skipif(not best_sandbox().confines, reason="bubblewrap does not work on this machine")

@@ -19,8 +19,8 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.live import LiveSession
 from engine.execution.sandbox import HostGate, best_sandbox, gate
+from engine.model import SessionState
 from engine.storage.database import Database
-from engine.values import SessionState
 from tests.execution.session_world import World, until
 
 needs_a_gate = pytest.mark.skipif(not best_sandbox().gates, reason="no sandbox that holds to a gate works here")

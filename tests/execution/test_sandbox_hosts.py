@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.sandbox.hosts import HTTPS, host_rules, local_hosts, normal, server_name, split
-from engine.values import Refusal
+from engine.model import Refusal
 
 
 def lets(entry: str, host: str, port: int = HTTPS) -> bool:

@@ -14,9 +14,9 @@ from engine.execution.live import LiveSession
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.transcripts import CUT_SAID, LINE_CAP, LineSplitter
 from engine.memory.ledger import Ledger
+from engine.model import CheckResult, SessionState
+from engine.model.secrets import CUT, LONGEST, Redactor
 from engine.storage.database import Database
-from engine.values import CheckResult, SessionState
-from engine.values.secrets import CUT, LONGEST, Redactor
 from tests.execution.session_world import World, shell
 
 OURS = "correct-horse-battery"  # of the keyring: it looks like nothing

@@ -17,9 +17,9 @@ from engine.execution.live import LiveSession
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.sessions_store import LEGAL, may_become
 from engine.memory.ledger import Ledger
+from engine.model import Refusal, SessionState, Verdict
 from engine.prediction.lifecycle import OUTCOMES
 from engine.storage.database import Database
-from engine.values import Refusal, SessionState, Verdict
 from tests.execution.session_world import PYTHON, SLEEP, World, shell, until
 
 

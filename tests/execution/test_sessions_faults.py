@@ -18,8 +18,8 @@ from engine.execution.live import LiveSession
 from engine.execution.processes import marked
 from engine.execution.sessions_store import SessionRow
 from engine.memory.ledger import append
+from engine.model import Refusal, SessionState
 from engine.storage.database import Database, Transaction
-from engine.values import Refusal, SessionState
 from tests.execution.session_world import World, until
 
 CRASHER = """

@@ -11,8 +11,8 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import EventBus
 from engine.execution.live import LiveSession
+from engine.model import Refusal, SessionState
 from engine.storage.database import Database
-from engine.values import Refusal, SessionState
 from tests.execution.session_world import World, until
 
 

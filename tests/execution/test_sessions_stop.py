@@ -15,8 +15,8 @@ from engine.execution.processes import marked
 from engine.execution.runners.flow import FlowUnable
 from engine.git import Git
 from engine.memory.ledger import Ledger
+from engine.model import SessionState
 from engine.storage.database import Database
-from engine.values import SessionState
 from tests.execution.session_world import SLEEP, World, shell, until
 
 

@@ -22,7 +22,7 @@ from engine.execution.transcripts import (
     TranscriptReader,
     TranscriptWriter,
 )
-from engine.values import sanitise
+from engine.model import sanitise
 
 
 def split(*chunks: bytes) -> list[str]:

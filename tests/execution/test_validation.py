@@ -30,8 +30,7 @@ from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
 from engine.memory.ledger import Ledger
 from engine.memory.validation_runs import ValidationRun, ValidationRuns
-from engine.storage.database import Database
-from engine.values import (
+from engine.model import (
     Assignment,
     ChangeState,
     CheckResult,
@@ -44,7 +43,8 @@ from engine.values import (
     TriggerType,
     Verdict,
 )
-from engine.values.secrets import CUT
+from engine.model.secrets import CUT
+from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.execution.session_world import Brakes, Permits
 

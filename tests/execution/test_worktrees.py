@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.git import GitError
+from engine.model import ChangeState
 from engine.plain_files import remove_folder
-from engine.values import ChangeState
 from tests.conftest import Repository
 from tests.execution.landing_world import World, git_state, our_refs, picture
 

@@ -21,8 +21,8 @@ from engine.adaptation.candidates import Candidates
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.ledger import Ledger, append
+from engine.model.adaptation import CandidateStatus
 from engine.storage.database import Database
-from engine.values.adaptation import CandidateStatus
 from tests.adaptation.world import World
 from tests.conftest import MONDAY_MORNING
 

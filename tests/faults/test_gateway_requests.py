@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from tests.doors.gateway.conftest import Serve, serve
-from tests.doors.gateway.fuzz import UNHURRIED, fuzz
+from tests.api.gateway.conftest import Serve, serve
+from tests.api.gateway.fuzz import UNHURRIED, fuzz
 
 __all__ = ["serve"]
 

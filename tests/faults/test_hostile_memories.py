@@ -24,7 +24,7 @@ from engine.memory import passages
 from engine.memory.embedding import Made
 from engine.memory.memory import MemoryPort
 from engine.memory.prompt_part import RecalledPart
-from engine.values import Layer, NewMemory, PromptRequest, Recalled, RecallQuery, Refusal
+from engine.model import Layer, NewMemory, PromptRequest, Recalled, RecallQuery, Refusal
 from tests.memory.conftest import Making
 from tests.memory.conftest import make_memory as make_memory
 from tests.memory.test_index import until

@@ -18,7 +18,7 @@ import pytest
 
 from engine.memory import vectors as dense
 from engine.memory.memory import MemoryPort
-from engine.values import NewMemory, RecallQuery
+from engine.model import NewMemory, RecallQuery
 from tests.memory.conftest import Making, WordVectors
 from tests.memory.conftest import make_memory as make_memory
 

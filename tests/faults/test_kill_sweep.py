@@ -28,8 +28,8 @@ from engine.engine import Engine, open_engine
 from engine.events import EngineStarted
 from engine.execution.sessions_store import SessionRow
 from engine.home import Home
+from engine.model import Card, ChangeState, SessionState, Status
 from engine.safety.permits import PermitRow
-from engine.values import Card, ChangeState, SessionState, Status
 from tests.conftest import Repository
 
 pytestmark = pytest.mark.faults

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.model import ChangeState, Refusal
 from engine.storage import intents
-from engine.values import ChangeState, Refusal
 from tests.execution.landing_world import Picture, World, git_state, our_refs, picture
 
 pytestmark = pytest.mark.faults

@@ -20,8 +20,8 @@ from engine.config import FixedSettings
 from engine.events import EventBus
 from engine.memory.ledger import append
 from engine.memory.memory import MemoryPort
+from engine.model import Layer
 from engine.storage.database import Database
-from engine.values import Layer
 from tests.memory.conftest import WordVectors
 
 KILLS = int(os.environ.get("CLAWPY_KILLS", "200"))
@@ -31,7 +31,7 @@ LONGEST = 0.6
 WRITER = """
 import sys
 from pathlib import Path
-from engine.values import NewMemory
+from engine.model import NewMemory
 from tests.faults.test_remember_kill import opened
 run, folder = sys.argv[1], Path(sys.argv[2])
 memory, _ = opened(folder)

@@ -12,8 +12,8 @@ from engine.clock import FakeClock
 from engine.feedback.decisions import Decision, Decisions
 from engine.feedback.pairs import DpoPair
 from engine.feedback.signals import LOUD
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay
 from engine.storage.database import Database
-from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay
 
 HOUR = timedelta(hours=1)
 

@@ -14,8 +14,8 @@ from engine.feedback import exporting, pairs
 from engine.feedback.exporting import BATCH_FROM, Exporter
 from engine.feedback.pairs import DpoPair
 from engine.feedback.records import Shape, check_preferences
+from engine.model import Refusal
 from engine.storage.database import Database
-from engine.values import Refusal
 
 
 @pytest.fixture

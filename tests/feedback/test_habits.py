@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.feedback.habits import CHANNEL_FROM, WORDS, Habits, shrunk
 from engine.feedback.query import Query
-from engine.values import PartOfDay, PastDecision
+from engine.model import PartOfDay, PastDecision
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 ASKED = Query(

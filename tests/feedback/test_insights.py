@@ -10,9 +10,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.feedback.insights import Figures
 from engine.feedback.metrics import DRIFT_FROM, NEWEST
-from engine.prediction.cards_store import Prediction
-from engine.storage.database import Database
-from engine.values import (
+from engine.model import (
     COLD_START,
     CalibrationCheck,
     DecidedBy,
@@ -23,6 +21,8 @@ from engine.values import (
     Status,
     TrainingView,
 )
+from engine.prediction.cards_store import Prediction
+from engine.storage.database import Database
 
 SHOP, BLOG = "/shop", "/blog"
 TRAINING = TrainingView(0, 50, "", None, (), "", False, False)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.feedback.metrics import KIND_FROM, NEWEST, TREND_FROM, Decided, drift, metrics, over_time
-from engine.values import Shift
+from engine.model import Shift
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 

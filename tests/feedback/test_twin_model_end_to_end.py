@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing.render import render
+from engine.api.verbs import dispatch
 from engine.clock import FakeClock
-from engine.doors.verbs import dispatch
 from engine.engine import Engine, open_engine
 from engine.execution.runners.model.client import ModelHost
 from engine.home import Home
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, Source
 from engine.stand_ins import StandIns
 from engine.storage.database import Transaction
-from engine.values import DecidedBy, DecidedCard, DecisionSignal, Source
 from tests.cli.conftest import collide
 from tests.conftest import Repository
 from tests.support.model_server import ModelServer, Reply

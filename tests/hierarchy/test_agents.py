@@ -11,8 +11,8 @@ import pytest
 from engine.config import FixedSettings, Settings
 from engine.hierarchy.agents import Agents
 from engine.memory.ledger import Ledger
+from engine.model import Doing, Refusal
 from engine.storage.database import Database
-from engine.values import Doing, Refusal
 
 
 @pytest.fixture

@@ -19,11 +19,11 @@ from engine.clock import FakeClock
 from engine.hierarchy.bubble import GATES, DirectLeader, judge, known_as, relevant, similarity
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.memory.ledger import Ledger
+from engine.model import Basis, BubbleState, Learning, Refusal, Score, Touched, Trust
+from engine.model.evidence import confidence, importance
+from engine.model.lessons import lesson_id
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import Rows
-from engine.values import Basis, BubbleState, Learning, Refusal, Score, Touched, Trust
-from engine.values.evidence import confidence, importance
-from engine.values.lessons import lesson_id
 from tests.hierarchy.wisdom_world import World, learning, make_world, texts
 
 LEADER = DirectLeader("lead", 3, "code tests", (("known", "one two three four five"),))

@@ -15,8 +15,8 @@ from engine.execution.prompt.assembly import PromptAssembly
 from engine.hierarchy.chain import Stop, climb
 from engine.hierarchy.prompt_part import LeadershipGuidance
 from engine.memory.ledger import Ledger
+from engine.model import Guidance, PromptRequest, Refusal
 from engine.storage.database import Database
-from engine.values import Guidance, PromptRequest, Refusal
 from tests.hierarchy.wisdom_world import World, learning, make_world
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.hierarchy.cascade_config import CascadeConfig, CascadeConfigFile, read_config
-from engine.values import Refusal
+from engine.model import Refusal
 
 
 def test_the_defaults_are_those_of_the_specification() -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.hierarchy.guidance_block import KEY_PATTERNS, RATIOS, SAYS, Speaker, compose, ratio, shares
-from engine.values import LeaderDecision, LeaderProfile, Pattern, SourceKind
-from engine.values.lessons import lesson_id
+from engine.model import LeaderDecision, LeaderProfile, Pattern, SourceKind
+from engine.model.lessons import lesson_id
 
 HOSTILE = st.one_of(
     st.text(max_size=80),

@@ -25,9 +25,9 @@ from engine.events import (
 )
 from engine.hierarchy.outcomes import FRESH, LASTING, LEAST, Tally, outlived, paths, tallies
 from engine.memory.ledger import Ledger
+from engine.model import LeaderDecision, Pattern
+from engine.model.outcomes import judged
 from engine.storage.database import Database
-from engine.values import LeaderDecision, Pattern
-from engine.values.outcomes import judged
 from tests.conftest import Repository
 from tests.hierarchy.wisdom_world import World, learning, make_world
 

@@ -18,13 +18,11 @@ from pathlib import Path
 import pytest
 
 from engine import Engine, Home, open_engine
+from engine.api.outward import shared_database
 from engine.clock import FakeClock
-from engine.doors.outward import shared_database
 from engine.execution.prompt.assembly import PartSource
 from engine.hierarchy.prompt_part import LeadershipGuidance
-from engine.stand_ins import StandIns
-from engine.storage.shared import SharedDatabase
-from engine.values import (
+from engine.model import (
     BubbleState,
     Contribution,
     Layer,
@@ -36,6 +34,8 @@ from engine.values import (
     SessionState,
     SessionView,
 )
+from engine.stand_ins import StandIns
+from engine.storage.shared import SharedDatabase
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.wisdom_world import learning
 

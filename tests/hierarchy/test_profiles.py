@@ -13,8 +13,8 @@ from engine.clock import FakeClock
 from engine.hierarchy.profile_text import edits, printed, refuse_stale, written
 from engine.hierarchy.profiles import WisdomEntry, WisdomUse, newest, profile_of, wording
 from engine.hierarchy.seeds import seed_profile, slug
+from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
 from engine.storage.database import Database
-from engine.values import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
 from tests.hierarchy.wisdom_world import SOUL, World, make_world
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

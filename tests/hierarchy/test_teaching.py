@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.model.lessons import lesson_id
+from engine.model.sections import INHERITED, find_section, write_section
 from engine.storage.database import Database
-from engine.values.lessons import lesson_id
-from engine.values.sections import INHERITED, find_section, write_section
 from tests.hierarchy.wisdom_world import World, make_world
 
 

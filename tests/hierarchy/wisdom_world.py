@@ -16,8 +16,8 @@ from engine.hierarchy.profiles import Decided
 from engine.hierarchy.sharing import ProfileStore
 from engine.hierarchy.wisdom import Wisdom
 from engine.memory.ledger import Ledger
+from engine.model import Learning, Randomness, Score, Trust
 from engine.storage.database import Database
-from engine.values import Learning, Randomness, Score, Trust
 
 SOUL = """# {name}
 

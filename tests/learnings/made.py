@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from engine.learnings.entries import entry_id
-from engine.values import LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Trust
+from engine.model import LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Trust
 from tests.conftest import MONDAY_MORNING
 
 

@@ -18,11 +18,11 @@ from engine.learnings import promotion
 from engine.learnings.page import Page
 from engine.learnings.record import Said, SessionRecord
 from engine.learnings.store import added
+from engine.model import LearningKind, LearningScope, LearningStatus, Refusal, RetractReport
 from engine.storage import intents
 from engine.storage.database import Database
 from engine.storage.files import write_atomic
 from engine.storage.following import TRIES
-from engine.values import LearningKind, LearningScope, LearningStatus, Refusal, RetractReport
 from tests.learnings.made import WordMeaning, entry
 from tests.learnings.world import SHOP, Says, World, fact, view
 

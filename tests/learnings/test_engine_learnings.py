@@ -11,8 +11,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
+from engine.model import LearningKind, LearningScope, PermissionAnswer, PromptRequest
 from engine.stand_ins import StandIns
-from engine.values import LearningKind, LearningScope, PermissionAnswer, PromptRequest
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import Call, ModelServer, Reply

@@ -13,8 +13,8 @@ from engine.events import ChangeSetDiscarded, ChangeSetLanded, LandingUndone, Pe
 from engine.learnings.forgetting import LearningTexts
 from engine.learnings.record import SessionRecord
 from engine.memory.forgetting import Wanted
+from engine.model import Answer, LearningScope, Question, SessionState, TranscriptLine
 from engine.storage.database import Database
-from engine.values import Answer, LearningScope, Question, SessionState, TranscriptLine
 from tests.conftest import MONDAY_MORNING
 from tests.learnings.world import SHOP, Says, World, fact, view
 

@@ -13,8 +13,8 @@ from engine.learnings.asking import JUDGE, claimed, told, verdict
 from engine.learnings.chain import NO_JUDGE
 from engine.learnings.record import SessionRecord
 from engine.memory.forgetting import Wanted
+from engine.model import Answer, LearningEntry, LearningScope, Question, Refusal, Touched
 from engine.storage.database import Database
-from engine.values import Answer, LearningEntry, LearningScope, Question, Refusal, Touched
 from tests.learnings.world import NO_MODEL, SHOP, Says, World, view
 
 UV = "We install with uv"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.values import Pattern
-from engine.values.lessons import added, category, distil, lesson_id, rules, without
+from engine.model import Pattern
+from engine.model.lessons import added, category, distil, lesson_id, rules, without
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 
 from engine import Engine
 from engine.clock import FakeClock
-from engine.values import BubbleState, LearningScope, Refusal
-from engine.values.adaptation import CandidateStatus, PromptFragment
-from engine.values.lessons import lesson_id
+from engine.model import BubbleState, LearningScope, Refusal
+from engine.model.adaptation import CandidateStatus, PromptFragment
+from engine.model.lessons import lesson_id
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import ModelServer
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.learnings import front_matter
 from engine.learnings.entries import Place, as_fields, read_entry
 from engine.learnings.page import Page, clean_text
-from engine.values import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType
+from engine.model import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType
 from tests.learnings.made import entry
 
 PLACE = Place(LearningScope.SESSION, "s1", "shop", "s1", LearningKind.INSTITUTIONAL, "learnings/x/institutional.md")

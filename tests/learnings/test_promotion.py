@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.learnings.promotion import Plan, folded_together, folding, promotable, to_project
 from engine.learnings.scopes import Scope
-from engine.values import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType
+from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType
 from tests.conftest import MONDAY_MORNING
 from tests.learnings.made import Angles, entry, shuffled
 

@@ -12,9 +12,9 @@ from engine.learnings.entries import entry_id
 from engine.learnings.prompt_part import LearntPart, in_order
 from engine.learnings.scopes import GLOBAL, Scope, project_key
 from engine.learnings.store import LearningFiles, added
+from engine.model import LearningEntry, LearningKind, LearningScope, LearningStatus, PromptRequest
+from engine.model.sections import LEARNT, write_section
 from engine.storage.database import Database
-from engine.values import LearningEntry, LearningKind, LearningScope, LearningStatus, PromptRequest
-from engine.values.sections import LEARNT, write_section
 from tests.learnings.made import entry
 
 

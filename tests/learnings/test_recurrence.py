@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from engine.learnings.recurrence import Cluster, clusters, matches
 from engine.learnings.sameness import names, sides
-from engine.values import LearningEntry, LearningKind, LearningType
+from engine.model import LearningEntry, LearningKind, LearningType
 from tests.learnings.made import Angles, WordMeaning, entry, no_vectors, shuffled
 
 

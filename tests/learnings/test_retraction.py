@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.memory.forgetting import Wanted
-from engine.values import LearningScope, LearningStatus, Refusal
+from engine.model import LearningScope, LearningStatus, Refusal
 from tests.learnings.world import World
 
 UV = "We install with uv"

@@ -13,7 +13,7 @@ from engine.learnings.asking import claimed
 from engine.learnings.record import Said, SessionRecord
 from engine.learnings.rules import Found, edited, found, signature
 from engine.learnings.temporal import assumptions, came_true, risks
-from engine.values import (
+from engine.model import (
     LearningKind,
     LearningScope,
     LearningType,
@@ -23,7 +23,7 @@ from engine.values import (
     Touched,
     TranscriptLine,
 )
-from engine.values.lessons import Correction
+from engine.model.lessons import Correction
 from tests.conftest import MONDAY_MORNING
 from tests.learnings.made import entry
 from tests.learnings.world import fact, view

@@ -13,8 +13,8 @@ from engine.events import Event, FaultReported, SessionEnded, SessionStarted
 from engine.learnings.learnings import Learnings
 from engine.learnings.record import Said, SessionRecord
 from engine.memory.ledger import Ledger, LedgerEntry
+from engine.model import Answer, Asks, LearningEntry, NoAnswer, Question, SessionState, SessionView, TranscriptLine
 from engine.storage.database import Database
-from engine.values import Answer, Asks, LearningEntry, NoAnswer, Question, SessionState, SessionView, TranscriptLine
 from tests.conftest import MONDAY_MORNING
 
 SHOP = "/srv/shop"

@@ -13,8 +13,8 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory.embedding import Made, unit
 from engine.memory.memory import MemoryPort
+from engine.model import NewMemory
 from engine.storage.database import Database
-from engine.values import NewMemory
 
 
 class WordVectors:

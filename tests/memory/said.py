@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engine.events import SessionEnded
-from engine.storage.database import Database
-from engine.values import (
+from engine.model import (
     ChangeSet,
     ChangeState,
     FileChange,
@@ -20,6 +19,7 @@ from engine.values import (
     Task,
     TranscriptLine,
 )
+from engine.storage.database import Database
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 

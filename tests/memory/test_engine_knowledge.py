@@ -14,9 +14,9 @@ from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.events import OperatorActed
 from engine.home import Home
+from engine.model import Layer, RecallQuery
 from engine.stand_ins import StandIns
 from engine.storage import state
-from engine.values import Layer, RecallQuery
 from engine.wiring.acting import last_heard
 from engine.wiring.prediction import last_sign
 from tests.conftest import MONDAY_MORNING, Repository

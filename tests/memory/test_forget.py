@@ -21,10 +21,7 @@ from engine.home import Home
 from engine.memory.forget import Forget
 from engine.memory.forgetting import Wanted, pieces
 from engine.memory.para import NewFact
-from engine.stand_ins import StandIns
-from engine.storage import erasing
-from engine.storage.database import Database
-from engine.values import (
+from engine.model import (
     GraphNode,
     Layer,
     Learning,
@@ -37,6 +34,9 @@ from engine.values import (
     Score,
     SourceKind,
 )
+from engine.stand_ins import StandIns
+from engine.storage import erasing
+from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 
 SECRET = "Henrietta Vandersloot lives at 12 Ash Lane"

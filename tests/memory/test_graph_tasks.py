@@ -19,9 +19,7 @@ from engine.memory.importing import LONGEST_LINE, Importer, read_turn
 from engine.memory.knowing import FactSource, GraphSource, LedgerSource, words_of
 from engine.memory.ledger import Ledger, LedgerEntry
 from engine.memory.para import NewFact, Para
-from engine.storage.database import Database
-from engine.storage.following import NotYet
-from engine.values import (
+from engine.model import (
     RETENTION_BY_KIND,
     CheckResult,
     GraphNode,
@@ -31,6 +29,8 @@ from engine.values import (
     SessionState,
     Task,
 )
+from engine.storage.database import Database
+from engine.storage.following import NotYet
 from tests.memory.said import NOW, Book, ended, view
 
 

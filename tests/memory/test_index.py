@@ -21,8 +21,8 @@ from engine.memory import vectors as dense
 from engine.memory.embedding import Endpoint, EndpointEmbedder, LocalEmbedder, NoEmbedder
 from engine.memory.helper import Helper
 from engine.memory.memory import MemoryPort
+from engine.model import Layer, NewMemory
 from engine.storage.database import Database
-from engine.values import Layer, NewMemory
 from tests.memory.conftest import Making, WordVectors, turns
 
 LONG = 90.0

@@ -19,8 +19,8 @@ from engine.memory import index as indexing
 from engine.memory import vectors as dense
 from engine.memory.chroma_server import ChromaServer, database_of
 from engine.memory.memory import MemoryPort
+from engine.model import Layer, RecallQuery
 from engine.storage.database import Database
-from engine.values import Layer, RecallQuery
 from tests.memory.conftest import WordVectors, turns
 from tests.memory.test_index import LONG, nearest, until
 

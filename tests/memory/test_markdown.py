@@ -19,8 +19,8 @@ from engine.memory.json_places import place
 from engine.memory.ledger import Ledger
 from engine.memory.markdown import FILES, LARGEST, Markdown
 from engine.memory.watching import Watching
+from engine.model import AgentFile, Refusal
 from engine.storage.database import Database
-from engine.values import AgentFile, Refusal
 
 WITHIN = 10.0
 

@@ -32,8 +32,8 @@ from engine.memory.nightly import (
 from engine.memory.para import NewFact, Para
 from engine.memory.store import MemoryStore
 from engine.memory.validation_runs import ValidationRuns
+from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
 from engine.storage.database import Database
-from engine.values import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
 from tests.memory.said import NOW, Book, ended, view
 
 TODAY = date(2026, 1, 5)

@@ -12,9 +12,9 @@ from engine.clock import FakeClock
 from engine.memory import para as para_module
 from engine.memory import para_file
 from engine.memory.para import NewFact, Para, group_name
+from engine.model import Bucket, Refusal
 from engine.storage import intents
 from engine.storage.database import Database
-from engine.values import Bucket, Refusal
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory.memory import MemoryPort
+from engine.model import Layer
 from engine.storage.database import Database
-from engine.values import Layer
 from tests.memory.conftest import turns
 
 

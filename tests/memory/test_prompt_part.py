@@ -14,7 +14,7 @@ from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.execution.prompt.assembly import PromptAssembly
 from engine.memory.prompt_part import BLOCK, QUERY_MOST, SAID, RecalledPart, remembered_lines
-from engine.values import (
+from engine.model import (
     Layer,
     PromptRequest,
     Recall,

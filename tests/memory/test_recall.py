@@ -16,7 +16,7 @@ from engine.clock import FakeClock
 from engine.memory.finding import Found, faded
 from engine.memory.memory import MemoryPort
 from engine.memory.recall import FACTS_MOST, Recaller
-from engine.values import Layer, NewMemory, Recalled, RecallQuery, ScorePart
+from engine.model import Layer, NewMemory, Recalled, RecallQuery, ScorePart
 from tests.memory.conftest import Making, WordVectors, turns
 
 NOW = datetime(2025, 6, 15, tzinfo=UTC)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.memory import passages
 from engine.memory.remember import instant, read
-from engine.values import Retention
+from engine.model import Retention
 
 
 def test_a_line_becomes_a_memory_with_everything_it_says() -> None:

@@ -13,8 +13,8 @@ from engine.clock import FakeClock
 from engine.memory import candidates
 from engine.memory.checking import LONGEST, check, memory_id, quoted
 from engine.memory.memory import MemoryPort
+from engine.model import Layer, NewMemory, Refusal, Retention
 from engine.storage.database import Database
-from engine.values import Layer, NewMemory, Refusal, Retention
 from tests.memory.conftest import Making, WordVectors, turns
 
 

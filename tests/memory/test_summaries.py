@@ -14,8 +14,8 @@ from engine.events import EventBus
 from engine.memory.ledger import Ledger, append
 from engine.memory.store import MemoryStore
 from engine.memory.summaries import SharedSummary, SummarySharing, from_others
+from engine.model import Layer, NewMemory
 from engine.storage.database import Database
-from engine.values import Layer, NewMemory
 from tests.conftest import MONDAY_MORNING
 
 PROJECT = "f00d"

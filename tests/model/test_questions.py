@@ -12,7 +12,7 @@ import pytest
 from engine import Engine
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
-from engine.values import Layer, ModelCall, NoAnswer, Question, Source
+from engine.model import Layer, ModelCall, NoAnswer, Question, Source
 from tests.execution.model.world import ModelWorld
 from tests.feedback.test_twin_model_end_to_end import decide
 from tests.model.conftest import PATIENCE, free

@@ -11,7 +11,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution import local_models
 from engine.execution.runners.model.client import ModelHost
-from engine.values import Outcome, SessionState, Status
+from engine.model import Outcome, SessionState, Status
 from tests.execution.model.world import ModelWorld, until
 from tests.model.conftest import PATIENCE, free
 from tests.model.server import SILENT, Smollm2, Wire

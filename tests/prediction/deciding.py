@@ -14,14 +14,7 @@ from engine.config import FixedSettings, Settings
 from engine.feedback.decisions import Decisions
 from engine.inspection.state import GitState
 from engine.memory.ledger import Ledger
-from engine.prediction.cards import Cards
-from engine.prediction.context import WorkspaceContext
-from engine.prediction.cycle import Predictions
-from engine.prediction.placing import Route
-from engine.prediction.routing import Router, nowhere
-from engine.prediction.twin import Calibrator, EmbeddedTwin
-from engine.storage.database import Database, Transaction
-from engine.values import (
+from engine.model import (
     Assignment,
     CalibrationCheck,
     Card,
@@ -38,6 +31,13 @@ from engine.values import (
     Trigger,
     Verdict,
 )
+from engine.prediction.cards import Cards
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.cycle import Predictions
+from engine.prediction.placing import Route
+from engine.prediction.routing import Router, nowhere
+from engine.prediction.twin import Calibrator, EmbeddedTwin
+from engine.storage.database import Database, Transaction
 
 SHOP = "/shop"
 

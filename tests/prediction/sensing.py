@@ -15,9 +15,9 @@ from engine.execution.runners.toolchains.bound import Linter, Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
 from engine.inspection.github import GitHub
+from engine.model import CheckResult, SessionState, SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader
-from engine.values import CheckResult, SessionState, SessionView, Task
 from tests.conftest import Repository
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)  # a Monday morning

@@ -11,10 +11,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.memory.ledger import Ledger
-from engine.prediction.kinds import RUN
-from engine.storage.database import Database
-from engine.tasks.board import TaskBoard
-from engine.values import (
+from engine.model import (
     Card,
     DecidedBy,
     Randomness,
@@ -23,6 +20,9 @@ from engine.values import (
     TriggerType,
     Verdict,
 )
+from engine.prediction.kinds import RUN
+from engine.storage.database import Database
+from engine.tasks.board import TaskBoard
 from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 

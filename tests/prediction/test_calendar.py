@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.inspection.calendars import AHEAD, CalendarReader, Meeting, nearest
+from engine.model import Refusal
 from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.templates.history import PREPARED_FROM, prepare_meeting
-from engine.values import Refusal
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
 

@@ -10,10 +10,7 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import ChangeSetDiscarded, EventBus, LandingUndone
 from engine.memory.ledger import Ledger
-from engine.prediction.cards_store import Prediction
-from engine.safety.pipeline import chain_start
-from engine.storage.database import Database, Transaction
-from engine.values import (
+from engine.model import (
     Band,
     Card,
     DecidedBy,
@@ -26,6 +23,9 @@ from engine.values import (
     Tier,
     TriggerType,
 )
+from engine.prediction.cards_store import Prediction
+from engine.safety.pipeline import chain_start
+from engine.storage.database import Database, Transaction
 from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 MOMENT = timedelta(microseconds=1)

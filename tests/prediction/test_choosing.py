@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.model import Assignment, ConfidenceParts, Randomness, RunnerInfo, Source, Tier
 from engine.prediction.choosing import EXPLORED_BELOW, EXPLORED_IN, moved, shown
 from engine.prediction.intake import Draft
 from engine.storage.database import Database
-from engine.values import Assignment, ConfidenceParts, Randomness, RunnerInfo, Source, Tier
 from tests.prediction.deciding import SHOP, World, proposal
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from engine.inspection.github import GitHubState, PullRequest
 from engine.inspection.state import Branch, FileState, GitState, Touch
+from engine.model import CheckResult, PartOfDay, Refusal, SessionState, Thread
+from engine.model.words import count, listing, moment, plain, span, tail
 from engine.prediction.collectors import WEIGHTS, attempt, signal
 from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.collectors.conversations import (
@@ -30,8 +32,6 @@ from engine.prediction.collectors.silence import (
 )
 from engine.prediction.collectors.tasks import related_task, tasks_relevance, tasks_signal
 from engine.prediction.collectors.time_of_day import Activity, time_relevance, time_signal
-from engine.values import CheckResult, PartOfDay, Refusal, SessionState, Thread
-from engine.values.words import count, listing, moment, plain, span, tail
 from tests.prediction.sensing import NOW, session, task
 
 HALF_HOUR = timedelta(minutes=30)

@@ -16,11 +16,11 @@ from engine.clock import FakeClock
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.runners.toolchains.projects_found import ProjectsFound
 from engine.inspection.state import FileState
+from engine.model import SessionState, Thread
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import Changed, changed_since
 from engine.prediction.templates import propose
-from engine.values import SessionState, Thread
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, PYTEST, MadeRun, World, dated_commit, made_project, session, task, touch
 

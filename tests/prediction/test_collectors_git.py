@@ -13,7 +13,7 @@ from engine.execution import branching
 from engine.git import Git
 from engine.inspection.reader import GitReader
 from engine.inspection.status import instant
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.conftest import Repository
 from tests.prediction.sensing import dated_commit, touch
 

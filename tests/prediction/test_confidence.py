@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.model import Band
+from engine.model.shares import wilson_lower_bound
 from engine.prediction.confidence import band_of, confidence_of, urgency_of
-from engine.values import Band
-from engine.values.shares import wilson_lower_bound
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 SHARE = st.floats(0, 1)

@@ -15,10 +15,7 @@ from engine.clock import FakeClock
 from engine.config import Autonomy, Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.inspection.state import Commit, GitState
-from engine.prediction.cards_store import find
-from engine.prediction.context import WorkspaceContext
-from engine.storage.database import Database, Transaction
-from engine.values import (
+from engine.model import (
     Band,
     CycleReport,
     DecidedBy,
@@ -32,6 +29,9 @@ from engine.values import (
     Status,
     Tier,
 )
+from engine.prediction.cards_store import find
+from engine.prediction.context import WorkspaceContext
+from engine.storage.database import Database, Transaction
 from tests.prediction.deciding import SHOP, IdentityCalibrator, World, proposal
 
 WEEK = timedelta(days=7)

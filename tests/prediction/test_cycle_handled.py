@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from engine.inspection.state import Branch, Commit, GitState
+from engine.model import CheckResult
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.handled import Made, did_himself
-from engine.values import CheckResult
 from tests.conftest import MONDAY_MORNING as MADE
 
 LATER, EARLIER = MADE + timedelta(hours=1), MADE - timedelta(hours=1)

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
+from engine.model import Card, DismissReason, Outcome, Source, Status
 from engine.storage.database import Database
-from engine.values import Card, DismissReason, Outcome, Source, Status
 from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 SITE, DAY = "/site", timedelta(days=1)

@@ -9,11 +9,11 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import SessionEnded
+from engine.model import CheckResult, Proposal, SessionState, SessionView, Source, Status, Tier
 from engine.prediction.cards_store import find
 from engine.prediction.follow_ups import AFTER_RED, choose, next_kinds
 from engine.prediction.kinds import HANDED_OVER
 from engine.storage.database import Database
-from engine.values import CheckResult, Proposal, SessionState, SessionView, Source, Status, Tier
 from tests.prediction.deciding import SHOP, World, proposal
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.clock import FakeClock
+from engine.model import Card, Outcome, SessionState, Status
 from engine.storage.database import Database
-from engine.values import Card, Outcome, SessionState, Status
 from tests.prediction.deciding import World
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.model import Source
 from engine.prediction.hook import LONGEST_PROMPT, PredictorHook, read_line
 from engine.storage.database import Database
-from engine.values import Source
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
 

@@ -10,6 +10,7 @@ import pytest
 
 from engine.execution.runners.flows import FLOWS
 from engine.inspection.looks import Looks
+from engine.model import Tier
 from engine.prediction.kinds import (
     BLOCKED_TASK,
     HANDED_OVER,
@@ -21,7 +22,6 @@ from engine.prediction.kinds import (
     SUGGESTED,
     kind_of,
 )
-from engine.values import Tier
 
 PAGE = (Path(__file__).parents[2] / "docs" / "CARDS.md").read_text(encoding="utf-8")
 PROSE = {HANDED_OVER, SUGGESTED, OWN, STALE_TASK, BLOCKED_TASK, OPEN_TASK}

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.ledger import append
+from engine.model import Outcome, Refusal, SessionState, Source, Status, Tier
 from engine.prediction.lifecycle import TRANSITIONS, Move, after
 from engine.storage.database import Database
-from engine.values import Outcome, Refusal, SessionState, Source, Status, Tier
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, proposal
 

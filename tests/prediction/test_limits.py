@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.model import Outcome, Source, Status, Tier
 from engine.prediction.kinds import KINDS
 from engine.prediction.limits import (
     Caps,
@@ -21,7 +22,6 @@ from engine.prediction.limits import (
     order,
     overdue_for_a_seat,
 )
-from engine.values import Outcome, Source, Status, Tier
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)

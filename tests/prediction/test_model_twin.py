@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from engine.config import FixedSettings, Settings
+from engine.model import Answer, NoAnswer, Question, Source
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.model_twin import MOST_TOKENS, TEMPERATURE, ModelTwin, TwinModelId, Unusable, read_reply
-from engine.values import Answer, NoAnswer, Question, Source
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit, task
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.model import DismissReason
 from engine.prediction.muting import Dismissal, Muted, away_for, mutes
-from engine.values import DismissReason
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)

@@ -10,8 +10,8 @@ import pytest
 from engine.execution.runners.flow_names import ALIASES, named_flow
 from engine.execution.runners.flows import FLOWS as REAL_FLOWS
 from engine.execution.runners.parameters import edited, validated
+from engine.model import Refusal
 from engine.prediction.templates.history import implied
-from engine.values import Refusal
 
 FLOWS = ("run_tests", "draft_changelog", "fix_lint", "lint", "summarise_day", "report_branches")
 EVENING = datetime(2026, 1, 5, 21, 30, tzinfo=ZoneInfo("Europe/Vienna"))

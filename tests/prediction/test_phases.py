@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from engine.model import CalibrationCheck
 from engine.prediction.phases import phase_of
-from engine.values import CalibrationCheck
 from tests.prediction.deciding import IdentityCalibrator
 
 

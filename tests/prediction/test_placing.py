@@ -15,9 +15,9 @@ from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.hierarchy.organisation import FIRST
 from engine.memory.embedding import LocalEmbedder, NoEmbedder
 from engine.memory.helper import Helper
+from engine.model import AgentView, SessionState
 from engine.prediction.placing import Placing
 from engine.storage.database import Database
-from engine.values import AgentView, SessionState
 
 from .deciding import SHOP, World
 

@@ -14,6 +14,7 @@ import pytest
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.toolchains.projects import projects
 from engine.inspection import reader
+from engine.model import Proposal, SessionState
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.kinds import KINDS
 from engine.prediction.templates import propose
@@ -23,7 +24,6 @@ from engine.prediction.templates.history import ROUTINE, day_begin, summarise_da
 from engine.prediction.templates.making import usable
 from engine.prediction.templates.quality import fix_lint, lint
 from engine.prediction.templates.usual import draft_changelog
-from engine.values import Proposal, SessionState
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, task, touch
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from engine.execution.runners.toolchains.projects import projects
 from engine.execution.upkeep import CALM, URGENT, Disk, is_urgent
+from engine.model import Proposal, Signal, Tier
 from engine.prediction import templates
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.context import WorkspaceContext
@@ -22,7 +23,6 @@ from engine.prediction.templates.kept import lost_commits
 from engine.prediction.templates.operation import unfinished_operation
 from engine.prediction.templates.own_changes import leftovers
 from engine.prediction.templates.risks import reclaim_space, secret
-from engine.values import Proposal, Signal, Tier
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit, touch
 

@@ -12,6 +12,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.flows import FLOWS
 from engine.inspection.github import GitHub
 from engine.memory.validation_runs import flipped_tests, verdict_on
+from engine.model import Proposal, SessionState, Tier
 from engine.prediction.templates import propose
 from engine.prediction.templates.tests import (
     bisect,
@@ -23,7 +24,6 @@ from engine.prediction.templates.tests import (
     short_test,
     still_red,
 )
-from engine.values import Proposal, SessionState, Tier
 from tests.conftest import Repository
 from tests.inspection.test_github import answering
 from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, touch

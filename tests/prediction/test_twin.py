@@ -18,12 +18,7 @@ from engine.feedback.learner import Learner
 from engine.feedback.query import NAMES, NOTHING, unpacked
 from engine.feedback.relevance import look
 from engine.memory.ledger import append
-from engine.prediction import twin as module
-from engine.prediction.confidence import weighted
-from engine.prediction.estimating import estimate
-from engine.prediction.twin import EmbeddedTwin
-from engine.storage.database import Database
-from engine.values import (
+from engine.model import (
     Assignment,
     ConfidenceParts,
     DecidedBy,
@@ -32,6 +27,11 @@ from engine.values import (
     PastDecision,
     Phase,
 )
+from engine.prediction import twin as module
+from engine.prediction.confidence import weighted
+from engine.prediction.estimating import estimate
+from engine.prediction.twin import EmbeddedTwin
+from engine.storage.database import Database
 from tests.feedback.test_habits import ASKED, NO, YES
 from tests.prediction.deciding import SHOP, proposal
 

@@ -11,9 +11,9 @@ from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.config import Autonomy, Settings, WorkspaceSettings
+from engine.model import Assignment, DecidedBy, Randomness, Ruling, Trigger, TriggerType
 from engine.safety.safety import Safety
 from engine.storage.database import Database
-from engine.values import Assignment, DecidedBy, Randomness, Ruling, Trigger, TriggerType
 
 WORKSPACE = "/srv/shop"
 

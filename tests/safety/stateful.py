@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from engine.autonomy.autonomy import ACT, STATE
-from engine.values import DecidedBy, DecisionSignal, Refusal
+from engine.model import DecidedBy, DecisionSignal, Refusal
 from tests.safety import oracle
 from tests.safety.oracle import CAPS, DAY_CAP
 from tests.safety.stateful_world import (

@@ -22,12 +22,12 @@ from sqlalchemy import text
 from engine.engine import Engine, open_engine
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
 from engine.prediction.cards_store import Prediction
 from engine.safety.pipeline import ORDER, CrosspollLog
 from engine.simulation.runners import MadeSandbox
 from engine.simulation.simulate import made_world
 from engine.stand_ins import StandIns
-from engine.values import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
 from tests.safety import oracle
 from tests.safety.oracle import CAPS, DAY_CAP, HOUR_CAP, MONTH_CAP
 

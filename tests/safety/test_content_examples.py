@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.model import Verdict
 from engine.safety.content import check_command, check_prompt
-from engine.values import Verdict
 
 FOLDER = Path(__file__).parent / "content_examples"
 

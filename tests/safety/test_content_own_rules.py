@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from engine.config import Settings
+from engine.model import Verdict
 from engine.safety.content import check_command, check_prompt, own_rules
-from engine.values import Verdict
 
 OWN = own_rules(
     (

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from engine.model import Verdict
 from engine.safety.content import check_command, check_prompt, rulebook
-from engine.values import Verdict
 from tests.safety.test_content_examples import examples
 
 SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")
@@ -142,17 +142,17 @@ PIECES = [
 ]  # fmt: skip
 
 
+SLOWEST_S = 0.5
+"""Far above what a text takes: the benchmark of the content filter holds 0.05 s. Far below what a text would take whose
+cost grows with the square of its length."""
+
+
 @pytest.mark.long
 @settings(max_examples=200, deadline=None, phases=[Phase.generate])  # shrinking traces, which is slow by itself
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6), st.integers(1, 6000))
 def test_no_hostile_text_takes_long(pieces: list[str], times: int) -> None:
     text = ("".join(pieces) * times)[:45_000]
     for check in (check_command, check_prompt):
-        spent = []
-        for _ in range(6):
-            begin = time.thread_time()
-            check(text)
-            spent.append(time.thread_time() - begin)
-            if spent[-1] < 0.05:
-                break
-        assert min(spent) < 0.05, (check.__name__, pieces, times)
+        begin = time.thread_time()
+        check(text)
+        assert time.thread_time() - begin < SLOWEST_S, (check.__name__, pieces, times)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.memory.ledger import Ledger
+from engine.model import MICRO, CostState, Refusal, SessionState, SessionView
 from engine.safety.cost import AgentBudget, decide_cost, warned, windows
 from engine.storage.database import Database
-from engine.values import MICRO, CostState, Refusal, SessionState, SessionView
 
 from .helpers import Rails, approval, make_rails
 

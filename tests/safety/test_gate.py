@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.config import Autonomy, Production, Settings, WorkspaceSettings
+from engine.model import MICRO, Assignment, Verdict
 from engine.safety.gate import GateFacts, decide_gate, production_targets
-from engine.values import MICRO, Assignment, Verdict
 
 from .helpers import WORKSPACE, Rails, approval, on, unattended
 

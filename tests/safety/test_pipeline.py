@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlmodel import select
 
+from engine.model import Assignment, DecidedBy, Refusal, Trigger, TriggerType, Verdict
 from engine.safety import pipeline as pipeline_module
 from engine.safety.permits import LIFE, PermitRow
 from engine.safety.pipeline import ORDER, CrosspollLog
-from engine.values import Assignment, DecidedBy, Refusal, Trigger, TriggerType, Verdict
 
 from .helpers import WORKSPACE, Rails, approval, unattended
 

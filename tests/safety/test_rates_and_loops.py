@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.model import DecidedBy, Trigger, TriggerType, Verdict
 from engine.safety.loops import DEEPEST, Link, decide_loop, depth
 from engine.safety.rates import decide_rate
-from engine.values import DecidedBy, Trigger, TriggerType, Verdict
 
 from .helpers import Rails, approval, on, unattended
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.model import MICRO, RailState, StopLevel, Verdict
 from engine.safety.burn import burn, edges
 from engine.safety.costs import RESERVED, SETTLED, CostEntry
 from engine.safety.pipeline import CrosspollLog
 from engine.safety.stop_file import request_stop
-from engine.values import MICRO, RailState, StopLevel, Verdict
 
 from .helpers import WORKSPACE, Rails, approval, on, unattended
 

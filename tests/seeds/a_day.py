@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from clawpy_console.cli.printing.render import render
+from engine.api.verbs import dispatch
 from engine.clock import FakeClock
-from engine.doors.verbs import dispatch
 from engine.execution.runners.model.client import ModelHost
-from engine.values import PromptRequest
+from engine.model import PromptRequest
 from tests.benchmarks.closed_loop import CHANNEL, LADDERS, RULES, Model, Shop, Task
 from tests.conftest import GIT_CONFIG
 from tests.execution.model.world import KEY

@@ -11,7 +11,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import best_sandbox
-from engine.values import DecisionSignal
+from engine.model import DecisionSignal
 from tests.execution.model.world import KEY
 from tests.seeds.world import World
 from tests.support.model_server import ModelServer

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from engine.events import BudgetExceeded, RetryRepeated
-from engine.values import DecisionSignal, SessionState
-from engine.values.adaptation import CandidateStatus
+from engine.model import DecisionSignal, SessionState
+from engine.model.adaptation import CandidateStatus
 from tests.seeds.world import Document, World
 from tests.support.model_server import Call, Reply, calls
 

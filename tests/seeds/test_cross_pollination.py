@@ -13,10 +13,10 @@ import pytest
 from websockets.sync.client import connect
 
 from clawpy_console.cli.status_bar import line as status_bar
+from engine.api.complication import Complication
 from engine.autonomy.state import State
 from engine.config_notify import Surface
-from engine.doors.complication import Complication
-from engine.values import (
+from engine.model import (
     Assignment,
     DecidedBy,
     DecisionSignal,
@@ -26,8 +26,8 @@ from engine.values import (
     Trigger,
     TriggerType,
 )
+from tests.api.notify.post_office import PostOffice
 from tests.cli.conftest import collide
-from tests.doors.notify.post_office import PostOffice
 from tests.execution.model.world import CHANNEL
 from tests.seeds.world import Document, World
 from tests.support.model_server import Reply, calls

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from engine.memory.para import NewFact
-from engine.values import Bucket, DecisionSignal, Layer, RecallQuery, Relation
+from engine.model import Bucket, DecisionSignal, Layer, RecallQuery, Relation
 from tests.seeds.world import World
 from tests.support.model_server import calls
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.seeds.world import Document, World
 from tests.support.model_server import Reply
 

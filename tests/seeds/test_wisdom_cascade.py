@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.seeds.world import World
 
 WORKER = "backend_builder"

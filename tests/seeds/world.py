@@ -14,8 +14,8 @@ import httpx
 from sqlalchemy import text
 
 from engine import Engine
-from engine.doors.verbs import dispatch
-from engine.values import DecidedBy, DecidedCard, DecisionSignal, SessionView
+from engine.api.verbs import dispatch
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, SessionView
 from tests.execution.model.world import CHANNEL, ModelWorld
 from tests.support.model_server import Request
 

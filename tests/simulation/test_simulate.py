@@ -15,11 +15,11 @@ import pytest
 from clawpy_console.cli.main import main
 from clawpy_console.cli.printing.render import render
 from engine.autonomy.autonomy import ACT, STATE
+from engine.model import DecidedBy, Refusal, SessionState
 from engine.simulation.days import Deck, Does, Odd
 from engine.simulation.month import Month
 from engine.simulation.operator import Operator
 from engine.simulation.simulate import made_world, simulate
-from engine.values import DecidedBy, Refusal, SessionState
 
 
 @pytest.fixture(scope="module")

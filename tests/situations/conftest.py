@@ -23,7 +23,7 @@ from engine import open_engine
 from engine.clock import FakeClock
 from engine.engine import Engine, StandIns
 from engine.home import Home
-from engine.values import Card, CheckResult, SessionView
+from engine.model import Card, CheckResult, SessionView
 from tests.conftest import MONDAY_MORNING, Repository
 
 ENDS_WITHIN = 120.0

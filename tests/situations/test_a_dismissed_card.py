@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.values import DismissReason
+from engine.model import DismissReason
 from tests.situations.conftest import Situation
 
 

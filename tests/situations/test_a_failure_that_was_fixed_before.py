@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from engine.values import Card, Result, Tier
-from engine.values.adaptation import FixTemplate
+from engine.model import Card, Result, Tier
+from engine.model.adaptation import FixTemplate
 from tests.situations.conftest import Situation
 
 TEST = "tests/test_cart.py::test_total"

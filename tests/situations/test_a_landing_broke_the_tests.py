@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.values import ChangeState, Tier
+from engine.model import ChangeState, Tier
 from tests.situations.conftest import Situation
 
 GOOD = "def total(prices):\n    return sum(prices)\n"

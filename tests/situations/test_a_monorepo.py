@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from engine.values import SessionState, Tier
+from engine.model import SessionState, Tier
 from tests.situations.conftest import Situation
 
 WEB = {

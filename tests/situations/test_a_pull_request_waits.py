@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.values import Tier
+from engine.model import Tier
 from tests.situations.conftest import Situation
 
 CHANGES = {

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.model import Card, Tier
 from engine.prediction.kinds import HANDED_OVER
-from engine.values import Card, Tier
 from tests.situations.conftest import Situation
 
 AGENT = Path(__file__).parents[1] / "support" / "acp_agent.py"

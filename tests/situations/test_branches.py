@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.values import Tier
+from engine.model import Tier
 from tests.conftest import Repository
 from tests.situations.conftest import Situation
 

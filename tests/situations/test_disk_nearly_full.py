@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from engine.execution import upkeep
+from engine.model import ChangeState
 from engine.prediction.templates import risks
-from engine.values import ChangeState
 from tests.situations.conftest import Situation
 
 

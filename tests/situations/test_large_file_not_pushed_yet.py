@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.values import Tier
+from engine.model import Tier
 from tests.situations.conftest import Situation
 
 

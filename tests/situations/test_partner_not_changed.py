@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.values import SessionState, Tier
+from engine.model import SessionState, Tier
 from tests.situations.conftest import Situation
 
 HABIT = 12

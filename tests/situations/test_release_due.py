@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.values import SessionState, Tier
+from engine.model import SessionState, Tier
 from tests.situations.conftest import Situation
 
 LOG = "# Changelog\n\n## 1.0.0\n\n- The shop\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.values import Tier
+from engine.model import Tier
 from tests.situations.conftest import Situation
 
 KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.execution.runners.toolchains import python
-from engine.values import Tier
+from engine.model import Tier
 from tests.situations.conftest import Situation
 
 NODE = {

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.values import Tier
+from engine.model import Tier
 from tests.situations.conftest import Situation
 
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from engine.values import Tier
+from engine.model import Tier
 from tests.situations.conftest import Situation
 
 ROUND = {"cart.py": "def total(prices):\n    return round(sum(prices), 2)\n"}

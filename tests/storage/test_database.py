@@ -12,9 +12,9 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EngineStopped, Event, EventBus, SessionOutput, TaskAdded
 from engine.memory.ledger import Ledger, MemoryEvent, append
+from engine.model import Refusal
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.values import Refusal
 
 
 def test_a_fact_is_in_the_ledger_before_anyone_hears_of_it(database: Database, bus: EventBus) -> None:

@@ -13,13 +13,13 @@ import sqlalchemy
 from sqlmodel import SQLModel
 
 import engine.engine  # noqa: F401 (imports every table)
+from engine.api.notify.router import CURSOR
 from engine.clock import FakeClock
-from engine.doors.notify.router import CURSOR
 from engine.events import EventBus
 from engine.memory.ledger import append
+from engine.model import Refusal
 from engine.storage import migrations, state
 from engine.storage.database import Database
-from engine.values import Refusal
 
 
 def schema(path: Path) -> dict[str, set[str]]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.api.doctor import examine
 from engine.clock import FakeClock
-from engine.doors.doctor import examine
 from engine.events import ChangeSetDiscarded
 from engine.home import Home
 from engine.memory.ledger import Ledger

@@ -10,9 +10,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.memory.ledger import Ledger
+from engine.model import Randomness, Refusal, SessionState, SessionView
 from engine.storage.database import Database, Transaction
 from engine.tasks.board import TaskBoard
-from engine.values import Randomness, Refusal, SessionState, SessionView
 
 
 class Cards:

@@ -16,7 +16,7 @@ from clawpy_console.cli.printing.simulation import simulate
 from clawpy_console.cli.printing.state import dnd, resume, status, stop
 from clawpy_console.cli.printing.style import Document, Lines, bad, clean, dim, plain
 from clawpy_console.cli.printing.xray import reply, xray
-from engine.values import Refusal
+from engine.model import Refusal
 
 
 def render(verb: str, document: Document, action: str | None = None, *, colour: bool = False) -> str:

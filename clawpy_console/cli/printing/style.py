@@ -12,8 +12,8 @@ from typing import Any, TextIO
 
 from clawpy_console import words
 from clawpy_console.fields import Field, label_width
-from engine.values import sanitise
-from engine.values.text import count as count
+from engine.model import sanitise
+from engine.model.text import count as count
 
 Document = Mapping[str, Any]
 Lines = Iterator[str]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
 from clawpy_console.fields import Document, Field, bar, changes, present, text, when
-from engine.values.wisdom import telling
+from engine.model.wisdom import telling
 
 if TYPE_CHECKING:
     from engine import Engine

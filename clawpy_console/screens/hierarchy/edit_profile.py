@@ -16,7 +16,7 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.hierarchy.agent import edited
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
-from engine.values import LeaderProfile, ProfileEdit
+from engine.model import LeaderProfile, ProfileEdit
 
 if TYPE_CHECKING:
     from engine import Engine

@@ -20,7 +20,7 @@ from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.rows import Row, Rows
 from engine import dispatch
-from engine.values import AgentView
+from engine.model import AgentView
 
 SETTLED = 0.08
 """Seconds that the cursor rests on a leader before what changes is worked out."""

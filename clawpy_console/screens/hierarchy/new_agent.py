@@ -10,7 +10,7 @@ from textual.widgets import Input, Static
 
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import bindings
-from engine.values import AgentView, Refusal
+from engine.model import AgentView, Refusal
 
 ID = "a lower-case letter, then a-z, 0-9, _ and -"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from engine.values import AgentView
+from engine.model import AgentView
 
 OWNER = "owner"
 FOLD = "+"

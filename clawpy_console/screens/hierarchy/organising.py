@@ -18,7 +18,7 @@ from clawpy_console.screens.hierarchy.new_agent import NewAgent
 from clawpy_console.screens.hierarchy.organisation import OWNER, Node, below
 from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.widgets.tab_line import TabLine
-from engine.values import AgentView, LeaderProfile, Taught
+from engine.model import AgentView, LeaderProfile, Taught
 
 if TYPE_CHECKING:
     from engine import Engine

@@ -29,7 +29,7 @@ from clawpy_console.widgets.scrolled import Scrolled
 from clawpy_console.widgets.session import session_row
 from clawpy_console.widgets.tab_line import TabLine
 from engine import dispatch
-from engine.values import PromptPart, SourceKind
+from engine.model import PromptPart, SourceKind
 
 if TYPE_CHECKING:
     from engine import Engine

@@ -19,7 +19,7 @@ from clawpy_console.screens.insights import figures, training
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.scrolled import Scrolled
 from engine import document
-from engine.values import Insights, Refusal, TrainingOffer
+from engine.model import Insights, Refusal, TrainingOffer
 
 if TYPE_CHECKING:
     from engine import Engine

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from clawpy_console import words
 from clawpy_console.fields import Field, bar
-from engine.values import TrainingOffer, TrainingRunView, TrainingView
+from engine.model import TrainingOffer, TrainingRunView, TrainingView
 
 METHODS = {"dpo": "preference pairs", "sft": "conversations"}
 STATES = {

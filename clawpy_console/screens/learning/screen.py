@@ -27,8 +27,8 @@ from clawpy_console.widgets.parts import drawn
 from clawpy_console.widgets.rows import Rows, grouped
 from clawpy_console.widgets.scrolled import Scrolled
 from engine import document
-from engine.values.adaptation import CANDIDATE_MOVES
-from engine.values.learnings import ChainReport, RetractReport
+from engine.model.adaptation import CANDIDATE_MOVES
+from engine.model.learnings import ChainReport, RetractReport
 
 if TYPE_CHECKING:
     from engine import Engine

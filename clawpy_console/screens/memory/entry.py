@@ -11,7 +11,7 @@ from typing import Any
 
 from clawpy_console import words
 from clawpy_console.fields import Document, Field, text
-from engine.values import (
+from engine.model import (
     AgentFile,
     Capture,
     FactDraft,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console.screens.memory.entry import Entry, entry
-from engine.values import (
+from engine.model import (
     AgentFile,
     Capture,
     FactDraft,

@@ -19,7 +19,7 @@ from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from engine import document
-from engine.values import (
+from engine.model import (
     Injection,
     PromptLine,
     PromptPart,

@@ -26,7 +26,7 @@ from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.scrolled import Scrolled
 from engine import dispatch
-from engine.values import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, Recalled
+from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, Recalled
 
 if TYPE_CHECKING:
     from engine import Engine

@@ -7,7 +7,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from clawpy_console import words
-from engine.values import Band, Card, Signal, Source, Tier
+from engine.model import Band, Card, Signal, Source, Tier
 
 BAR = 8
 

@@ -19,7 +19,7 @@ from clawpy_console.screens.mission.evidence import evidence, parameter_lines
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.parts import drawn
-from engine.values import Card, RailVerdict, Refusal
+from engine.model import Card, RailVerdict, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp

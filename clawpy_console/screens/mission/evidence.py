@@ -12,7 +12,7 @@ from clawpy_console.fields import Field, bar, present
 from clawpy_console.screens.mission.card import signal_words, tier_label
 from clawpy_console.screens.mission.lines import result_words
 from clawpy_console.state import AppState
-from engine.values import Card, RailVerdict, Source, Tier, Verdict
+from engine.model import Card, RailVerdict, Source, Tier, Verdict
 
 TERMS = (("twin", 0.40), ("pattern", 0.25), ("urgency", 0.20), ("time", 0.15))
 """The terms of the confidence and their weights, as the sum is written (SPEC 2.5)."""

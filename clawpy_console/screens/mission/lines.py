@@ -12,7 +12,7 @@ from clawpy_console.screens.mission.card import kind_of_work, tier_label
 from clawpy_console.state import AppState
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import ended
-from engine.values import Card, Result, SessionState, SessionView, Tier
+from engine.model import Card, Result, SessionState, SessionView, Tier
 
 WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
 

@@ -21,11 +21,11 @@ from clawpy_console.state import AppState
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
-from engine.values import Card, Layer, Refusal, Waiting
+from engine.model import Card, Layer, Refusal, Waiting
 
 if TYPE_CHECKING:
     from engine import Engine
-    from engine.values import Bubble, RailVerdict
+    from engine.model import Bubble, RailVerdict
 
 REASONS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
 """Reasons for a dismissal by the key's name, in the order of the keys."""

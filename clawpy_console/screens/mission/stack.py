@@ -21,7 +21,7 @@ from textual.widgets import Static
 from clawpy_console import words
 from clawpy_console.keys import bindings
 from clawpy_console.screens.mission.card import CardView
-from engine.values import Card, DismissReason, Tier
+from engine.model import Card, DismissReason, Tier
 
 STEADY = 0.15
 """Seconds for which keys are ignored after another card came up by itself."""

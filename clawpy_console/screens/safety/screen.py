@@ -21,7 +21,7 @@ from clawpy_console.state import AppState
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.rows import Row, Rows
-from engine.values import LogEntry, Verdict
+from engine.model import LogEntry, Verdict
 
 NOTHING = "Nothing was blocked."
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from clawpy_console import words
 from clawpy_console.fields import Field, bar, spark
 from clawpy_console.state import AppState
-from engine.values import MICRO, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
+from engine.model import MICRO, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
 
 NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
 """What a rail is called where its id does not say it."""

@@ -19,7 +19,7 @@ from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import change_words, check_words, marked_files, waits
 from clawpy_console.widgets.whole import WholeScreen
-from engine.values import ChangeSet, FilePart, LandPreview, SessionView
+from engine.model import ChangeSet, FilePart, LandPreview, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp

@@ -11,7 +11,7 @@ from clawpy_console.screens.work.permission import Asked
 from clawpy_console.screens.work.reply import ReplyLine
 from clawpy_console.sources import lead_to
 from clawpy_console.widgets.session import waits
-from engine.values import Card, PermissionAnswer, PromptSource, Refusal, SessionView
+from engine.model import Card, PermissionAnswer, PromptSource, Refusal, SessionView
 
 
 class Conversing(ConsoleScreen):

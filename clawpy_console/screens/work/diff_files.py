@@ -15,7 +15,7 @@ from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name
 
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import file_row
-from engine.values import FileChange, FileDiff, FilePart
+from engine.model import FileChange, FileDiff, FilePart
 
 HEADER = re.compile(r"(?m)^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
 SIMILAR = 0.4

@@ -22,7 +22,7 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.work.diff_files import DiffFile, Hunk, Line, Mark, changed_part, language_of, mark_of
 from clawpy_console.widgets.row_view import CursorView
 from clawpy_console.widgets.selecting import selectable
-from engine.values import DiffComment
+from engine.model import DiffComment
 
 SIDE_BY_SIDE, LEAST = 160, 100
 """Columns of the terminal, and of the view, from which the files before and after stand side by side."""

@@ -18,7 +18,7 @@ from clawpy_console import words
 from clawpy_console.keys import shown_key
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.lines import LinesView
-from engine.values import PermissionRequest
+from engine.model import PermissionRequest
 
 STEADY = 0.6
 """Seconds after the request on screen changed in which no key answers it."""

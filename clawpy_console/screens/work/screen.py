@@ -27,7 +27,7 @@ from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import about, session_row, waits
 from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.transcript import Transcript
-from engine.values import Card, ChangeSet, ChangeState, ModelCall, Refusal, SessionView
+from engine.model import Card, ChangeSet, ChangeState, ModelCall, Refusal, SessionView
 
 if TYPE_CHECKING:
     from engine import Engine

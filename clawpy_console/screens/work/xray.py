@@ -16,7 +16,7 @@ from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Row, Rows
-from engine.values import ModelCall, PromptPart, PromptSource, SessionView
+from engine.model import ModelCall, PromptPart, PromptSource, SessionView
 
 if TYPE_CHECKING:
     from engine.engine import Engine

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from engine import tokenizer
 from engine.execution.prompt.blocks import without_secrets
-from engine.values import Contribution, Prompt, PromptPart, PromptRequest
+from engine.model import Contribution, Prompt, PromptPart, PromptRequest
 
 log = logging.getLogger(__name__)
 

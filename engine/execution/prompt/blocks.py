@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from xml.sax.saxutils import escape, quoteattr
 
-from engine.values import PromptLine, PromptPart, PromptSource, SourceKind, sanitise
-from engine.values.secrets import redact_lines
+from engine.model import PromptLine, PromptPart, PromptSource, SourceKind, sanitise
+from engine.model.secrets import redact_lines
 
 OURS = PromptSource(SourceKind.RUNNER, label="clawpy")
 """The source of tags and of the product's own words."""

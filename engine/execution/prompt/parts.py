@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.execution.prompt.blocks import block, ours, quoted
-from engine.plain_files import read_plain
-from engine.values import (
+from engine.model import (
     AgentView,
     Card,
     CheckResult,
@@ -21,7 +20,8 @@ from engine.values import (
     SourceKind,
     Trust,
 )
-from engine.values.trust import of_names
+from engine.model.trust import of_names
+from engine.plain_files import read_plain
 
 SOUL_MOST = 16_000
 """Characters of a soul that go into a prompt."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from engine.execution.live import LiveSession
+from engine.model import Assignment, CheckResult, RunnerInfo, SessionView
 from engine.storage.database import Transaction
-from engine.values import Assignment, CheckResult, RunnerInfo, SessionView
 
 
 @dataclass(frozen=True, slots=True)

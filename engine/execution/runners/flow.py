@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from engine.execution.upkeep import Upkeep
 from engine.git import Git
-from engine.values import CheckResult
+from engine.model import CheckResult
 
 OUTPUT_KEPT = 256 * 1024
 """So many characters of the end of a command's output are handed to the flow; the transcript has the rest."""

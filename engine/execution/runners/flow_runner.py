@@ -21,7 +21,7 @@ from engine.execution.runners.flows.update_lock import UpdateLock
 from engine.execution.runners.parameters import edited, validated
 from engine.execution.runners.toolchains.installing import Installation
 from engine.execution.upkeep import Upkeep
-from engine.values import Assignment, Refusal, RunnerInfo, SessionView
+from engine.model import Assignment, Refusal, RunnerInfo, SessionView
 
 
 class FlowRunner:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from engine.execution.runners.flow_names import VALUE
-from engine.values import Refusal, sanitise
+from engine.model import Refusal, sanitise
 
 PROSE = "prose"
 """The code of the refusal of an edit that is a sentence: nobody mistyped a parameter, something else is wanted."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from engine.execution.ground import Ground
 from engine.execution.live import LiveSession
 from engine.execution.validation import Validated
-from engine.values import Prompt, PromptPart, PromptRequest, SessionView
+from engine.model import Prompt, PromptPart, PromptRequest, SessionView
 
 
 class Prompts(Protocol):

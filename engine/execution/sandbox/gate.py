@@ -32,7 +32,7 @@ from engine.execution.sandbox.hosts import (
     server_name,
     split,
 )
-from engine.values import sanitise
+from engine.model import sanitise
 
 CONNECTIONS = 64
 """At a time; more are turned away."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.values import Refusal
+from engine.model import Refusal
 
 HTTPS = 443
 

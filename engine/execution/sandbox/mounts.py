@@ -18,7 +18,7 @@ from pathlib import Path
 
 from engine.execution.sandbox.base import Confinement
 from engine.git import submodule_paths
-from engine.values import Refusal
+from engine.model import Refusal
 
 
 class Kind(Enum):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from engine.values import Refusal, sanitise
+from engine.model import Refusal, sanitise
 
 LONGEST_URL = 2_000
 DEFAULT_PORTS = {"http": 80, "https": 443}

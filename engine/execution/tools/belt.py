@@ -35,9 +35,9 @@ from engine.execution.tools.specs import (
 )
 from engine.execution.tools.web import Web
 from engine.execution.tools.wishes import Programs, Wishes
+from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
+from engine.model.secrets import CUT
 from engine.storage.database import Database
-from engine.values import Refusal, SessionView, ToolResult, ToolSpec, sanitise
-from engine.values.secrets import CUT
 
 MOST_NAMES = 1_000
 """Entries of a folder that are listed."""

@@ -11,7 +11,7 @@ from engine.execution.channels import AUTONOMOUS
 from engine.execution.live import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.tools.policy import Policy
-from engine.values import Refusal, SessionView, Verdict
+from engine.model import Refusal, SessionView, Verdict
 
 REFUSING = frozenset({"denied", "blocked", "no_sandbox", "outside", "git_folder", "hard_link", "private_address"})
 """Refusals that are a rail's word, and recorded; all others are a model's mistakes or the world's."""

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution.tools.paths import below, check_name, is_git, outside, parts_of, shown, split
+from engine.model import Refusal
 from engine.storage.beneath import REPLACED, Beneath
 from engine.storage.files import TEMPORARY
-from engine.values import Refusal
 
 MOST_LINKS = 40
 """Links along one path; more is refused."""

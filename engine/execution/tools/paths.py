@@ -6,7 +6,7 @@ import os
 import unicodedata
 from collections.abc import Sequence
 
-from engine.values import Refusal, sanitise
+from engine.model import Refusal, sanitise
 
 LONGEST_PATH = 4_096
 LONGEST_NAME = 255

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Protocol
 
-from engine.values import Verdict
+from engine.model import Verdict
 
 NAMES = ("read", "write", "edit", "exec", "web_search", "web_fetch")
 """Every tool there is (SPEC 3.8)."""

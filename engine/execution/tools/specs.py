@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.execution.tools.policy import NAMES
-from engine.values import Refusal, ToolSpec, sanitise
+from engine.model import Refusal, ToolSpec, sanitise
 
 LONGEST_COMMAND = 20_000
 LONGEST_QUERY = 500

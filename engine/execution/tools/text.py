@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from engine.values import Refusal
+from engine.model import Refusal
 
 LONGEST_RESULT = 50_000
 """Characters of what a model is told of one call."""

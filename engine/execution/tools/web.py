@@ -24,7 +24,7 @@ from urllib.parse import urlencode, urljoin, urlsplit, urlunsplit
 from engine.config import SettingsSource
 from engine.execution.tools.addresses import Target, is_public, named, named_exactly, target_of
 from engine.execution.tools.html_text import text_of
-from engine.values import Refusal, sanitise
+from engine.model import Refusal, sanitise
 
 SECONDS = 20.0
 """A fetch, redirects included, takes at most so long."""

@@ -14,7 +14,7 @@ from engine.execution.tools.jail import Jail
 from engine.execution.tools.paths import shown
 from engine.execution.tools.specs import LONGEST_COMMAND, plain
 from engine.execution.tools.web import Web
-from engine.values import Refusal, SessionView, sanitise
+from engine.model import Refusal, SessionView, sanitise
 
 Programs = Callable[[str], Sequence[str]]
 """From a command's text to each program that it runs, with its arguments."""

@@ -14,8 +14,8 @@ from engine.feedback.records import (
     preference_line,
 )
 from engine.feedback.training.examples import held_back, split
-from engine.values import Refusal
-from engine.values.text import count
+from engine.model import Refusal
+from engine.model.text import count
 
 FIRST_FROM = 50
 """So many pairs before the first training on pairs."""

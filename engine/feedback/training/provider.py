@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from engine import child_process
-from engine.values import extras, sanitise
-from engine.values.secrets import redact
+from engine.model import extras, sanitise
+from engine.model.secrets import redact
 
 COMMAND = (sys.executable, "-m", "engine.feedback.training.host")
 

@@ -8,10 +8,10 @@ from sqlalchemy import CheckConstraint
 from sqlmodel import Field, Session, col, select
 
 from engine.feedback.training.batch import DPO, SFT
+from engine.model import TrainingRunView
 from engine.storage.database import Transaction
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import TrainingRunView
 
 PREPARED, UPLOADED, STARTED, TRAINED = "prepared", "uploaded", "started", "trained"
 ADOPTED, KEPT_OLD, FAILED, CANCELLED = "adopted", "kept_old", "failed", "cancelled"

@@ -50,10 +50,10 @@ from engine.feedback.training.records import (
     newest_run,
     run_of,
 )
+from engine.model import Randomness, Refusal, TrainingOffer, TrainingView
+from engine.model.text import count
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
-from engine.values import Randomness, Refusal, TrainingOffer, TrainingView
-from engine.values.text import count
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.values import Refusal, Signal, sanitise
+from engine.model import Refusal, Signal, sanitise
 
 WEIGHTS: Final = {
     "time": 0.3,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from engine.inspection.calendars import AHEAD, Meeting, nearest
+from engine.model import Signal
+from engine.model.words import plain, span
 from engine.prediction.collectors import signal
-from engine.values import Signal
-from engine.values.words import plain, span
 
 
 def calendar_signal(meetings: Sequence[Meeting] | None = None, now: datetime | None = None) -> Signal:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
+from engine.model import SessionState, SessionView, Signal, Thread
+from engine.model.words import plain, span
 from engine.prediction.collectors import signal
-from engine.values import SessionState, SessionView, Signal, Thread
-from engine.values.words import plain, span
 
 RECENT = timedelta(hours=24)
 """A thread fades evenly to nothing over this time."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from engine.inspection.github import GitHubState
 from engine.inspection.state import GitState
+from engine.model import Signal
+from engine.model.words import count, plain
 from engine.prediction.collectors import signal
-from engine.values import Signal
-from engine.values.words import count, plain
 
 
 def git_relevance(state: GitState, github: GitHubState | None = None, tests_stale: bool = False) -> float:

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from engine.inspection.state import Touch
+from engine.model import Signal
+from engine.model.words import span
 from engine.prediction.collectors import signal
-from engine.values import Signal
-from engine.values.words import span
 
 AHEAD = timedelta(minutes=1)
 """A file dated further into the future than this was unpacked or copied so: it says nothing of anyone's presence."""

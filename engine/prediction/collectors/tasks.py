@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from engine.model import Signal, Task
+from engine.model.words import plain, span, words_of
 from engine.prediction.collectors import signal
-from engine.values import Signal, Task
-from engine.values.words import plain, span, words_of
 
 STALE = timedelta(days=7)
 """A task that nobody touched for so long cannot become more pressing."""

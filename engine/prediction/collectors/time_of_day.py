@@ -6,8 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from engine.model import PartOfDay, Signal, part_of_day
 from engine.prediction.collectors import signal
-from engine.values import PartOfDay, Signal, part_of_day
 
 
 class Activity(StrEnum):

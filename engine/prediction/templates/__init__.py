@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from engine.model import Proposal
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import is_heartbeat
 from engine.prediction.templates import (
@@ -28,7 +29,6 @@ from engine.prediction.templates import (
     tests,
     usual,
 )
-from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
 PartTemplate = Callable[[WorkspaceContext, Part], list[Proposal]]

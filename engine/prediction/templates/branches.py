@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from engine.inspection.merges import MOST_COLLIDING
 from engine.inspection.state import STALE_BRANCH, Branch
+from engine.model import Proposal
+from engine.model.words import count, listing, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import offer, oldest, project_of, usable
-from engine.values import Proposal
-from engine.values.words import count, listing, plain
 
 
 def rehearse_merge(context: WorkspaceContext) -> list[Proposal]:

@@ -9,6 +9,8 @@ import hashlib
 from dataclasses import replace
 
 from engine.execution.runners.flow_names import ALIASES, named_flow
+from engine.model import Proposal, Task
+from engine.model.words import moment, plain, span
 from engine.prediction.collectors.tasks import STALE, open_tasks
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT, KINDS, OPEN_TASK, RUN, STALE_TASK
@@ -16,8 +18,6 @@ from engine.prediction.templates.history import implied
 from engine.prediction.templates.making import offer
 from engine.tasks.board import HEARTBEAT as DUE
 from engine.tasks.board import ORDER
-from engine.values import Proposal, Task
-from engine.values.words import moment, plain, span
 
 DUE_SOURCES = (DUE, ORDER)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from engine.execution.runners.toolchains.installing import Installation, installations, lock_updates
 from engine.execution.runners.toolchains.looking import Packages
+from engine.model import Proposal, SessionState, SessionView, Tier
+from engine.model.words import plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.making import ALWAYS, ended, newest_commit, offer, usable
-from engine.values import Proposal, SessionState, SessionView, Tier
-from engine.values.words import plain
 
 _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
 

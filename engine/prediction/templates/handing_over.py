@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Final
 
 from engine.execution.runners.flows.uncovered_lines import spans
+from engine.model import Proposal, SessionState, SessionView, Tier
+from engine.model.words import plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import HANDED_OVER
 from engine.prediction.templates.making import offer, usable_names
 from engine.prediction.templates.quality import last_lint
-from engine.values import Proposal, SessionState, SessionView, Tier
-from engine.values.words import plain
 
 MOST_NAMED: Final = 10
 

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from engine.inspection.calendars import nearest
 from engine.inspection.state import Commit, GitState
 from engine.inspection.status import is_byproduct
+from engine.model import PartOfDay, Proposal
+from engine.model.text import mark
+from engine.model.words import count, listing, moment, plain
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.making import branch_of, offer, oldest
 from engine.prediction.templates.risks import against
 from engine.prediction.templates.tests import culprit
-from engine.values import PartOfDay, Proposal
-from engine.values.text import mark
-from engine.values.words import count, listing, moment, plain
 
 ROUTINE = re.compile(
     r"""(?ix) \s* (?: (?:chore|build|ci) (?:\([^)]*\))? !? :\s* )?

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from engine.model import Proposal
+from engine.model.words import count, listing, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import branch_of, offer, project_of
-from engine.values import Proposal
-from engine.values.words import count, listing, moment, plain
 
 
 def lost_commits(context: WorkspaceContext) -> list[Proposal]:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from engine.model import Proposal
+from engine.model.words import count, moment
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import offer
-from engine.values import Proposal
-from engine.values.words import count, moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from engine.inspection.operation import CONFLICT, Operation
+from engine.model import Proposal
+from engine.model.words import count, listing, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import branch_of, offer, project_of
-from engine.values import Proposal
-from engine.values.words import count, listing, plain
 
 _CALLED = {CONFLICT: "merge of files", "am": "git am"}
 

@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 
 from engine.inspection.mentions import Mention
 from engine.inspection.own_changes import MARKER, TODOS, LeftIn
+from engine.model import Proposal, SessionView, Tier
+from engine.model.words import count, listing, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.making import MOST_PATHS, branch_of, offer, oldest, usable_names
-from engine.values import Proposal, SessionView, Tier
-from engine.values.words import count, listing, moment, plain, tail
 
 _SAYS = {
     MARKER: "conflict markers",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from engine.inspection.github import For, PullRequest
+from engine.model import Proposal
+from engine.model.words import moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import offer, usable
-from engine.values import Proposal
-from engine.values.words import moment, plain
 
 MOST = 3
 _ORDER = (For.CHANGES, For.REVIEW, For.ANSWER)

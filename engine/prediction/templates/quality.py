@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from engine.model import Proposal, SessionState, SessionView
+from engine.model.words import count, counted, listing, moment, plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.making import MOST_PATHS, branch_of, ended, offer, oldest, usable, usable_names
-from engine.values import Proposal, SessionState, SessionView
-from engine.values.words import count, counted, listing, moment, plain
 
 
 def last_lint(context: WorkspaceContext, project: str) -> SessionView | None:

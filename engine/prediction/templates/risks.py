@@ -9,10 +9,10 @@ from typing import Any, Final
 from engine.inspection.leftovers import SECRET
 from engine.inspection.state import GitState
 from engine.inspection.unpushed import Found, span_of
+from engine.model import Proposal, Tier
+from engine.model.words import count, plain, tail
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import offer, usable
-from engine.values import Proposal, Tier
-from engine.values.words import count, plain, tail
 
 NAMED = 5
 

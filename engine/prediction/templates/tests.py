@@ -10,6 +10,8 @@ from typing import Any
 from engine.execution.runners.flows.causes import TEST_FILE
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.memory.validation_runs import PastRun, flipped_tests, seconds_of, verdict_on
+from engine.model import Proposal, SessionState, SessionView, Tier
+from engine.model.words import count, listing, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.making import (
     ALWAYS,
@@ -22,8 +24,6 @@ from engine.prediction.templates.making import (
     usable,
     usable_names,
 )
-from engine.values import Proposal, SessionState, SessionView, Tier
-from engine.values.words import count, listing, moment, plain
 
 TIMES = 20
 DAY = timedelta(days=1)

@@ -7,11 +7,11 @@ from math import isfinite
 
 from engine.inspection.releases import Rhythm
 from engine.inspection.together import is_group
+from engine.model import Proposal
+from engine.model.words import count, plain, tail
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.history import ROUTINE
 from engine.prediction.templates.making import newest_commit, offer, oldest, usable
-from engine.values import Proposal
-from engine.values.words import count, plain, tail
 
 STILL_WORKED_ON = timedelta(days=30)
 """Where nothing was committed for so long nobody waits for a release."""

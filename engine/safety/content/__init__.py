@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from engine.model import Assignment, RailVerdict, Verdict
 from engine.safety.content.calls import unwrap
 from engine.safety.content.judging import RANK, judge_command
 from engine.safety.content.normalise import fold
@@ -23,7 +24,6 @@ from engine.safety.content.own import NOTHING, OwnRules, own_rules
 from engine.safety.content.patterns import Hit
 from engine.safety.content.prompts import judge_prompt
 from engine.safety.content.shell import LONGEST
-from engine.values import Assignment, RailVerdict, Verdict
 
 __all__ = [
     "RAIL",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from engine.model import Verdict
 from engine.safety.content.outputs import decode_base64
 from engine.safety.content.patterns import Hit
-from engine.values import Verdict
 
 _LOOKED_AT = 20_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from engine.model import Verdict
 from engine.safety.content.calls import Call
 from engine.safety.content.patterns import ASK, BLOCK, Hit, has_option
-from engine.values import Verdict
 
 _CLIENT_METHODS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
+from engine.model import Verdict
 from engine.safety.content import code, leaks, rulebook, targets, unlisted
 from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.own import NOTHING, OwnRules
 from engine.safety.content.patterns import Hit
 from engine.safety.content.wrappers import INTERPRETERS
-from engine.values import Verdict
 
 RANK = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.BLOCK: 2}
 _FORK_BOMB = re.compile(r"([\w:.]{1,40})\s*\(\)\s*\{[^}]{0,200}?\1\s*\|\s*\1\s*&")

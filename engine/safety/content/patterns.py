@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
 
+from engine.model import Verdict
 from engine.safety.content.calls import Call
-from engine.values import Verdict
 
 BLOCK, ASK = Verdict.BLOCK, Verdict.ASK
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from engine.model import Verdict
 from engine.safety.content.patterns import ASK, BLOCK
 from engine.safety.content.sentences import Clause
-from engine.values import Verdict
 
 # What is code, not the thing itself: "the database migration", "the production flag".
 _CODE_NOUN_TEXT = """

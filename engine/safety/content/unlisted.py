@@ -6,10 +6,10 @@ is none of those whose words are data, such as `grep delete` or `touch drop`.
 
 from __future__ import annotations
 
+from engine.model import Verdict
 from engine.safety.content.calls import Call
 from engine.safety.content.patterns import ASK, glob, plain_words
 from engine.safety.content.wrappers import RUNNERS
-from engine.values import Verdict
 
 _VERBS = (
     "delete|destroy|purge|wipe|erase|nuke|terminate|drop|obliterate|teardown|tear-down|decommission|deprovision|"

@@ -13,9 +13,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from engine.model import Refusal
+from engine.model.text import count
 from engine.storage.files import damaged_fix
-from engine.values import Refusal
-from engine.values.text import count
 
 HEAD = "0036"
 """The revision this program works with; a test holds it against the newest file in `versions/`."""

@@ -24,8 +24,7 @@ from engine.execution.sessions import Sessions
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
 from engine.memory.validation_runs import ValidationRuns
-from engine.storage.database import Database
-from engine.values import (
+from engine.model import (
     Assignment,
     Permit,
     Prompt,
@@ -41,6 +40,7 @@ from engine.values import (
     TriggerType,
     Verdict,
 )
+from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.execution.session_world import Brakes, Permits, until
 

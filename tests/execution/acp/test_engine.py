@@ -12,7 +12,7 @@ import pytest
 
 from engine import open_engine
 from engine.home import Home
-from engine.values import PermissionAnswer, SessionState
+from engine.model import PermissionAnswer, SessionState
 from tests.conftest import Repository
 from tests.execution.acp.acp_world import AGENT
 

@@ -12,8 +12,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.processes import marked
 from engine.memory.ledger import Ledger
+from engine.model import SessionState, SessionView
 from engine.storage.database import Database
-from engine.values import SessionState, SessionView
 from tests.execution.acp.acp_world import AcpWorld
 from tests.execution.acp.conftest import Make
 from tests.execution.session_world import until
@@ -77,7 +77,7 @@ def test_rubbish_between_messages_is_shown_and_left_out(make: Make) -> None:
 def test_an_agent_that_is_not_installed_or_not_configured_is_no_runner(make: Make) -> None:
     from dataclasses import replace
 
-    from engine.values import Assignment
+    from engine.model import Assignment
 
     world = make(command=["no-such-agent"])
     here = Assignment("x", "koji-core", str(world.repository.path), "acp:small")

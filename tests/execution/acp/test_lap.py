@@ -13,7 +13,7 @@ import pytest
 from engine.execution.ground import Ground
 from engine.execution.live import LiveSession
 from engine.execution.sandbox import best_sandbox
-from engine.values import CheckResult, Refusal, SessionState, SessionView
+from engine.model import CheckResult, Refusal, SessionState, SessionView
 from tests.execution.acp.acp_world import AcpWorld
 from tests.execution.acp.conftest import Make
 from tests.execution.session_world import until
@@ -204,7 +204,7 @@ def test_a_terminal_that_is_not_allowed_or_elsewhere_does_not_run(world: AcpWorl
 
 @pytest.mark.long
 def test_the_content_filter_stands_behind_a_permission(make: Make) -> None:
-    from engine.values import Verdict
+    from engine.model import Verdict
 
     world = make(verdict=lambda command: Verdict.BLOCK if "drop" in command else Verdict.ALLOW)
     view = world.run(terminal("echo", "drop"), {"say": "fine"})

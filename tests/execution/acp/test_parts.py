@@ -21,8 +21,8 @@ from engine.execution.runners.acp.terminals import argv_of
 from engine.execution.runners.acp.wire import parsed
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.places import readable_places
-from engine.values import microusd
-from engine.values.secrets import redact
+from engine.model import microusd
+from engine.model.secrets import redact
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -16,7 +16,7 @@ import pytest
 
 from engine.execution.processes import marked
 from engine.execution.sandbox import best_sandbox
-from engine.values import (
+from engine.model import (
     Prompt,
     PromptLine,
     PromptPart,

@@ -14,9 +14,9 @@ from engine.config import FixedSettings
 from engine.execution.permissions import Permissions
 from engine.execution.sandbox import best_sandbox
 from engine.execution.tools.belt import Toolbelts
+from engine.model import PermissionAnswer, Randomness, SessionState, SessionView
 from engine.safety.content import check_command, programs_of
 from engine.storage.database import Database
-from engine.values import PermissionAnswer, Randomness, SessionState, SessionView
 from tests.execution.acp.acp_world import AcpWorld
 from tests.execution.acp.conftest import Make
 from tests.execution.session_world import until

@@ -12,7 +12,7 @@ from engine.execution.runners.flows.common import mending
 from engine.execution.runners.flows.hunt_flakes import tally
 from engine.execution.runners.toolchains.projects import projects
 from engine.execution.runners.toolchains.python import environment_command
-from engine.values import CheckResult
+from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 

@@ -13,8 +13,8 @@ from engine.execution.prompt.parts import Project
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.runners.flows.common import clean
 from engine.execution.runners.flows.write_agents_md import FILE, WriteAgentsMdParameters, lessons_in, section
-from engine.values import PromptRequest
-from engine.values.sections import INHERITED, LEARNT, find_section, write_section
+from engine.model import PromptRequest
+from engine.model.sections import INHERITED, LEARNT, find_section, write_section
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 

@@ -12,8 +12,8 @@ from sqlmodel import col, select
 
 from engine import Engine
 from engine.memory.capture import CaptureRow
+from engine.model import Layer, ModelCall, NoAnswer, Question
 from engine.safety.costs import CostEntry
-from engine.values import Layer, ModelCall, NoAnswer, Question
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import GPT, KEY, ModelWorld
 from tests.support.model_server import ModelServer, Reply
@@ -237,7 +237,7 @@ class TestNight:
         assert finished.payload["reason"] == report.reason
 
     def test_the_calls_of_a_night_are_in_the_x_ray(self, day: Engine, server: ModelServer) -> None:
-        from engine.doors.verbs import dispatch
+        from engine.api.verbs import dispatch
 
         server.script(self.fact(day.memory.captures.entries()[0].source))
         day.knowledge.nightly.run(MONDAY)

@@ -12,9 +12,8 @@ from engine import Engine
 from engine.adaptation import candidates as table
 from engine.execution.runners.flows import FLOWS
 from engine.execution.validation import REPAIRS
-from engine.storage.database import Transaction
-from engine.values import PromptRequest, Refusal, SessionState, SourceKind, Status
-from engine.values.adaptation import (
+from engine.model import PromptRequest, Refusal, SessionState, SourceKind, Status
+from engine.model.adaptation import (
     Candidate,
     CandidateMove,
     CandidateStatus,
@@ -25,6 +24,7 @@ from engine.values.adaptation import (
     PromptFragment,
     RoutingHint,
 )
+from engine.storage.database import Transaction
 from tests.execution.model.world import ModelWorld
 from tests.support.model_server import calls
 

@@ -18,7 +18,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
 from engine.execution.runners.model.talk import REQUESTS_MOST
-from engine.values import Outcome, SessionState, SessionView, Status
+from engine.model import Outcome, SessionState, SessionView, Status
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import Call, ModelServer, Reply, calls

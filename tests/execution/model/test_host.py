@@ -19,7 +19,7 @@ from engine.execution.runners.model import client
 from engine.execution.runners.model.client import HostGone, ModelHost
 from engine.execution.runners.model.talk import FIRST_BYTE_SECONDS, IDLE_SECONDS
 from engine.execution.runners.model.wire import Model
-from engine.values import SessionState, Status
+from engine.model import SessionState, Status
 from tests.execution.model.world import KEY, ModelWorld, hosts, until
 from tests.support.model_server import ModelServer, Reply, calls
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from engine.values import Outcome, SessionState, Status
+from engine.model import Outcome, SessionState, Status
 from tests.execution.model.world import ModelWorld, hosts, until
 from tests.support.model_server import Call, Reply, calls
 

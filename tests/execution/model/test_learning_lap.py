@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from engine.execution.validation import REPAIRS
-from engine.values import CheckResult, NewMemory, Trust
-from engine.values.adaptation import CandidateStatus, FixTemplate
+from engine.model import CheckResult, NewMemory, Trust
+from engine.model.adaptation import CandidateStatus, FixTemplate
 from engine.wiring.adaptation import _Sources
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import ModelWorld

@@ -16,8 +16,8 @@ from engine.execution.runners.model.history import Histories
 from engine.execution.runners.model.parts import assistant_part, operator_part, result_part
 from engine.execution.runners.model.speaking import LINE_MOST, Speaking
 from engine.execution.runners.model.wire import Failure, Kind, Model
-from engine.values import Refusal, SourceKind
-from engine.values.secrets import CUT, redact
+from engine.model import Refusal, SourceKind
+from engine.model.secrets import CUT, redact
 
 AGAIN = {Kind.RATE: TRIES, Kind.SERVER: TRIES, Kind.CONNECTION: TRIES, Kind.GONE: 2, Kind.SILENT: 1, Kind.RUBBISH: 1}
 

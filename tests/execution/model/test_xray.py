@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.values import PromptPart, SourceKind
+from engine.model import PromptPart, SourceKind
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import calls
 

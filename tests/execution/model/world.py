@@ -18,8 +18,8 @@ from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import NoSandbox, Sandbox
+from engine.model import Card, ModelCall, SessionState, SessionView
 from engine.stand_ins import StandIns
-from engine.values import Card, ModelCall, SessionState, SessionView
 from tests.conftest import Repository
 from tests.support.model_server import ModelServer
 

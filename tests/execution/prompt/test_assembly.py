@@ -16,7 +16,7 @@ from engine.execution.prompt import parts
 from engine.execution.prompt.assembly import Contribution, PromptAssembly
 from engine.execution.prompt.blocks import block, quoted
 from engine.execution.prompt.parts import Identity, Project, Rules, Task
-from engine.values import CheckResult, PromptPart, PromptRequest, PromptSource, Source, SourceKind, Trust
+from engine.model import CheckResult, PromptPart, PromptRequest, PromptSource, Source, SourceKind, Trust
 
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
 

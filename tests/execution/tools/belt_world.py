@@ -19,9 +19,9 @@ from engine.execution.tools.belt import Toolbelt
 from engine.execution.tools.policy import NAMES, Policy
 from engine.execution.tools.web import Web, system_resolve
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
+from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, SessionView, ToolResult
 from engine.safety.content import check_command, own_rules, programs_of
 from engine.storage.database import Database
-from engine.values import Assignment, PermissionAnswer, Randomness, SessionState, SessionView, ToolResult
 
 SECRET = "the operator's own"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.tools.jail import Jail
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.execution.tools.belt_world import SECRET, BeltWorld
 
 LINK = "link"

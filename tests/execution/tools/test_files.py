@@ -10,7 +10,7 @@ import pytest
 
 from engine.execution.tools import text
 from engine.execution.tools.jail import LARGEST_FILE
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.execution.tools.belt_world import BeltWorld
 
 

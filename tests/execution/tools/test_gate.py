@@ -18,8 +18,8 @@ from engine.execution.sandbox import best_sandbox
 from engine.execution.tools.belt import Toolbelts
 from engine.execution.tools.policy import NAMES, Policy
 from engine.hierarchy.agents import Agents, Tools
+from engine.model import PermissionAnswer, Refusal, ToolResult
 from engine.storage.database import Database
-from engine.values import PermissionAnswer, Refusal, ToolResult
 from tests.execution.session_world import until
 from tests.execution.tools.belt_world import BeltWorld
 from tests.execution.tools.conftest import MakeWorld

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.execution.tools.jail import Jail
 from engine.execution.tools.paths import is_git, split
-from engine.values import Refusal
+from engine.model import Refusal
 
 NAMES = ("a", "b", "c", ".git", "\u00fc")
 STEPS = (*NAMES, "..", ".", "")

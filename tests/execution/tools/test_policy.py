@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from engine.config import Production
 from engine.execution.tools import production
 from engine.execution.tools.policy import NAMES, Policy
+from engine.model import Verdict
 from engine.safety.content import programs_of
-from engine.values import Verdict
 
 ALLOW, ASK, BLOCK = Verdict.ALLOW, Verdict.ASK, Verdict.BLOCK
 

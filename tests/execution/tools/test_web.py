@@ -18,7 +18,7 @@ from engine.execution.tools.addresses import is_public, target_of
 from engine.execution.tools.html_text import text_of
 from engine.execution.tools.policy import NAMES, Policy
 from engine.execution.tools.web import LARGEST_PAGE
-from engine.values import PermissionAnswer, Refusal
+from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld
 from tests.execution.tools.conftest import MakeWorld
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.feedback.training.provider import COMMAND, Account, Provider, TrainingFault
-from engine.values import Refusal
+from engine.model import Refusal
 from tests.support.training_server import TrainingServer
 
 KEY = "sk-" + "k" * 30

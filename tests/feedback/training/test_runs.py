@@ -26,8 +26,8 @@ from engine.feedback.training.records import (
     UPLOADED,
 )
 from engine.feedback.training.runs import AGAIN_AFTER, AGAIN_FROM, Training
+from engine.model import Randomness, Refusal
 from engine.storage.database import Database, Transaction
-from engine.values import Randomness, Refusal
 from tests.support.training_server import TrainingServer
 
 

@@ -29,7 +29,7 @@ from engine.execution.runners.acp.telling import Telling
 from engine.execution.runners.acp.wire import Wire
 from engine.execution.runners.flow import FlowUnable, NotBegun
 from engine.execution.transcripts import LineSplitter
-from engine.values import sanitise
+from engine.model import sanitise
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.values import FoundAgent
+from engine.model import FoundAgent
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.execution.live import LiveSession
-from engine.values import SessionView
+from engine.model import SessionView
 
 
 class Belt(Protocol):

@@ -23,8 +23,8 @@ from engine.execution.runners.acp.ports import Belt
 from engine.execution.runners.acp.telling import Telling, command_of, diff_lines
 from engine.execution.runners.acp.terminals import Terminals, argv_of
 from engine.execution.runners.flow import Stopped
-from engine.values import Refusal, sanitise
-from engine.values.secrets import LONGEST
+from engine.model import Refusal, sanitise
+from engine.model.secrets import LONGEST
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import FlowUnable, NotBegun, Place
 from engine.execution.runners.ports import CallBook, Frame, Prompts
 from engine.execution.validation import Validated
-from engine.values import (
+from engine.model import (
     Assignment,
     Prompt,
     PromptRequest,

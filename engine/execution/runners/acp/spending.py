@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from engine.values import microusd
+from engine.model import microusd
 
 INCREDIBLE = 1_000_000
 """Dollars or billions of tokens that no session uses; a report beyond is no report."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from acp import schema
 
-from engine.values.secrets import parting
+from engine.model.secrets import parting
 
 Write = Callable[[str, str], None]
 """Puts text into the transcript as lines of a kind."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from engine.execution.live import LiveSession
 from engine.execution.runners.flow import FlowUnable, Stopped
 from engine.execution.sandbox import SESSION_MARK, Confinement
-from engine.values import Refusal, sanitise
+from engine.model import Refusal, sanitise
 
 KEPT = 1024 * 1024
 """Bytes of the end of a terminal's output that are kept, unless the agent asks for fewer."""

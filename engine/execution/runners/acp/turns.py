@@ -12,7 +12,7 @@ from engine.execution.runners.acp.conversation import Conversation
 from engine.execution.runners.acp.spending import Meter
 from engine.execution.runners.flow import FlowUnable, Stopped
 from engine.execution.runners.ports import CallBook
-from engine.values import (
+from engine.model import (
     Prompt,
     PromptLine,
     PromptPart,

@@ -1,6 +1,6 @@
 """The deterministic flows: work that needs no model (SPEC 3.9), one module each.
 
-Each is a `Flow` of `runners.flow`. They may import `runners.flow`, `runners.toolchains`, engine.git and engine.values;
+Each is a `Flow` of `runners.flow`. They may import `runners.flow`, `runners.toolchains`, engine.git and engine.model;
 all they do to the outside goes through their `Job`.
 """
 

@@ -23,8 +23,8 @@ from engine.execution.runners.flows.common import (
     toolchains,
 )
 from engine.execution.runners.flows.rehearse_merge import unmerged
-from engine.values import sanitise
-from engine.values.adaptation import LONGEST_PATCH
+from engine.model import sanitise
+from engine.model.adaptation import LONGEST_PATCH
 
 NEXT: Final = "still_red"
 """What follows a fix that does not help: a closer look at what is red."""

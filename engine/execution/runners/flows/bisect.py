@@ -25,7 +25,7 @@ from engine.execution.runners.flows.common import (
 )
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.git import GitError
-from engine.values import CheckResult
+from engine.model import CheckResult
 
 _LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
 _FOUND = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)

@@ -28,7 +28,7 @@ from engine.execution.runners.flows.common import (
     toolchains,
 )
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
-from engine.values import CheckResult
+from engine.model import CheckResult
 
 COMPARE_LIMIT = 50
 """With more failing tests than this the files as they were are not tried again."""

@@ -20,7 +20,7 @@ from engine.execution.runners.toolchains.python import environment_command, is_p
 from engine.execution.runners.toolchains.shapes import Command, inside
 from engine.git import Git
 from engine.git.tree import follow_files
-from engine.values import CheckResult, sanitise
+from engine.model import CheckResult, sanitise
 
 SHOWN = 8
 """So many names are told in words; "and 3 more" stands for the rest."""

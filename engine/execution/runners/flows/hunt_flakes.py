@@ -22,7 +22,7 @@ from engine.execution.runners.flows.common import (
     toolchain_of,
     toolchains,
 )
-from engine.values import CheckResult
+from engine.model import CheckResult
 
 
 class HuntFlakesParameters(ProjectParameters):

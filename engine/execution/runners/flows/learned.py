@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flow_names import named_flow
 from engine.execution.runners.flows.common import Parameters, count, last_line
-from engine.values import FlowForm
+from engine.model import FlowForm
 
 
 class LearnedFlowParameters(Parameters):

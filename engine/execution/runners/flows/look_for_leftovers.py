@@ -35,8 +35,8 @@ from engine.inspection.own_changes import (
     without_lines,
 )
 from engine.inspection.reader import GitReader
+from engine.model import CheckResult
 from engine.plain_files import read_plain
-from engine.values import CheckResult
 
 AROUND = 2
 """So many lines before and after are shown."""

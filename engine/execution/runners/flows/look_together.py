@@ -12,7 +12,7 @@ from engine.execution.runners.flows.common import Parameters, RepoPath, clean, c
 from engine.git import Git
 from engine.inspection.leftovers import look
 from engine.inspection.together import is_group
-from engine.values import sanitise
+from engine.model import sanitise
 
 SHOWN_COMMITS = 3
 """The last so many commits in which both changed are told."""

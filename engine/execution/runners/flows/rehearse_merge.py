@@ -33,8 +33,8 @@ from engine.execution.runners.flows.common import (
 )
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.git import Git
+from engine.model import CheckResult
 from engine.plain_files import read_plain
-from engine.values import CheckResult
 
 LARGEST = 50_000_000
 """Bytes of a file in conflict; nobody counts the places in a larger one."""

@@ -26,8 +26,8 @@ from engine.execution.runners.flows.look_for_leftovers import seen
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.python import adding_command
 from engine.execution.runners.toolchains.shapes import Command, read
+from engine.model import CheckResult
 from engine.plain_files import read_plain
-from engine.values import CheckResult
 
 SHOWN: Final = 3
 LARGEST_REPORT: Final = 100_000_000

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import Parameters, Revision, clean, count
-from engine.values import Refusal
+from engine.model import Refusal
 
 
 class UndoLandingParameters(Parameters):

@@ -25,7 +25,7 @@ from engine.execution.runners.flows.common import (
 )
 from engine.git import Git
 from engine.inspection.operation import CONFLICT, Operation, Stage, conflicted, read_operation
-from engine.values import CheckResult
+from engine.model import CheckResult
 
 SIDES: tuple[tuple[Literal["ours", "theirs"], int], ...] = (("ours", 2), ("theirs", 3))
 MOST_FILES = 50

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import Parameters, clean, count
 from engine.execution.runners.flows.lint import is_own_file
+from engine.model.sections import LEARNT, read_section, write_section
 from engine.plain_files import read_plain
-from engine.values.sections import LEARNT, read_section, write_section
 
 FILE = "AGENTS.md"
 MOST = 60

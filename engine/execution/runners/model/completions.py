@@ -17,8 +17,7 @@ from engine.execution.runners.model.client import Conversation, HostGone, ModelH
 from engine.execution.runners.model.ports import Choice, KeyBook
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
 from engine.execution.runners.ports import EndsCalls
-from engine.storage.database import Database, Transaction
-from engine.values import (
+from engine.model import (
     Answer,
     NoAnswer,
     PromptLine,
@@ -31,7 +30,8 @@ from engine.values import (
     dollars,
     sanitise,
 )
-from engine.values.secrets import redact
+from engine.model.secrets import redact
+from engine.storage.database import Database, Transaction
 
 PAUSE = 0.25
 """Seconds between two looks at the clock while nothing comes."""

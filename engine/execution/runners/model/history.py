@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from engine.values import Refusal
+from engine.model import Refusal
 
 CONVERSATION = ".messages.jsonl"
 

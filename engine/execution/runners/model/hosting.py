@@ -43,7 +43,7 @@ from engine.execution.runners.model import hosting_http, hosting_prices, wire
 from engine.execution.runners.model.history import KEPT_AS_IT_IS
 from engine.execution.runners.model.hosting_failures import failure_of
 from engine.execution.runners.model.wire import Failure, Kind, Message
-from engine.values.secrets import CUT, redact_json
+from engine.model.secrets import CUT, redact_json
 
 NOT_RUN = "This call was not carried out: the session ended before."
 

@@ -9,7 +9,7 @@ from pydantic_ai import exceptions
 
 from engine.execution.runners.model.hosting_http import CutShort, Packed, TooBig
 from engine.execution.runners.model.wire import Failure, Kind
-from engine.values.secrets import redact
+from engine.model.secrets import redact
 
 MESSAGE_MOST = 600
 """Characters of a provider's words that are told."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.values import PromptLine, PromptPart, PromptSource, SourceKind, Trust, sanitise
+from engine.model import PromptLine, PromptPart, PromptSource, SourceKind, Trust, sanitise
 
 _OPERATORS = {"reply": "the operator", "runner": "clawpy", "heal": "the validation loop"}
 _TRUST = {"reply": Trust.OPERATOR, "heal": Trust.QUOTED}

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from engine.execution.live import LiveSession
 from engine.execution.runners.ports import CallBook
-from engine.values import ModelCall, SessionView, ToolResult, ToolSpec
+from engine.model import ModelCall, SessionView, ToolResult, ToolSpec
 
 
 class Choice(Protocol):

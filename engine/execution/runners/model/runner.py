@@ -21,7 +21,7 @@ from engine.execution.runners.model.talk import Talk
 from engine.execution.runners.model.wire import Model
 from engine.execution.runners.ports import Frame, Prompts
 from engine.execution.validation import Validated
-from engine.values import (
+from engine.model import (
     Assignment,
     Prompt,
     PromptRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from engine.values.secrets import parting
+from engine.model.secrets import parting
 
 LINE_MOST = 4_000
 """Characters of a line without end that are kept back; after so many it is written as it is."""

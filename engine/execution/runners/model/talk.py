@@ -24,7 +24,7 @@ from engine.execution.runners.model.parts import assistant_part, operator_part, 
 from engine.execution.runners.model.ports import Belt, TalkBook
 from engine.execution.runners.model.speaking import Speaking
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
-from engine.values import Prompt, PromptPart, Randomness, SessionView, ToolResult
+from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult
 
 REQUESTS_MOST = 50
 """Answers that a session may take to come to an end."""

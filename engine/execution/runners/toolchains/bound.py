@@ -14,7 +14,7 @@ from engine.execution.runners.toolchains import python, readers
 from engine.execution.runners.toolchains.missing import INSTALL_PROGRAM, Missing, fix_for
 from engine.execution.runners.toolchains.shapes import Command, Ended, Finding, operand, read, uncounted
 from engine.execution.runners.toolchains.table import LAST, Checker, Tester
-from engine.values import CheckResult
+from engine.model import CheckResult
 
 LARGEST_REPORT = 50_000_000
 """Characters of a report that are read."""

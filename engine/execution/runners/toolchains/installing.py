@@ -17,7 +17,7 @@ from pathlib import Path
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, NotBegun
 from engine.execution.runners.toolchains.looking import Packages
 from engine.execution.sandbox import CACHED_PACKAGES
-from engine.values import sanitise
+from engine.model import sanitise
 
 _FOLDERS = {
     "python": (".venv",),

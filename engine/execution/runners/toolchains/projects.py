@@ -30,7 +30,7 @@ from engine.execution.runners.toolchains.shapes import read
 from engine.execution.runners.toolchains.table import KEEPERS, MANIFESTS, TESTERS
 from engine.git import Git
 from engine.git.repository import find
-from engine.values import sanitise
+from engine.model import sanitise
 
 DEEPEST = 4
 """Folders below the top of a repository that are looked at."""

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 from engine.execution.runners.toolchains.missing import failure_texts
 from engine.execution.runners.toolchains.shapes import Ended, result
-from engine.values import CheckResult
+from engine.model import CheckResult
 
 USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from engine.model import CheckResult
 from engine.plain_files import read_plain
-from engine.values import CheckResult
 
 MAX_FAILING = 200
 """So many failing ids are kept of one run; the counts are always whole."""

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from engine.execution.runners.toolchains import findings, readers
 from engine.execution.runners.toolchains.shapes import Ended, Finding
-from engine.values import CheckResult
+from engine.model import CheckResult
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 QUIET = MappingProxyType({"NO_COLOR": "1"})

@@ -1,0 +1,115 @@
+"""What a status bar shows (SPEC 10.3), kept in `cache/complication.json` when it changes.
+
+A status bar asks every few seconds, so it is answered from this file: no engine is asked, and none is opened. The file
+says for each card until when it counts, so that it stays true with nobody to write it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.api import wire
+from engine.background import Background
+from engine.events import EventBus, Subscription
+from engine.model import Card, Hold, Refusal, sanitise
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+
+MOST = 200
+"""So many cards are kept; more do not fit the bar's number anyway."""
+
+LONGEST = 120
+"""Characters of a prompt."""
+
+EVERY = 1.0
+"""Seconds between two looks at what happened: facts may come by the thousand, and a bar asks every few seconds."""
+
+CONCERNS = ("Prediction", "CycleFinished", "Hold", "StateChanged", "MemoryForgotten")
+"""How the kinds of facts begin after which it is written anew."""
+
+
+class Complication:
+    """Keeps the file. From any thread. `cards`: the stack from the top, with what is snoozed."""
+
+    def __init__(
+        self,
+        file: Path,
+        *,
+        bus: EventBus,
+        cards: Callable[[], Sequence[Card]],
+        holds: Callable[[], Sequence[Hold]],
+    ) -> None:
+        self.file = file
+        self._bus = bus
+        self._cards = cards
+        self._holds = holds
+        self._background = Background("clawpy-complication", self._step)
+        self._subscription: Subscription | None = None
+        self._written: Any = None
+        self._dropped = 0
+
+    def start(self) -> None:
+        """Begin to keep it."""
+        self._subscription = self._bus.subscribe(self._background.wake, capacity=500)
+        self._background.wake()
+
+    def close(self) -> None:
+        """Write it a last time. Safe to call twice."""
+        if self._subscription is None:
+            return
+        self._subscription.close()
+        self._subscription = None
+        self._background.close()
+        self._write()
+
+    def document(self) -> dict[str, Any]:
+        """What the file says."""
+        return {
+            "version": VERSION,
+            "holds": [{"word": one.word, "until": wire.instant(one.until)} for one in self._holds()],
+            "cards": [
+                {
+                    "prompt": " ".join(sanitise(one.assignment.prompt).split())[:LONGEST],
+                    "targetChannel": one.assignment.channel,
+                    "confidence": round(one.confidence, 4),
+                    "howSure": one.how_sure,
+                    "createdAt": wire.instant(one.created_at),
+                    "expiresAt": wire.instant(one.expires_at),
+                    "snoozedUntil": wire.instant(one.snoozed_until),
+                }
+                for one in self._cards()[:MOST]
+            ],
+        }
+
+    def _step(self) -> float | None:
+        """One look, and when the next one is due: whatever comes until then is looked at together."""
+        subscription = self._subscription
+        if subscription is None:
+            return None
+        heard = subscription.drain()
+        missed, self._dropped = subscription.dropped > self._dropped, subscription.dropped
+        if self._written is None or missed or any(one.kind.startswith(CONCERNS) for one in heard):
+            self._write()
+        return EVERY if heard else None
+
+    def _write(self) -> None:
+        try:
+            document = self.document()
+            if document == self._written and self.file.exists():
+                return
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=".clawpy-tmp-", dir=self.file.parent)
+            with os.fdopen(handle, "w", encoding="utf-8") as out:
+                json.dump(document, out, ensure_ascii=False)
+            Path(name).replace(self.file)
+            self._written = document
+        except (OSError, Refusal) as error:
+            log.warning("the status bar's file cannot be written: %s", error)

@@ -1,0 +1,305 @@
+"""The private socket by which verbs reach the engine that holds the home (SPEC 7.5).
+
+One line of JSON asks, one line answers: `{"verb", "arguments"}` → `{"ok": document}` or `{"error": {...}}`. A
+connection may ask again. The socket is 0600 in a folder of its own, 0700; whoever connects must be the same user.
+
+The verb `attach` makes the connection a terminal's: after the answer it belongs to whoever opens consoles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.api import wire
+from engine.home import Home
+from engine.model import Refusal
+
+log = logging.getLogger(__name__)
+
+LONGEST_PATH = 100
+"""Bytes; the operating systems' limits are 104 and 108."""
+
+LARGEST_REQUEST = 4 * 1024 * 1024
+LARGEST_ANSWER = 64 * 1024 * 1024
+CLIENTS = 64
+"""At a time; when one more comes, the one that has been silent longest is hung up on."""
+BACKLOG = 1024
+"""So many may wait to be taken at a moment: one more is told at once to try again, whoever it is."""
+
+IDLE_SECONDS = 60.0
+"""So long a client may say nothing, or not read what it asked for; how long its verb takes does not matter."""
+
+PAUSE = 0.2
+"""Seconds after which it is tried again to take a client when the machine had nothing left for one."""
+
+NAME = "control.sock"
+
+Dispatch = Callable[[str, Any], wire.Document]
+Attach = Callable[[socket.socket, Mapping[str, Any]], None]
+
+
+class Unreachable(Exception):
+    """Nobody answers at the address. `sent`: the request had gone out, so it may have been carried out all the same."""
+
+    def __init__(self, reason: str, *, sent: bool = False) -> None:
+        super().__init__(reason)
+        self.sent = sent
+
+
+class ControlServer:
+    """Answers on the socket of one home, each client in a thread of its own.
+
+    `dispatch(verb, arguments)` does the work and may raise `Refusal`; it is called from many threads at once.
+    `attach(connection, hello)` takes the connection of a terminal over; None where there are no consoles.
+    """
+
+    def __init__(self, home: Home, dispatch: Dispatch, attach: Attach | None = None) -> None:
+        self._dispatch = dispatch
+        self._attach = attach
+        self._socket, self._path, self._temporary = _bind(home)
+        self._path.chmod(0o600)
+        self._socket.listen(BACKLOG)
+        self._clients: dict[socket.socket, bool] = {}  # and whether it is being answered; the longest silent first
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._accept, name="clawpy-control", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """The socket's path."""
+        return str(self._path)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Answer nobody any more; what is being done goes on to its end, unheard. Safe to call twice."""
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            clients = list(self._clients)
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as last:
+            last.settimeout(1)
+            last.connect(self.address)  # wakes the accepting thread, on every platform
+        for client in clients:
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+        if self._thread.is_alive():
+            self._thread.join(timeout=2)
+        self._socket.close()
+        self._path.unlink(missing_ok=True)
+        if self._temporary:
+            shutil.rmtree(self._path.parent, ignore_errors=True)
+
+    def _accept(self) -> None:
+        failed = False
+        while not self._closed.is_set():
+            try:
+                client, _ = self._socket.accept()
+                failed = False
+            except OSError:  # no file is left for it, for instance: without this thread no verb would ever be heard
+                if not self._closed.is_set() and not failed:
+                    log.exception("the control socket could not take a client, it goes on trying")
+                failed = True
+                self._closed.wait(PAUSE)
+                continue
+            self._take(client)
+
+    def _take(self, client: socket.socket) -> None:
+        with self._lock:
+            welcome = not self._closed.is_set() and _is_ours(client) and self._has_room()
+            if welcome:
+                self._clients[client] = False
+        if not welcome:
+            client.close()
+            return
+        try:
+            threading.Thread(target=self._serve, args=(client,), name="clawpy-control-client", daemon=True).start()
+        except RuntimeError:  # the machine has no thread left
+            log.exception("a client of the control socket was sent away")
+            with self._lock:
+                self._clients.pop(client, None)
+            client.close()
+
+    def _has_room(self) -> bool:
+        """Make room for one more client; False when all are being answered. Asked under the lock."""
+        if len(self._clients) < CLIENTS:
+            return True
+        silent = next((client for client, answered in self._clients.items() if not answered), None)
+        if silent is None:
+            return False
+        del self._clients[silent]
+        with contextlib.suppress(OSError):
+            silent.shutdown(socket.SHUT_RDWR)  # its thread sees the end and closes it
+        return True
+
+    def _mark(self, client: socket.socket, *, answered: bool) -> None:
+        """Whether this client is being answered; who was, is the last to be hung up on."""
+        with self._lock:
+            if self._clients.pop(client, None) is not None:
+                self._clients[client] = answered
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            with client, client.makefile("rb") as reader:
+                client.settimeout(IDLE_SECONDS)
+                while line := reader.readline(LARGEST_REQUEST + 1):
+                    self._mark(client, answered=True)
+                    hello: dict[str, Any] = {}
+                    answer = self._answer(line, hello)
+                    self._mark(client, answered=False)
+                    client.sendall(answer + b"\n")
+                    if hello and self._attach is not None:
+                        client.settimeout(None)
+                        self._attach(client.dup(), hello)
+                        return
+                    if not line.endswith(b"\n"):
+                        return
+        except (OSError, TimeoutError):
+            pass  # the client went away or fell silent; there is nobody left to tell
+        finally:
+            with self._lock:
+                self._clients.pop(client, None)
+
+    def _answer(self, line: bytes, hello: dict[str, Any]) -> bytes:
+        """The answer to the request in `line`; `hello` is filled by one for a console."""
+        try:
+            if len(line) > LARGEST_REQUEST:
+                raise Refusal("too_large", f"a request may have at most {LARGEST_REQUEST} bytes", "send less at once")
+            try:
+                request = json.loads(line)
+                verb, arguments = request["verb"], request.get("arguments", {})
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                fix = '{"verb": "status", "arguments": {}}'
+                raise Refusal("bad_request", "a request must be one line of JSON with a verb", fix) from error
+            if verb == "attach":
+                if self._attach is None:
+                    raise Refusal("no_console", "this engine was opened for one command", "try again")
+                hello |= _hello(arguments)
+                return json.dumps({"ok": {}}).encode()
+            return json.dumps({"ok": self._dispatch(verb, arguments)}).encode()
+        except Refusal as error:
+            refused = error
+        except Exception as error:
+            # The caller must hear of it, and the engine must go on.
+            log.exception("a verb failed")
+            said = f"{type(error).__name__}: {error}"
+            refused = Refusal("internal", said, "this is a bug; see the log")
+        return json.dumps(wire.refusal(refused)).encode()
+
+
+def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> wire.Document:
+    """Ask the engine at `address`; wait `timeout` seconds for its answer, None for as long as it takes.
+
+    Raises `Unreachable` when nobody is there, `Refusal` with the engine's own refusal, or `no_answer`.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(2.0)
+        try:
+            client.connect(address)
+        except (OSError, ValueError) as error:
+            raise Unreachable(str(error)) from error
+        client.settimeout(timeout)
+        try:
+            client.sendall(json.dumps({"verb": verb, "arguments": arguments}).encode() + b"\n")
+            with client.makefile("rb") as reader:
+                line = reader.readline(LARGEST_ANSWER)
+        except TimeoutError as error:
+            raise Refusal(
+                "no_answer",
+                f"the engine that holds this home did not answer within {timeout:g} s",
+                "`clawpy stop` stops its work without an answer; `clawpy doctor` names its process",
+            ) from error
+        except OSError as error:
+            raise Unreachable(str(error), sent=True) from error
+    if not line.endswith(b"\n"):
+        raise Unreachable("the engine closed the connection before it answered", sent=True)
+    answer = json.loads(line)
+    if "error" in answer:
+        raise Refusal(**answer["error"])
+    return dict(answer["ok"])
+
+
+def _hello(arguments: Any) -> dict[str, Any]:
+    """What a client says of its terminal. Raises `Refusal` when that is not what a console needs."""
+    try:
+        environment = {str(name): str(value) for name, value in arguments["environment"].items()}
+        columns, rows = map(int, arguments["size"])
+        workspaces = [str(one) for one in arguments["workspaces"]]
+        return {
+            "environment": environment,
+            "size": (columns, rows),
+            "workspaces": workspaces,
+            "folder": str(arguments["folder"]),
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        fix = "use the `clawpy` that the engine was started with"
+        raise Refusal("bad_request", "the attach request is not valid", fix) from error
+
+
+def _is_ours(client: socket.socket) -> bool:
+    try:
+        return peer_user(client) in (None, os.geteuid())
+    except OSError:
+        return False
+
+
+def peer_user(client: socket.socket) -> int | None:
+    """The user id at the other end; None where the platform does not tell, and the folder alone guards."""
+    platform: str = sys.platform
+    if platform == "linux":
+        return int(struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
+    if platform == "darwin":
+        # LOCAL_PEERCRED (1) at level 0 gives a struct xucred of 76 bytes: version, user, groups.
+        return int(struct.unpack_from("2I", client.getsockopt(0, 1, 76))[1])
+    return None
+
+
+def _bind(home: Home) -> tuple[socket.socket, Path, bool]:
+    """A bound socket in a folder that is ours alone, and whether that folder goes with the engine.
+
+    Beside the home where that works: its path may be too long, or its file system may know no sockets.
+    """
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    beside = home.data / "run" / NAME
+    if len(os.fsencode(beside)) <= LONGEST_PATH:
+        try:
+            beside.parent.mkdir(mode=0o700, exist_ok=True)
+            beside.parent.chmod(0o700)
+            beside.unlink(missing_ok=True)  # a dead engine's: who has the home's lock is alone here
+            bound.bind(str(beside))
+        except OSError as error:
+            log.warning("no control socket at %s: %s", beside, error)
+        else:
+            return bound, beside, False
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
+        if (
+            not base
+            or not Path(base).is_dir()
+            or len(os.fsencode(base)) > LONGEST_PATH - len(f"/clawpy-12345678/{NAME}")
+        ):
+            continue
+        folder = Path(tempfile.mkdtemp(prefix="clawpy-", dir=base))  # 0700 by itself
+        try:
+            bound.bind(str(folder / NAME))
+        except OSError as error:
+            log.warning("no control socket in %s: %s", folder, error)
+            folder.rmdir()
+        else:
+            return bound, folder / NAME, True
+    bound.close()
+    raise Refusal("no_socket", f"no socket can be created beside {home.data} nor elsewhere", "use a shorter --home")

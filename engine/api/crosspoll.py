@@ -1,0 +1,34 @@
+"""How cross-pollination stands, as `crossPollStatus` says it everywhere (SPEC 9.8, 10.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.api import wire
+from engine.api.wire import Document
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def counts(engine: Engine) -> Document:
+    """Triggers, loops and cost against caps. `enabled` is the settings' word and this run's."""
+    triggers, last_trigger = engine.safety.triggers()
+    return {
+        "enabled": all(not one.thrown for one in engine.safety.levels() if one.name in ("config", "api")),
+        "lastTriggerAt": wire.instant(last_trigger),
+        "totalTriggers": triggers,
+        "loopDetectionCount": engine.safety.loop_detection_count(),
+        **wire.costs(engine.safety.costs.state()),
+    }
+
+
+def status(engine: Engine) -> Document:
+    """The same with the state, the holds, each lifted by its own word, and how many cards wait."""
+    state = engine.autonomy.state()
+    return counts(engine) | {
+        "state": str(state.state),
+        "cause": state.cause,
+        "holds": [wire.hold(one) for one in engine.safety.holds()],
+        "pending": len(engine.cards.pending()),
+    }

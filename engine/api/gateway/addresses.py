@@ -1,0 +1,137 @@
+"""Where the gateway may listen, and the names under which it may be called. Pure.
+
+Other machines reach it only on purpose: with a certificate, or with the operator's word that a tunnel encrypts. A page
+that rebinds its own name to this machine still sends that name as Host, so names that are not ours are refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from engine.api.gateway.certificate import MAKE
+from engine.config_gateway import GatewaySettings
+from engine.model import Refusal, sanitise
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the command line says over the settings; None leaves it to them."""
+
+    host: str | None = None
+    port: int | None = None
+    certificate: str | None = None
+    certificate_key: str | None = None
+    tunnel: bool = False
+
+    def over(self, settings: GatewaySettings) -> GatewaySettings:
+        """The settings with it. Raises `Refusal` `bad_address`."""
+        given = {
+            "host": self.host,
+            "port": self.port,
+            "certificate": self.certificate,
+            "certificate_key": self.certificate_key,
+            "tunnel": self.tunnel or None,
+        }
+        chosen = settings.model_dump() | {name: value for name, value in given.items() if value is not None}
+        try:
+            return GatewaySettings.model_validate(chosen)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            said = f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
+            raise Refusal("bad_address", sanitise(said), "for example --host 127.0.0.1 --port 8477") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where it listens: `port` 0 takes a free one. `names` are the Hosts it answers to."""
+
+    host: str
+    port: int
+    certificate: str
+    certificate_key: str
+    names: frozenset[str]
+    origins: frozenset[str]
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def url(self) -> str:
+        """`http://127.0.0.1:8477`; of all addresses this machine's own."""
+        address = ipaddress.ip_address(self.host)
+        if address.is_unspecified:
+            address = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
+        host = f"[{address}]" if address.version == 6 else str(address)
+        return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
+
+    def at(self, port: int) -> Place:
+        """The same on the port that it got."""
+        return replace(self, port=port)
+
+    def called(self, settings: GatewaySettings) -> Place:
+        """The same by the names, and for the pages, that these settings have."""
+        return replace(self, names=LOOPBACK | frozenset(settings.hosts), origins=frozenset(settings.origins))
+
+    def answers_to(self, host: str) -> bool:
+        """Whether a Host header, with or without a port, names this gateway."""
+        name = host_name(host)
+        if name is None:
+            return False
+        if name in self.names:
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        # A page that rebinds comes by a name; who writes out an address means this machine.
+        return address.is_loopback or not self.local
+
+
+def place_of(settings: GatewaySettings) -> Place:
+    """Where these settings have it listen. Raises `Refusal`: `unsafe_address`, `no_certificate`."""
+    certificate, key = settings.certificate, settings.certificate_key or settings.certificate
+    for file in filter(None, (certificate, key)):
+        if not Path(file).expanduser().is_file():
+            there = sanitise(str(Path(file).expanduser().absolute()))[:4096]
+            raise Refusal("no_certificate", f"there is no file {there}", f"name a PEM file; {MAKE}")
+    if key and not certificate:
+        raise Refusal("no_certificate", "there is a certificateKey but no certificate", "name both")
+    place = Place(
+        host=settings.host,
+        port=settings.port,
+        certificate=str(Path(certificate).expanduser()) if certificate else "",
+        certificate_key=str(Path(key).expanduser()) if key else "",
+        names=LOOPBACK,
+        origins=frozenset(),
+    ).called(settings)
+    if not place.local and not certificate and not settings.tunnel:
+        raise Refusal(
+            "unsafe_address",
+            f"{settings.host} can be reached by other machines, and the connection is not encrypted",
+            "give --certificate and --certificate-key; or --tunnel if something in front of it encrypts; "
+            "or reach 127.0.0.1 by `ssh -L` or `tailscale serve`",
+        )
+    return place
+
+
+def host_name(host: str) -> str | None:
+    """The name in a Host header, small; None when it is none. `[::1]:8477` is `::1`."""
+    if host.startswith("["):
+        name, bracket, rest = host[1:].partition("]")
+        if not bracket or rest[:1] not in ("", ":"):
+            return None
+        port = rest[1:] if rest else "0"
+    else:
+        name, colon, port = host.partition(":")
+        port = port if colon else "0"
+    if not (port.isascii() and port.isdigit() and len(port) <= 5):
+        return None
+    return name.lower() or None

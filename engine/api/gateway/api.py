@@ -1,0 +1,258 @@
+"""The paths of the gateway and their OpenAPI document (SPEC 10.1). Each hands a checked request to the desk."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+from starlette.websockets import WebSocket
+
+from engine.api import wire
+from engine.api.gateway import bodies, replies, rpc
+from engine.api.gateway.access import Access
+from engine.api.gateway.addresses import Place
+from engine.api.gateway.desk import Desk
+from engine.api.gateway.feed import Feed
+from engine.api.gateway.guard import Guard
+from engine.api.gateway.limits import Limits
+from engine.api.gateway.pulse import Pulse
+from engine.api.measuring import DAYS, DAYS_MOST
+from engine.model import Refusal
+
+log = logging.getLogger(__name__)
+
+API = "/api/v1"
+
+DESCRIPTION = """The engine of the console, for a phone, a watch, a script or another agent.
+
+Every request carries `Authorization: Bearer TOKEN` (`clawpy token` shows it). What happens comes over the WebSocket
+`/pulse`: say `{"type": "subscribe", "channels": ["crosspoll"], "after": LAST_ID}` and get `prediction.new`,
+`prediction.executed`, `prediction.expired`, `crosspoll.status`, `crosspoll.paused`, `crosspoll.resumed`."""
+
+BUSY = frozenset({"busy", "too_many_cards"})
+UNABLE = frozenset({"engine_closed", "disk_full", "unwritable_home", "damaged_home"})
+
+
+def status_of(refusal: Refusal) -> int:
+    """The status of a refusal: not understood 422, not there 404, too much at once 429, cannot now 503; what is
+    understood and not done, as things are, 409."""
+    if refusal.code == "bad_arguments":
+        return 422
+    if refusal.code.startswith("unknown_"):
+        return 404
+    if refusal.code in BUSY:
+        return 429
+    return 503 if refusal.code in UNABLE else 409
+
+
+def _told(status: int, words: str, code: str, message: str, fix: str = "") -> dict[int | str, dict[str, Any]]:
+    example = {"error": {"code": code, "message": message, "fix": fix}}
+    return {
+        status: {
+            "model": replies.Refused,
+            "description": words,
+            "content": {"application/json": {"example": example}},
+        }
+    }
+
+
+ALWAYS: dict[int | str, dict[str, Any]] = {
+    **_told(400, "Malformed request", "bad_request", "the body is not JSON"),
+    **_told(401, "No token, or a wrong one", "no_token", "the gateway's token is missing or wrong"),
+    **_told(403, "Request from a web page", "foreign_origin", "requests from web pages are refused"),
+    **_told(413, "Too large", "too_large", "a request may have at most 262144 bytes"),
+    **_told(421, "Unknown host name", "foreign_host", "this gateway does not serve that host name"),
+    **_told(422, "Invalid arguments", "bad_arguments", "count: Input should be less than or equal to 10"),
+    **_told(409, "Conflict with the current state", "already_decided", "card pred_7k2m is confirmed already"),
+    **_told(431, "Headers too large", "too_large", "the address and headers may have at most 65536 bytes"),
+    **_told(429, "Too many requests", "too_many", "too many requests", "wait 1 s and send fewer requests"),
+    **_told(503, "Unavailable", "engine_closed", "the engine is closing; nothing is written any more"),
+}
+MISSING = _told(404, "No such card", "unknown_card", "there is no card pred_7k2m", "clawpy cards lists what is pending")
+PACKED = _told(415, "Compressed body", "bad_request", "a compressed body is not accepted", "send it uncompressed")
+
+NO_CALL: dict[int | str, dict[str, Any]] = {
+    400: {
+        "model": replies.Refused | replies.RpcReply,
+        "description": "Malformed call",
+        "content": {"application/json": {"example": {"jsonrpc": "2.0", "id": None, "error": {"code": -32600}}}},
+    }
+}
+
+SILENT: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
+"""Of what is asked here nothing is reported anywhere, whatever variables are set."""
+
+CardId = Annotated[bodies.Id, Path(alias="id", description="a card's whole id")]
+
+
+class Reply(JSONResponse):
+    """A document as the verbs make it."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def build(engine: Any, access: Access, feed: Feed, place: Place, limits: Limits) -> Guard:
+    """The whole application behind its guard."""
+    desk = Desk(engine, at_once=limits.triggers)
+    app = FastAPI(
+        title="Clawpy Console",
+        version=engine.version,
+        description=DESCRIPTION,
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,  # its page would come from another machine
+        redoc_url=None,
+        servers=[{"url": place.url}] if place.port else None,
+        default_response_class=Reply,
+        responses=ALWAYS,
+        redirect_slashes=False,
+        telemetry=SILENT,
+    )
+    app.include_router(_router(desk))
+    pulse = Pulse(engine, desk, feed, limits)
+
+    @app.websocket("/pulse")
+    async def _pulse(socket: WebSocket) -> None:
+        await pulse.serve(socket)
+
+    _say_what_is_wrong(app)
+    return Guard(app, access, place, limits)
+
+
+def _router(desk: Desk) -> APIRouter:
+    router = APIRouter(
+        prefix=API, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
+    )
+
+    @router.get("/health", response_model=replies.Health, tags=["looking"])
+    def health() -> Any:
+        """That the engine answers, and how it stands."""
+        return Reply(desk.health())
+
+    @router.get("/twin/predict", response_model=replies.Predictions, tags=["cards"])
+    def predict(
+        count: Annotated[int, Query(ge=1, le=10)] = 3,
+        channel: Annotated[str | None, Query(min_length=1, max_length=100, examples=["koji-core"])] = None,
+        shown: Annotated[bool, Query(description="a person looks at them now")] = False,
+    ) -> Any:
+        """Pending predictions, best first."""
+        return Reply(desk.latest(count, channel, seen=shown))
+
+    @router.post("/twin/serve", response_model=replies.TwinReply, responses=PACKED, tags=["internal"])
+    def serve(body: bodies.TwinBody) -> Any:
+        """The single most valuable action to take right now, as the Twin sees it."""
+        situation = "\n\n".join(one.content for one in body.messages if one.role == "user")
+        return Reply(
+            desk.serve_twin(situation, model=body.model, temperature=body.temperature, most_tokens=body.max_tokens)
+        )
+
+    @router.post(
+        "/crosspoll/trigger", response_model=replies.Triggered, responses={**MISSING, **PACKED}, tags=["cards"]
+    )
+    def trigger(body: Annotated[bodies.TriggerBody | None, Body()] = None) -> Any:
+        """Approve a card, or ask for one to be run."""
+        asked = body or bodies.TriggerBody()
+        return Reply(
+            desk.trigger(
+                channel=asked.target_channel,
+                hint=asked.hint,
+                force=asked.force,
+                card_id=asked.prediction_id,
+                from_channel=asked.from_channel,
+                workspace=asked.workspace,
+            )
+        )
+
+    decided: dict[str, Any] = {
+        "response_model": replies.Decided,
+        "responses": {**MISSING, **PACKED},
+        "tags": ["cards"],
+    }
+
+    @router.post("/predictions/{id}/confirm", **decided)
+    def confirm(card_id: CardId, body: Annotated[bodies.ConfirmBody | None, Body()] = None) -> Any:
+        """Approve: it runs."""
+        asked = body or bodies.ConfirmBody()
+        return Reply(desk.confirm(card_id, asked.edit, asked.parameters, without_sandbox=asked.without_sandbox))
+
+    @router.post("/predictions/{id}/reject", **decided)
+    def reject(card_id: CardId, body: Annotated[bodies.RejectBody | None, Body()] = None) -> Any:
+        """Dismiss. A reason may come with it, or later in a call of its own."""
+        return Reply(desk.reject(card_id, (body or bodies.RejectBody()).reason))
+
+    @router.post("/predictions/{id}/snooze", **decided)
+    def snooze(card_id: CardId, body: Annotated[bodies.SnoozeBody | None, Body()] = None) -> Any:
+        """Put off."""
+        return Reply(desk.snooze(card_id, (body or bodies.SnoozeBody()).seconds))
+
+    @router.post("/predictions/{id}/undo", **decided)
+    def undo(card_id: CardId) -> Any:
+        """Take the last decision back: reopen the card, end its session, or reverse its landing."""
+        return Reply(desk.undo(card_id))
+
+    @router.get("/crosspoll/metrics", response_model=replies.Metrics, tags=["looking"])
+    def metrics(days: Annotated[int, Query(ge=1, le=DAYS_MOST)] = DAYS) -> Any:
+        """Accuracy and calibration of the last days."""
+        return Reply(desk.metrics(days))
+
+    @router.patch("/crosspoll/config", response_model=replies.Configured, responses=PACKED, tags=["internal"])
+    def configure(body: bodies.ConfigBody) -> Any:
+        """Change settings for this run only; a restart brings the file's back."""
+        return Reply(desk.configure(body.model_dump(exclude_none=True)))
+
+    @router.get("/tasks", response_model=replies.Tasks, tags=["looking"])
+    def tasks(
+        state: Annotated[Literal["open", "running", "done", "failed"] | None, Query(examples=["open"])] = None,
+        workspace: Annotated[str | None, Query(max_length=4096)] = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> Any:
+        """The task board."""
+        return Reply(desk.tasks(state, workspace, limit))
+
+    @router.post("/rpc", response_model=replies.RpcReply, responses={**NO_CALL, **PACKED}, tags=["rpc"])
+    def call(body: bodies.RpcCall) -> Any:
+        """JSON-RPC 2.0: `pulse.crosspoll.trigger`, `pulse.predictions.latest`, `pulse.crosspoll.status`."""
+        return Reply(rpc.answer(desk, body.method, body.params, body.id))
+
+    return router
+
+
+def _say_what_is_wrong(app: FastAPI) -> None:
+    @app.exception_handler(Refusal)
+    def refused(request: Request, refusal: Refusal) -> Response:
+        headers = {"retry-after": "2"} if status_of(refusal) == 429 else None
+        return Reply(wire.refusal(refusal), status_code=status_of(refusal), headers=headers)
+
+    @app.exception_handler(RequestValidationError)
+    def not_understood(request: Request, error: RequestValidationError) -> Response:
+        fault = error.errors()[0]
+        words, fix = rpc.in_words(fault), f"see {API}/openapi.json"
+        if fault["type"] == rpc.NO_OBJECT and "json" not in request.headers.get("content-type", ""):
+            words, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
+        if request.url.path == f"{API}/rpc":
+            code = rpc.NO_JSON if fault["type"] == "json_invalid" else rpc.INVALID_REQUEST
+            return Reply(rpc.fault(None, code, f"{words}; {fix}"), status_code=400)
+        if fault["type"] == "json_invalid":
+            return _wrong(400, "bad_request", "the body is not JSON", fix)
+        return _wrong(422, "bad_arguments", words, fix)
+
+    @app.exception_handler(Exception)
+    def broken(request: Request, error: Exception) -> Response:
+        # It is raised again after this, and the guard keeps it in the log.
+        return _wrong(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
+
+    @app.exception_handler(HTTPException)
+    def not_there(request: Request, error: HTTPException) -> Response:
+        words = {404: ("unknown_path", "there is no such path"), 405: ("bad_method", "that method is not allowed here")}
+        code, message = words.get(error.status_code, ("bad_request", "the request cannot be read"))
+        return _wrong(error.status_code, code, message, f"see {API}/openapi.json", dict(error.headers or {}))
+
+
+def _wrong(status: int, code: str, message: str, fix: str = "", headers: dict[str, str] | None = None) -> Response:
+    return Reply(wire.refusal(Refusal(code, message, fix)), status_code=status, headers=headers)

@@ -1,0 +1,152 @@
+"""What comes in, for the OpenAPI document and for RPC: every field name of the seed, with examples (SPEC 10.1).
+
+Nothing but what is named here is taken; the bounds are the engine's own.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from engine.model import DismissReason
+
+Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["pred_7k2m9x4qd1ab"])]
+Line = Annotated[str, Field(min_length=1, max_length=100)]
+Prose = Annotated[str, Field(min_length=1, max_length=20_000)]
+
+
+def _whole(value: Any) -> Any:
+    """To JSON 22.0 is a whole number, too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)
+Hour = Annotated[int, Field(ge=0, le=23), WHOLE]
+
+
+class Asked(BaseModel):
+    """A request's body: nothing but what is named here."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", strict=True, allow_inf_nan=False, str_strip_whitespace=False
+    )
+
+
+class TriggerBody(Asked):
+    """With `predictionId` that card is approved, by you. Without it a program asks: the card that says `hint` (made, if
+    there is none), or else the best one, is run if every rail lets it; `force` skips the rate alone. With `fromChannel`
+    an agent asks that works on that channel, and is no approval either: what goes in circles is stopped."""
+
+    model_config = Asked.model_config | {
+        "json_schema_extra": {
+            "examples": [
+                {"predictionId": "pred_7k2m9x4qd1ab"},
+                {"targetChannel": "koji-core", "hint": "Run tests on recently changed modules", "force": False},
+            ]
+        }
+    }
+
+    target_channel: Line | None = None
+    hint: Prose | None = None
+    force: bool = False
+    prediction_id: Id | None = None
+    from_channel: Line | None = None
+    workspace: Annotated[str, Field(max_length=4096)] | None = None
+
+
+class ConfirmBody(Asked):
+    """`edit` is another prompt, or `KEY=VALUE` parameters of a flow; `parameters` are the latter as data.
+    `withoutSandbox` confirms that it runs unconfined, which a card that says `needsConfirmation` needs."""
+
+    edit: Prose | None = None
+    parameters: Annotated[dict[str, Any], Field(max_length=50)] | None = None
+    without_sandbox: bool = False
+
+
+class RejectBody(Asked):
+    """Why, if anything is to be said about it: it teaches, and `never-here` and `never-anywhere` switch the kind of
+    card off."""
+
+    reason: DismissReason | None = None
+
+
+class SnoozeBody(Asked):
+    """For how long, in seconds: two hours unless said, a month at most."""
+
+    seconds: Annotated[int, Field(ge=1, le=30 * 86_400, examples=[7200]), WHOLE] = 7200
+
+
+class ConfigBody(Asked):
+    """What holds for this run only. Dollars, milliseconds, hours of the local day."""
+
+    model_config = Asked.model_config | {
+        "json_schema_extra": {
+            "examples": [
+                {
+                    "enabled": True,
+                    "intervalMs": 600_000,
+                    "costCapPerHour": 2.0,
+                    "autoExecuteThreshold": 0.8,
+                    "quietHoursStart": 23,
+                    "quietHoursEnd": 8,
+                }
+            ]
+        }
+    }
+
+    enabled: bool | None = None
+    interval_ms: Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000), WHOLE] | None = None
+    cost_cap_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] | None = None
+    auto_execute_threshold: Annotated[float, Field(ge=0.8, le=1)] | None = None
+    quiet_hours_start: Hour | None = None
+    quiet_hours_end: Hour | None = None
+
+
+class Said(Asked):
+    """A message of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: Annotated[str, Field(max_length=4_000)]
+
+
+class TwinBody(Asked):
+    """As a chat. What `user` says is the situation; the engine's own instruction stands in for `system`."""
+
+    model_config = Asked.model_config | {
+        "alias_generator": None,
+        "json_schema_extra": {
+            "examples": [
+                {
+                    "messages": [{"role": "user", "content": "morning; 3 modules changed since the last test run"}],
+                    "temperature": 0.3,
+                    "max_tokens": 200,
+                }
+            ]
+        },
+    }
+
+    model: Annotated[str, Field(max_length=200)] | None = None
+    messages: Annotated[list[Said], Field(min_length=1, max_length=10)]
+    temperature: Annotated[float, Field(ge=0, le=1)] = 0.3
+    max_tokens: Annotated[int, Field(ge=1, le=200), WHOLE] = 200
+
+
+class RpcCall(Asked):
+    """One call of JSON-RPC 2.0."""
+
+    model_config = Asked.model_config | {
+        "alias_generator": None,
+        "json_schema_extra": {
+            "examples": [
+                {"jsonrpc": "2.0", "id": 1, "method": "pulse.predictions.latest", "params": {"count": 5}},
+                {"jsonrpc": "2.0", "id": 2, "method": "pulse.crosspoll.status", "params": {}},
+            ]
+        },
+    }
+
+    jsonrpc: Literal["2.0"]
+    method: Annotated[str, Field(max_length=100)]
+    params: dict[str, Any] | None = None
+    id: Annotated[str, Field(max_length=100)] | Annotated[int, WHOLE]

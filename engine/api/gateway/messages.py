@@ -1,0 +1,108 @@
+"""Facts of the ledger as the messages of `/pulse` (SPEC 10.1), each with the fact's id, by which a client resumes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from engine.api import crosspoll, wire
+from engine.api.wire import Document
+from engine.model import Refusal
+from engine.storage.facts_read import Fact
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+HELD = frozenset({"PAUSED", "DISABLED"})
+"""States of SPEC 7.1 in which nothing runs by itself because something holds it."""
+
+STATUS = frozenset(
+    {
+        "StateChanged",
+        "HoldPlaced",
+        "HoldLifted",
+        "SettingChanged",
+        "CycleFinished",
+        "CostSettled",
+        "CostReserved",
+        "LoopDetected",
+        "PredictionCreated",
+        "PredictionConfirmed",
+        "PredictionRejected",
+        "PredictionSnoozed",
+        "PredictionExpired",
+        "PredictionReopened",
+        "PredictionExecuted",
+    }
+)
+"""After these `crossPollStatus` may be another; told once for all that came together."""
+
+
+def status_message(engine: Engine, event_id: int) -> Document:
+    """How it stands now."""
+    now = wire.instant(engine.clock.now())
+    return {"type": "crosspoll.status", "id": event_id, "at": now, "status": crosspoll.status(engine)}
+
+
+def messages(engine: Engine, facts: Sequence[Fact]) -> list[tuple[int, str]]:
+    """What these facts come to, each with its id, ready to be sent."""
+    return [(fact.id, written(said)) for fact in facts for said in _told(engine, fact)]
+
+
+def written(document: Mapping[str, Any]) -> str:
+    """A message as it goes out."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def frame(texts: Sequence[str], last: int) -> str:
+    """One frame: a message as it is, several as a batch."""
+    return texts[0] if len(texts) == 1 else f'{{"type":"batch","id":{last},"events":[{",".join(texts)}]}}'
+
+
+def _told(engine: Engine, fact: Fact) -> Iterable[Document]:
+    about: dict[str, Any] = {"id": fact.id, "at": wire.instant(fact.at)}
+    if fact.kind in ("PredictionCreated", "PredictionReopened"):
+        try:
+            card = engine.cards.get(fact.subject)
+        except Refusal:
+            return
+        yield {"type": "prediction.new", **about, "prediction": wire.card(card)}
+    elif fact.kind == "PredictionExecuted":
+        yield {"type": "prediction.executed", **about, **_executed(engine, fact)}
+    elif fact.kind == "PredictionExpired":
+        payload = fact.payload
+        yield {
+            "type": "prediction.expired",
+            **about,
+            "predictionId": fact.subject,
+            "withdrawn": payload["withdrawn"],
+            "reason": payload["reason"],
+        }
+    elif fact.kind == "StateChanged":
+        was, now = fact.payload["before"] in HELD, fact.payload["after"] in HELD
+        if now:
+            yield {"type": "crosspoll.paused", **about, "reason": _reason(engine, fact.payload["cause"])}
+        elif was:
+            yield {"type": "crosspoll.resumed", **about}
+
+
+def _reason(engine: Engine, cause: str) -> str:
+    """Why, in the words of the hold that is in force."""
+    return next((one.reason for one in engine.safety.holds()), cause)
+
+
+def _executed(engine: Engine, fact: Fact) -> Document:
+    result: Document = {"outcome": fact.payload["outcome"], "session": None, "summary": "", "cost": 0.0}
+    task = None
+    try:
+        card = engine.cards.get(fact.subject)
+        task = card.task_id
+        if card.session_id is not None:
+            session = engine.sessions.get(card.session_id)
+            told = wire.session(session)
+            assert told is not None
+            result |= {"session": session.id, "summary": session.summary, "cost": told["cost"], "error": told["error"]}
+    except Refusal:
+        pass  # what is gone meanwhile is told as far as it is known
+    return {"predictionId": fact.subject, "taskId": task, "result": result}

@@ -1,0 +1,197 @@
+"""`/pulse`: what happens, as it happens, over a WebSocket (SPEC 10.1).
+
+A client says `{"type": "subscribe", "channels": ["crosspoll"], "after": 123}` and gets what came after that id, or
+without `after` what comes from now on; single messages as they are, several as `{"type": "batch", "events": […]}`. It
+may call the methods of RPC on the same socket. Who takes nothing is dropped, and told where to resume.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from engine.api.gateway import rpc
+from engine.api.gateway.bodies import RpcCall
+from engine.api.gateway.connections import DROP
+from engine.api.gateway.desk import Desk
+from engine.api.gateway.feed import Feed
+from engine.api.gateway.guard import Bucket
+from engine.api.gateway.limits import Limits
+from engine.api.gateway.messages import status_message, written
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+CHANNELS = ("crosspoll",)
+SUBPROTOCOL = "pulse"
+
+POLICY, TRY_LATER, TURNED_OVER = 1008, 1013, 4001
+"""Why a connection ends: it broke the rules, it was too slow or there are too many, or the token has changed."""
+
+LARGEST_ID = 2**53
+
+
+class _Leave(Exception):
+    """The connection is to end, with this code and reason."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class Pulse:
+    """Serves every client."""
+
+    def __init__(self, engine: Engine, desk: Desk, feed: Feed, limits: Limits) -> None:
+        self._engine = engine
+        self._desk = desk
+        self._feed = feed
+        self._limits = limits
+
+    async def serve(self, socket: WebSocket) -> None:
+        """One client, from its connection to its end."""
+        if self._feed.clients >= self._limits.sockets:
+            await socket.accept()
+            await socket.close(TRY_LATER, "too many clients")
+            return
+        self._feed.clients += 1
+        try:
+            await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None)
+            await _Client(self._engine, self._desk, self._feed, self._limits, socket).serve()
+        except WebSocketDisconnect:
+            pass  # it went away; there is nobody left to tell
+        finally:
+            self._feed.clients -= 1
+
+
+class _Client:
+    """One client. Two tasks: what it says, and what it is told."""
+
+    def __init__(self, engine: Engine, desk: Desk, feed: Feed, limits: Limits, socket: WebSocket) -> None:
+        self._engine = engine
+        self._desk = desk
+        self._feed = feed
+        self._limits = limits
+        self._socket = socket
+        self._generation = feed.generation
+        self._cursor: float = 0
+        self._subscribed = asyncio.Event()
+        self._bucket = Bucket(limits.messages, limits.message_burst, time.monotonic())
+
+    async def serve(self) -> None:
+        """Until it goes, or has to."""
+        tasks = {asyncio.create_task(self._hear()), asyncio.create_task(self._tell_on())}
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+        except _Leave as leave:
+            self._part(leave)
+        finally:
+            for one in tasks:
+                one.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- what it says
+
+    async def _hear(self) -> None:
+        while True:
+            message = await self._socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            if self._bucket.take(time.monotonic()):
+                raise _Leave(POLICY, "too many messages")
+            try:
+                said = json.loads(message.get("text") or "")
+            except (ValueError, RecursionError):
+                said = None
+            if not isinstance(said, dict):
+                await self._complain("a message must be a JSON object")
+            elif "jsonrpc" in said:
+                await self._call(said)
+            elif said.get("type") == "subscribe":
+                await self._subscribe(said)
+            elif said.get("type") == "ping":
+                await self._say({"type": "pong", "id": self._feed.head})
+            else:
+                await self._complain("its type must be subscribe or ping, or it must be a JSON-RPC call")
+
+    async def _subscribe(self, said: Mapping[str, Any]) -> None:
+        channels, after = said.get("channels"), said.get("after")
+        if not isinstance(channels, list) or not channels or any(one not in CHANNELS for one in channels):
+            return await self._complain(f"channels must be a list of {', '.join(CHANNELS)}")
+        if after is not None and (isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < LARGEST_ID):
+            return await self._complain("after must be the id of the last message")
+        if self._subscribed.is_set():
+            return await self._complain("already subscribed")
+        head = self._feed.head
+        cursor = head if after is None else min(after, head)
+        answer: dict[str, Any] = {"type": "subscribed", "channels": list(CHANNELS), "id": cursor}
+        if self._feed.is_far(cursor):
+            # Its picture is too old to be mended message by message.
+            cursor, answer = head, answer | {"id": head, "missed": True}
+        self._cursor = cursor
+        await self._say(answer)
+        await self._say(await self._feed.aside(status_message, self._engine, cursor))
+        self._subscribed.set()
+        return None
+
+    async def _call(self, said: Mapping[str, Any]) -> None:
+        try:
+            call = RpcCall.model_validate(dict(said))
+        except ValidationError as error:
+            await self._say(rpc.fault(None, rpc.INVALID_REQUEST, rpc.in_words(error.errors()[0])))
+            return
+        await self._say(await asyncio.to_thread(rpc.answer, self._desk, call.method, call.params, call.id))
+
+    async def _complain(self, words: str) -> None:
+        await self._say({"type": "error", "error": {"code": "bad_request", "message": words, "fix": ""}})
+
+    # -- what it is told
+
+    async def _tell_on(self) -> None:
+        try:
+            async with asyncio.timeout(self._limits.subscribe_seconds):
+                await self._subscribed.wait()
+        except TimeoutError as error:
+            raise _Leave(POLICY, "subscribe first") from error
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._feed.generation != self._generation:
+                raise _Leave(TURNED_OVER, "the token has changed")
+            news = self._feed.news
+            if self._feed.is_behind(self._cursor):
+                made = await self._feed.catch_up(self._cursor)
+                self._cursor = max(self._cursor, self._feed.floor) if made is None else self._cursor
+            else:
+                made = self._feed.next_frame(self._cursor)
+                if made is None:
+                    await news.wait()
+                    continue
+            if made is None:
+                continue
+            began = loop.time()
+            await self._send(made[0])
+            self._cursor = made[1]
+            await asyncio.sleep(max(0.0, self._feed.pause - (loop.time() - began)))
+
+    async def _say(self, document: Mapping[str, Any]) -> None:
+        await self._send(written(document))
+
+    async def _send(self, text: str) -> None:
+        try:
+            async with asyncio.timeout(self._limits.stall_seconds):
+                await self._socket.send_text(text)
+        except TimeoutError as error:
+            self._feed.dropped += 1
+            raise _Leave(TRY_LATER, f"too slow; resume after {int(self._cursor)}") from error
+
+    def _part(self, leave: _Leave) -> None:
+        self._socket.scope["extensions"][DROP](leave.code, leave.reason)

@@ -1,0 +1,88 @@
+"""The gateway's methods by JSON-RPC 2.0, for agents (SPEC 10.1): over `POST /api/v1/rpc` and over the WebSocket.
+
+The parameters are the same as those of the paths, checked by the same models.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from engine.api.gateway.bodies import WHOLE, Asked, Line, TriggerBody
+from engine.api.gateway.desk import Desk
+from engine.api.wire import Document
+from engine.model import Refusal
+from engine.model.secrets import redact
+
+log = logging.getLogger(__name__)
+
+NO_JSON, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS, INTERNAL, REFUSED = -32700, -32600, -32601, -32602, -32603, -32000
+
+NO_OBJECT = "model_attributes_type"
+"""Pydantic's word for what is something else where an object belongs."""
+
+
+class _Trigger(TriggerBody):
+    channel: Line | None = None
+
+
+class _Latest(Asked):
+    count: Annotated[int, Field(ge=1, le=10), WHOLE] = 3
+    channel: Line | None = None
+
+
+class _Nothing(Asked):
+    pass
+
+
+def _trigger(desk: Desk, given: _Trigger) -> Document:
+    return desk.trigger(
+        channel=given.channel or given.target_channel,
+        hint=given.hint,
+        force=given.force,
+        card_id=given.prediction_id,
+        from_channel=given.from_channel,
+        workspace=given.workspace,
+    )
+
+
+METHODS: Mapping[str, tuple[type[Any], Callable[[Desk, Any], Document]]] = {
+    "pulse.crosspoll.trigger": (_Trigger, _trigger),
+    "pulse.predictions.latest": (_Latest, lambda desk, given: desk.latest(given.count, given.channel)),
+    "pulse.crosspoll.status": (_Nothing, lambda desk, given: desk.status()),
+}
+
+
+def answer(desk: Desk, method: str, params: Mapping[str, Any] | None, call_id: str | int | None) -> Document:
+    """Carry one call out. Blocking; never raises."""
+    if method not in METHODS:
+        return fault(call_id, UNKNOWN_METHOD, "there is no such method; one of " + ", ".join(METHODS))
+    model, work = METHODS[method]
+    try:
+        given = model.model_validate(dict(params or {}))
+        return {"jsonrpc": "2.0", "id": call_id, "result": work(desk, given)}
+    except ValidationError as error:
+        return fault(call_id, BAD_PARAMS, in_words(error.errors()[0]))
+    except Refusal as refusal:
+        data = {"code": refusal.code, "message": refusal.message, "fix": refusal.fix}
+        return fault(call_id, REFUSED, refusal.message, data)
+    except Exception as error:
+        log.error("a call over the gateway failed\n%s", redact(traceback.format_exc()))
+        return fault(call_id, INTERNAL, f"{type(error).__name__}: this is a bug; see the log")
+
+
+def fault(call_id: str | int | None, code: int, message: str, data: Document | None = None) -> Document:
+    """An error of JSON-RPC."""
+    error: Document = {"code": code, "message": message}
+    return {"jsonrpc": "2.0", "id": call_id, "error": error | ({"data": data} if data else {})}
+
+
+def in_words(error: Mapping[str, Any]) -> str:
+    """What is wrong with an argument, without repeating it: it may be a secret that was put into the wrong place."""
+    where = ".".join(str(part) for part in error["loc"] if part != "body")[:100]
+    said = "it must be one JSON object" if error["type"] == NO_OBJECT else str(error["msg"])
+    return f"{where}: {said}" if where else said

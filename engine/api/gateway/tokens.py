@@ -1,0 +1,44 @@
+"""The gateway's token as a verb, in the process of the one who asks: it crosses no socket (SPEC 10.1, 11.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.api.gateway.access import NAME, turn_over
+from engine.home import Home
+from engine.key_stores import NoKeyring
+from engine.keys import Keys
+from engine.lock import read_holder
+from engine.model import Refusal
+
+Document = dict[str, Any]
+
+
+def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> Document:
+    """The token and where it lies; with `new` another one in its place, kept in the keyring or, with `in_file` (the
+    operator's consent), in a file of his own. Raises `Refusal`: `no_token`, and what `turn_over` raises."""
+    keys = Keys(home)
+    holder = read_holder(home)
+    where = {"url": "" if holder is None else holder.gateway, "badge": keys.badge()}
+    if new:
+        token, kept = turn_over(keys, in_file=in_file)
+        return {"token": token, "source": kept.source, "message": kept.words, **where, "badge": keys.badge()}
+    key = keys.get(NAME)
+    if key is None:
+        raise _none(keys, listening=bool(where["url"]))
+    return {"token": key.value, "source": key.source, "message": f"it is stored in the {key.source}", **where}
+
+
+def _none(keys: Keys, *, listening: bool) -> Refusal:
+    """Why there is no token to show, and the line that makes one on this machine."""
+    told = "there is no token yet"
+    if listening:
+        told = (
+            "the gateway's token is not stored: the engine showed it once, on its terminal, and it ends with the engine"
+        )
+    try:
+        keys.backend()
+        fix = "`clawpy token new` makes one that lasts"
+    except NoKeyring as fault:
+        fix = f"`clawpy token new --store file` makes one that lasts, in a file that only you can read, for {fault}"
+    return Refusal("no_token", told, f"{fix}; the running gateway uses it within 15 s" if listening else fix)

@@ -1,0 +1,168 @@
+"""Keys as a verb (SPEC 9.8, 11.1): keep one, see whose there are, take one out, try one.
+
+All of it happens in the process of the one who asks, whether or not an engine holds the home: a value never crosses a
+socket, and a keyring that wants its password asks the person who is there. An engine sees what changed in 10 seconds.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from engine.api.arguments import Arguments
+from engine.api.reaching import reach
+from engine.clock import SystemClock
+from engine.config import FixedSettings, Settings, SettingsSource
+from engine.config_agents import AUTO, MODEL
+from engine.execution.routing import ModelRouter, ProviderState
+from engine.home import Home
+from engine.key_stores import NoKeyring
+from engine.keys import ENVIRONMENT, TWIN, Keys, check_name, variable
+from engine.memory.chroma_server import KEY as CHROMA
+from engine.model import Refusal, extras
+from engine.settings_store import SettingsStore
+
+Document = dict[str, Any]
+
+
+def keep_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Document:
+    """Keep the key of a provider in the keyring, or with `in_file` (the operator's consent) in a file of his own, and
+    say what happens now. Raises what `Keys.set` does, and `unknown_provider`."""
+    settings, keys = _settings(home), Keys(home)
+    _check_known(settings, name)
+    kept = keys.set(name, value, consent_file=in_file)
+    wins = variable(name) if keys.where(name) == ENVIRONMENT else ""
+    words = f"the key for {name} is stored in the {kept}" + (f"; {wins} in the environment comes first" if wins else "")
+    return {
+        "name": name,
+        "source": kept,
+        "message": words,
+        "badge": keys.badge(),
+        "next": _next(home, settings, keys, name),
+    }
+
+
+def key(home: Home, arguments: Arguments) -> Document:
+    """list, delete, test."""
+    action = arguments.choice("action", ("list", "delete", "test"), "list")
+    settings, keys = _settings(home), Keys(home)
+    if action == "list":
+        return _listed(home, settings, keys)
+    name = arguments.needed("name")
+    check_name(name)
+    if action == "delete":
+        was = keys.delete(name)
+        left = variable(name) if keys.where(name) == ENVIRONMENT else ""
+        words = f"the key of {name} is taken out of the {' and the '.join(was)}"
+        return {"name": name, "deleted": list(was), "message": f"{words}; {left} still has one" if left else words}
+    _check_known(settings, name)
+    state = router(home, settings, keys).provider(name) if name != TWIN else None
+    if state is not None and not extras.installed(extras.MODELS):
+        raise extras.not_installed(extras.MODELS)
+    if state is None or not state.usable:
+        said, fix = f"{name}: {state.words if state else 'nothing to try it on'}", f"clawpy key set {name}"
+        raise Refusal("no_key", said, "" if fix in said else fix)
+    found = keys.get(name)
+    fault = reach(state.settings, None if found is None else found.value)
+    words = f"{state.settings.host} answers and accepts the key" if found else f"{state.settings.host} answers"
+    return {"name": name, "reached": not fault, "message": fault or words}
+
+
+def router(home: Home, settings: SettingsSource, keys: Keys) -> ModelRouter:
+    """Who would be chosen, asked without an engine."""
+    from engine.hierarchy.agents import Agents
+
+    agents = Agents(
+        home.agents, cascade_config=home.data / "wisdom_cascade_config.json", settings=settings, database=None
+    )
+
+    def models(agent: str) -> Mapping[str, str]:
+        try:
+            return agents.tools(agent).models
+        except Refusal as refusal:
+            if refusal.code == "unknown_agent":  # the organisation is made at the first start
+                return {}
+            raise
+
+    return ModelRouter(settings, keys, models=models)
+
+
+def prospects(home: Home, settings: SettingsSource, keys: Keys) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """What prose would run on now: channels by model's id, and why the others have none, by channel."""
+    models = router(home, settings, keys)
+    served: dict[str, list[str]] = {}
+    unserved: dict[str, str] = {}
+    for name, channel in settings.current.channels.items():
+        if channel.runner not in (AUTO, MODEL):
+            unserved[name] = f"its runner is {channel.runner}"
+            continue
+        try:
+            served.setdefault(models.choose(channel.agent, name).id, []).append(name)
+        except Refusal as refusal:
+            unserved[name] = f"{refusal.message} ({refusal.fix})" if refusal.fix else refusal.message
+    return served, unserved
+
+
+def _listed(home: Home, settings: SettingsSource, keys: Keys) -> Document:
+    models = router(home, settings, keys)
+    found = [_row(models.provider(name)) for name in settings.current.provider_names()]
+    others = [TWIN, *(name for name in _names(keys) if name not in settings.current.provider_names())]
+    for name in dict.fromkeys(others):
+        source = keys.where(name)
+        words = "" if source else f"no key: clawpy key set {name}"
+        found.append({"name": name, "source": source, "usable": bool(source), "message": words})
+    try:
+        keyring = keys.backend()
+    except NoKeyring as error:
+        keyring = f"none: {error}"
+    return {"keys": found, "keyring": keyring, "badge": keys.badge()}
+
+
+def _row(state: ProviderState) -> Document:
+    return {"name": state.name, "source": state.source, "usable": state.usable, "message": state.words}
+
+
+def _names(keys: Keys) -> tuple[str, ...]:
+    try:
+        return keys.names()
+    except Refusal:
+        return ()  # the badge says what is wrong with the file
+
+
+def _next(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
+    """What happens now, in words."""
+    if name == CHROMA:
+        return "it is sent to the Chroma server of the index, from the next start on"
+    if name == TWIN:
+        return "the Twin model uses it once twinModelEnabled is on and twinModelId names it"
+    served, _ = prospects(home, settings, keys)
+    lines = [f"text prompts on {', '.join(channels)} run on {model}" for model, channels in served.items()]
+    if lines and not any(model.startswith(f"{name}:") for model in served):
+        provider = settings.current.provider(name)
+        model = provider.model if provider and provider.model else "MODEL"
+        lines.append(f"to use {name}, for example: clawpy config set channels.koji-core.model {name}:{model}")
+    if not lines:
+        return "no channel runs text prompts on a model yet; see `clawpy doctor`"
+    return "; ".join(lines) + "; try: clawpy propose 'explain what changed here this week'"
+
+
+def _settings(home: Home) -> SettingsSource:
+    try:
+        return SettingsStore(home.config_file, clock=SystemClock())
+    except Refusal:
+        return FixedSettings(Settings())  # a broken file is no reason to keep no key; doctor tells of it
+
+
+def _check_known(settings: SettingsSource, name: str) -> None:
+    check_name(name)
+    known = (*settings.current.provider_names(), TWIN, CHROMA)
+    if name in known:
+        return
+    close = difflib.get_close_matches(name, known, n=1)
+    fix = (
+        f"did you mean {close[0]}?"
+        if close
+        else f"known providers: {', '.join(known)}; for another, first add [providers.{name}]"
+    )
+    raise Refusal("unknown_provider", f"there is no provider {name}", fix)

@@ -1,0 +1,154 @@
+"""A Model Context Protocol server over standard input and output (SPEC 10.4), for agents already at work.
+
+It has no logic of its own: each tool is a verb, asked of the engine that holds the home, or of one opened for the time
+of the question. So the console can be opened while an agent is connected. An agent can look, remember and suggest; it
+cannot decide. Imports the protocol's SDK: only `clawpy mcp` imports this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+from pydantic import Field
+
+from engine.api.calling import Opener, call
+from engine.api.neighbours import agent_name
+from engine.home import Home
+from engine.model import Refusal
+from engine.model.secrets import redact
+
+UNNAMED = "an agent"
+
+INSTRUCTIONS = (
+    "The memory and the card stack of the person you work for. Recall before you ask a question that was answered, "
+    "or decide what was decided before. Remember what will matter beyond this conversation: decisions with their "
+    "reasons, corrections, facts that took work to find. Propose a piece of work that is not yours to do now: the "
+    "operator decides on it, you cannot. Never put keys or passwords into any of these."
+)
+
+Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+
+
+def serve(home: Home, *, workspace: str, opener: Opener, agent: str = "", version: str = "") -> None:
+    """Answer on standard input and output until it ends. `workspace` is the repository that cards and memories belong
+    to, "" for none; `agent` the name to go by instead of the client's own. Raises `Refusal` `not_its_name`."""
+    agent = agent_name(agent) if agent else ""
+
+    def ask(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return call(home, verb, arguments, workspaces=[workspace] if workspace else (), opener=opener)
+
+    build(ask, workspace=workspace, agent=agent, version=version).run("stdio")
+
+
+def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MCPServer[Any]:
+    """The server. `ask(verb, arguments)` answers with the verb's document, or raises `Refusal`."""
+    server: MCPServer[Any] = MCPServer(
+        "clawpy", title="Clawpy Console", version=version, instructions=INSTRUCTIONS, log_level="ERROR"
+    )
+    looks = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    adds = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+
+    def asked(verb: str, **arguments: Any) -> dict[str, Any]:
+        given = {name: value for name, value in arguments.items() if value not in (None, "")}
+        try:
+            return ask(verb, given)
+        except Refusal as refusal:
+            raise ToolError(redact(f"{refusal.message}. {refusal.fix}" if refusal.fix else refusal.message)) from None
+
+    @server.tool(annotations=looks)
+    def recall(
+        query: Annotated[str, Field(description="what you want to know, in words", max_length=4_000)],
+        k: Annotated[int, Field(description="so many lines at most", ge=1, le=50)] = 8,
+        everywhere: Annotated[bool, Field(description="also from other projects")] = False,
+    ) -> dict[str, Any]:
+        """What is known about something: decisions, facts, corrections, former work and talks, each with its source."""
+        scope = {} if everywhere or not workspace else {"workspaces": [workspace]}
+        found = asked("recall", query=query, k=k, **scope)
+        return {"results": [_told(one) for one in found["results"]]}
+
+    @server.tool(annotations=adds)
+    def remember(
+        text: Annotated[str, Field(description="one thing, understandable by itself", min_length=1, max_length=8_000)],
+        context: Context,
+        kind: Annotated[
+            Literal["fact", "decision", "correction", "note"],
+            Field(description="what it is; a note is for today's work and kept for a day"),
+        ] = "fact",
+    ) -> dict[str, Any]:
+        """Keep one fact, decision or correction for later, under your name. Anyone who works here may be told of it."""
+        return asked("note", text=text, kind=kind, by=_by(context, agent), workspace=workspace)
+
+    @server.tool(annotations=adds)
+    def propose(
+        text: Annotated[
+            str, Field(description="what is to be done, in a sentence or two", min_length=1, max_length=4_000)
+        ],
+        context: Context,
+        reason: Annotated[str, Field(description="why, and why now", max_length=500)] = "",
+        channel: Annotated[str, Field(description="the line of work, if you know it: koji-core, research, …")] = "",
+    ) -> dict[str, Any]:
+        """Put a card before the person you work for. It waits until he decides; nothing runs before that."""
+        if not workspace:
+            raise ToolError("a card belongs to a repository: start `clawpy mcp` in one, or with --workspace DIR")
+        found = asked(
+            "suggest", text=text, reason=reason, channel=channel, workspace=workspace, by=_by(context, agent)
+        )  # fmt: skip
+        return {"card": _card(found["predictions"][0]), "new": found["new"]}
+
+    @server.tool(annotations=looks)
+    def cards() -> dict[str, Any]:
+        """The cards that wait for a decision, best first."""
+        scope = {"workspaces": [workspace]} if workspace else {}
+        return {"cards": [_card(one) for one in asked("cards", **scope)["predictions"]]}
+
+    @server.tool(annotations=looks)
+    def status() -> dict[str, Any]:
+        """Whether work goes on: state, what is stopped or paused and why, what runs, how many cards wait."""
+        found = asked("status")
+        return {
+            "engine": found["engine"],
+            "state": found["state"],
+            "holds": [{"word": one["word"], "reason": redact(one["reason"])} for one in found["holds"]],
+            "pending": found["pending"],
+            "running": [{"prompt": redact(one["prompt"]), "channel": one["targetChannel"]} for one in found["running"]],
+        }
+
+    return server
+
+
+def _by(context: Context[Any], agent: str) -> str:
+    """Who asks: as the operator named it, else as it names itself."""
+    if agent:
+        return agent
+    told = context.session.client_params
+    return told.client_info.name if told is not None and told.client_info.name.strip() else UNNAMED
+
+
+def _told(one: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of recall, without what only programs want."""
+    said = {"text": redact(one["text"]), "source": one["source"] or one["layer"], "why": one["reason"], "id": one["id"]}
+    said |= {"by": one["speaker"]} if one["speaker"] else {}
+    when = one["timestamp"]
+    return said | ({"when": datetime.fromisoformat(when).date().isoformat()} if when else {})
+
+
+def _card(one: Mapping[str, Any]) -> dict[str, Any]:
+    names = (
+        "id",
+        "prompt",
+        "targetChannel",
+        "confidence",
+        "stated",
+        "tier",
+        "tierWord",
+        "reasoning",
+        "status",
+        "createdAt",
+    )
+    return {name: redact(value) if isinstance(value := one[name], str) else value for name in names}

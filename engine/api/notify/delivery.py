@@ -1,0 +1,202 @@
+"""Carries a note to its address (SPEC 10.2): with Apprise, which knows a hundred services, or on this machine itself.
+
+Whatever goes wrong is told in words of our own: what a library says of it may hold the address, and so a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from engine.api.notify.addresses import Address
+from engine.api.notify.buttons import Button
+from engine.api.notify.matrix import Form
+from engine.api.notify.notes import QUIET_FORMS, Note
+from engine.config_notify import DESKTOP, SPEAK
+from engine.model import extras
+
+SECONDS = 15.0
+"""So long one delivery may take, all in all."""
+
+PASSING = frozenset({408, 425, 429})
+"""Answers below 500 that may be another the next time."""
+
+LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Later"}
+
+MARKS = re.compile(r"([*_`~|>#\\\[\]])")
+"""What Discord would take for markdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a note was not delivered. `lasting`: it will not be delivered later either, unless somebody mends it."""
+
+    words: str
+    lasting: bool = False
+
+
+class Courier(Protocol):
+    """Delivers."""
+
+    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
+        """Deliver `note`; None when that succeeded. `buttons` by action, where they can be pressed."""
+
+
+class AppriseCourier:
+    """The real one. From any thread; it takes at most about `SECONDS`."""
+
+    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
+        """See `Courier`."""
+        if address.service == DESKTOP:
+            return _run(desktop(note))
+        if address.service == SPEAK:
+            return _run(speech(note))
+        if not extras.installed(extras.NOTIFY):
+            return Failure(str(extras.not_installed(extras.NOTIFY)), lasting=True)
+        return _send(address, note, buttons)
+
+
+def known(url: str) -> bool:
+    """Whether an address is one of a service that is known, and complete. Raises `Refusal` `not_installed` where
+    Apprise, which knows the services, is not there."""
+    if url.partition("://")[0] in (DESKTOP, SPEAK):
+        return True
+    if not extras.installed(extras.NOTIFY):
+        raise extras.not_installed(extras.NOTIFY)
+    import apprise
+
+    return apprise.Apprise.instantiate(url) is not None
+
+
+def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
+    import logging
+
+    import apprise
+    from apprise import plugins
+
+    # What it logs may hold addresses, and would tear the screen; what we need of it comes with the result.
+    said_by_it = logging.getLogger("apprise")
+    said_by_it.propagate = False
+    if not said_by_it.handlers:
+        said_by_it.addHandler(logging.NullHandler())
+    asset = apprise.AppriseAsset(
+        app_id="clawpy", app_desc="Clawpy Console", app_url="", async_mode=False, http_redirects=False,
+        image_url_mask=None, image_url_logo=None, service_timeout=SECONDS, allow_templates=False,
+    )  # fmt: skip
+    fields: dict[str, Any] | None = plugins.url_to_dict(address.url)  # type: ignore[no-untyped-call]
+    if fields is None:
+        return Failure("there is no such service, or its address is incomplete", lasting=True)
+    body, title = note.text, note.title
+    if fields["schema"] in ("ntfy", "ntfys"):
+        fields |= ntfy(note, buttons)
+    elif fields["schema"] in ("json", "jsons"):
+        if buttons and note.ask:  # the program that takes the push can answer it
+            note = replace(note, body=f"{note.body} {note.ask}")
+        answers = {name: {"url": one.url, "authorization": f"Bearer {one.credential}"} for name, one in buttons.items()}
+        fields["payload"] = fields.get("payload", {}) | note.payload | ({"answers": answers} if answers else {})
+        body = note.text
+    elif fields["schema"] == "discord":
+        embed = note.form in (Form.EMBED, Form.RESULT)  # of which Apprise takes the marks
+        fields |= {"avatar": False} | ({"format": "markdown"} if embed else {})
+        body, title = (uncalled(one if embed else unmarked(one)) for one in (body, title))
+    service = apprise.Apprise.instantiate(fields, asset=asset)
+    if service is None:
+        return Failure("its address is incomplete, or the service cannot be used on this machine", lasting=True)
+    carrier = apprise.Apprise(asset=asset)
+    carrier.add(service)
+    kind = apprise.NotifyType.INFO if note.good else apprise.NotifyType.WARNING
+    result = carrier.notify(
+        body=body, title=title, notify_type=kind, body_format=apprise.NotifyFormat.TEXT, timeout=SECONDS
+    )
+    if result:
+        return None
+    if result.status.name == "TIMEOUT":
+        return Failure(f"it did not accept the notification within {SECONDS:g} s")
+    return explained([entry.message for entry in result.logs()])
+
+
+def explained(said: Sequence[str]) -> Failure:
+    """What Apprise said of a failure, in words of our own."""
+    for line in said:
+        if found := re.search(r"error=(\d{3})\d{0,2}\b", line):
+            status = int(found[1])
+            return Failure(f"the server answers {status}", lasting=400 <= status < 500 and status not in PASSING)
+        if "onnection error" in line:
+            return Failure("it cannot be reached")
+    return Failure("it did not accept the notification")
+
+
+def ntfy(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
+    """What ntfy has of its own: priority, and buttons that call an address."""
+    priority = "min" if note.form in (Form.SILENT, Form.REFRESH) else "low" if note.form in QUIET_FORMS else "default"
+    if note.haptic in ("notice", "failure") or note.form is Form.PAUSE:
+        priority = "high"
+    elif note.haptic:
+        priority = "default"
+    actions = [
+        {
+            "action": "http",
+            "label": LABELS[name],
+            "url": buttons[name].url,
+            "method": "POST",
+            "headers": {"Authorization": f"Bearer {buttons[name].credential}"},
+            "clear": True,
+        }
+        for name in note.actions
+        if name in buttons
+    ]
+    return {"priority": priority, "include_image": False} | ({"actions": json.dumps(actions)} if actions else {})
+
+
+def unmarked(text: str) -> str:
+    """Text that Discord shows as it is."""
+    return MARKS.sub(r"\\\1", text)
+
+
+def uncalled(text: str) -> str:
+    """Text that calls nobody on Discord."""
+    return text.replace("@", "@\u200b")
+
+
+def desktop(note: Note) -> list[str]:
+    """The command that shows a note on this desktop; empty when there is none."""
+    if sys.platform == "darwin":
+        script = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run"
+        return ["osascript", "-e", script, note.title or "clawpy", note.text]
+    if program := shutil.which("notify-send"):
+        urgency = "low" if note.form in QUIET_FORMS else "normal"
+        return [program, "--app-name=clawpy", f"--urgency={urgency}", "--", note.title or "clawpy", escaped(note.text)]
+    return []
+
+
+def speech(note: Note) -> list[str]:
+    """The command that reads a note aloud on this machine; empty when there is none."""
+    for name, options in (("say", []), ("spd-say", ["--wait", "--"]), ("espeak-ng", ["--"]), ("espeak", ["--"])):
+        if program := shutil.which(name):
+            return [program, *options, note.text.lstrip("-")]
+    return []
+
+
+def escaped(text: str) -> str:
+    """Text as desktops take it, who read some HTML."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _run(command: Sequence[str]) -> Failure | None:
+    if not command:
+        return Failure("this machine has no program for notifications; see `clawpy doctor`", lasting=True)
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return Failure(f"it did not accept the notification within {SECONDS:g} s")
+    except OSError as error:
+        return Failure(f"{command[0]} cannot be run: {error.strerror}", lasting=True)
+    return None if done.returncode == 0 else Failure(f"{command[0]} ended with {done.returncode}")

@@ -1,0 +1,134 @@
+"""What a fact of the ledger means to somebody who is not there: one of the seven happenings, or nothing.
+
+Pure. The outbox keeps only which fact it was; what is said of it is read anew when it is sent, so that what the
+operator has decided meanwhile, or had forgotten (SPEC 4.10), is not told any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from engine.api.notify.matrix import Happening
+from engine.model import Card, DecidedBy, Refusal, SessionState, SessionView, Source, Status, Tier, dollars
+from engine.storage.facts_read import Fact
+
+HIGH = 0.6
+"""From this confidence on a card is a high one, when its confidence is stated: it has the SUGGESTED badge (SPEC 2.5),
+as the seed's 72 %. What is broken or about to be lost is high whatever its confidence."""
+
+KINDS = frozenset({"PredictionCreated", "PredictionConfirmed", "SessionEnded", "CostWarned", "StateChanged"})
+"""The facts that may be told."""
+
+FAILURES = frozenset({SessionState.FAILED, SessionState.CANNOT_RUN, SessionState.BLOCKED, SessionState.INTERRUPTED})
+
+CARDS = frozenset({Happening.NEW_MEDIUM, Happening.NEW_HIGH})
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something to tell. `words` say what happened, for a card its prompt. `confidence` in [0, 1] and `tier` are those
+    of a card, None where it is of none; `stated`: the confidence says something. `asks` that a person must look at the
+    card itself: the content filter asks, or no sandbox works."""
+
+    happening: Happening
+    at: datetime
+    words: str
+    card_id: str = ""
+    channel: str = ""
+    confidence: float | None = None
+    stated: bool = False
+    tier: Tier | None = None
+    asks: bool = False
+
+
+class Cards(Protocol):
+    """Cards by id."""
+
+    def get(self, card_id: str) -> Card: ...
+
+
+class Sessions(Protocol):
+    """Sessions by id."""
+
+    def get(self, session_id: str) -> SessionView: ...
+
+
+def happening_of(fact: Fact) -> Happening | None:
+    """Which of the seven a fact is, None when it is none of them."""
+    payload = fact.payload
+    match fact.kind:
+        case "PredictionCreated" if payload["source"] != Source.OPERATOR.value:
+            # Else he made it himself.
+            sure = payload.get("stated", False) and payload["confidence"] >= HIGH  # older facts say neither
+            return Happening.NEW_HIGH if sure or payload.get("tier") == Tier.BROKEN else Happening.NEW_MEDIUM
+        case "PredictionConfirmed" if payload["decided_by"] == DecidedBy.AUTONOMY.value:
+            return Happening.ACTED
+        case "SessionEnded" if payload["state"] == SessionState.SUCCEEDED.value:
+            return Happening.COMPLETED
+        case "SessionEnded" if payload["state"] in FAILURES:
+            return Happening.FAILED
+        case "CostWarned":
+            return Happening.COST
+        case "StateChanged" if payload["after"] == "PAUSED":
+            return Happening.PAUSED
+    return None
+
+
+def moment(fact: Fact, cards: Cards, sessions: Sessions, now: datetime) -> Moment | None:
+    """What is to be told of a fact now; None when it needs no telling any more."""
+    happening = happening_of(fact)
+    if happening is None:
+        return None
+    told = Moment(happening, fact.at, "")
+    payload = fact.payload
+    if happening is Happening.COST:
+        cap, spent = payload["cap"], payload["spent"]
+        share = 100 * spent // cap if cap else 100
+        return replace(
+            told, words=f"{share} % of the {payload['window']}'s cap: ${dollars(spent):.2f} of ${dollars(cap):.2f}"
+        )
+    if happening is Happening.PAUSED:
+        return replace(told, words=f"Paused: {payload['cause']}")
+    if happening in (Happening.COMPLETED, Happening.FAILED):
+        return _ended(told, fact, sessions)
+    try:
+        card = cards.get(fact.subject)
+    except Refusal:  # forgotten
+        return None
+    snoozed = card.snoozed_until is not None and card.snoozed_until > now
+    waits = card.status is Status.PENDING and card.expires_at > now and not snoozed
+    if happening in CARDS and not waits:
+        return None
+    return replace(
+        told,
+        words=card.assignment.prompt,
+        card_id=card.id,
+        channel=card.assignment.channel,
+        confidence=card.confidence,
+        stated=card.stated,
+        tier=card.tier,
+        asks=card.asks or card.needs_confirmation,
+    )
+
+
+def _ended(told: Moment, fact: Fact, sessions: Sessions) -> Moment:
+    word = "Done" if told.happening is Happening.COMPLETED else "Failed"
+    if fact.payload["state"] == SessionState.CANNOT_RUN:
+        word = "Could not run"
+    try:
+        session: SessionView | None = sessions.get(fact.subject)
+    except Refusal:
+        session = None
+    check = session.check if session is not None else None
+    if told.happening is Happening.COMPLETED and check is not None and not check.green:
+        word = "Tests failed"
+    error = session.error if session is not None and told.happening is Happening.FAILED else ""
+    result = error or fact.payload["summary"] or (session.prompt if session else "") or fact.payload["state"]
+    return replace(
+        told,
+        words=f"{word}: {result}",
+        card_id=fact.payload["prediction_id"],
+        channel=session.channel if session else "",
+    )

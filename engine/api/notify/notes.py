@@ -1,0 +1,205 @@
+"""What is said: a moment in the form that a surface takes (SPEC 10.2, 10.3). Pure.
+
+Text of agents and models is hostile, and here it leaves the machine: it is sanitised, and what looks like a secret is
+cut out of it (SPEC 11.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from engine.api.notify.matrix import Form, Happening
+from engine.api.notify.moments import Moment
+from engine.model import Tier, sanitise
+from engine.model.secrets import redact
+
+TITLE = "🔮 Cross-Pollination"
+CATEGORY = "CROSSPOLL_PREDICTION"
+THREAD = "crosspoll"
+SOUND = "prediction.caf"
+ACTIONS = ("approve", "reject", "snooze")
+
+LONGEST = 300
+"""Characters of what happened; phones show less."""
+
+LINES = 10
+"""So many lines of a digest; the rest is counted."""
+
+TAPS = ("success", "notice", "failure")
+"""What a tap tells, the weakest first."""
+
+QUIET_FORMS = frozenset({Form.SILENT, Form.BADGE, Form.REFRESH})
+"""They are there, and nothing rings."""
+
+_ONES = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
+_TENS = ("zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One notification. `badge` is the number of pending cards; `actions` what can be done with the card from it.
+    `haptic` is one of `TAPS`, "" for none. `ask` asks for an answer by voice: said only where one is heard."""
+
+    form: Form
+    title: str
+    body: str
+    subtitle: str = ""
+    sound: str = ""
+    badge: int = 0
+    category: str = ""
+    prediction_id: str = ""
+    channel: str = ""
+    confidence: float | None = None
+    actions: tuple[str, ...] = ()
+    good: bool = True
+    haptic: str = ""
+    ask: str = ""
+
+    @property
+    def text(self) -> str:
+        """Subtitle and body, for services that know no subtitle."""
+        return f"{self.subtitle}\n{self.body}" if self.subtitle else self.body
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The push of a phone (seed §6.3), for a service that takes it as it is."""
+        aps: dict[str, Any] = {"alert": {"title": self.title, "subtitle": self.subtitle, "body": self.body}}
+        if self.sound:
+            aps |= {"sound": self.sound}
+        elif not self.haptic:
+            aps |= {"content-available": 1, "interruption-level": "passive"}
+        aps |= {"badge": self.badge} | ({"category": self.category} if self.category else {}) | {"thread-id": THREAD}
+        about: dict[str, Any] = {"predictionId": self.prediction_id, "targetChannel": self.channel}
+        about |= {} if self.confidence is None else {"confidence": round(self.confidence, 4)}
+        about |= {"haptic": self.haptic}
+        return (
+            {"aps": aps}
+            | {name: value for name, value in about.items() if value != ""}
+            | ({"actions": list(self.actions)} if self.actions else {})
+        )
+
+
+def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: Iterable[str] = ()) -> Note:
+    """What `moment` says in `form`, while `pending` cards wait."""
+    words = clean(moment.words, secrets)
+    percent = f"{round(100 * moment.confidence)}%" if moment.confidence is not None and moment.stated else ""
+    # Before the Twin has learnt, the tier's word; what is broken or about to be lost says so always.
+    risk = moment.tier.word if moment.tier and (not moment.stated or moment.tier is Tier.BROKEN) else ""
+    said = Note(
+        form,
+        TITLE,
+        words,
+        subtitle=_joined(moment.channel, risk, percent and f"{percent} confidence"),
+        badge=pending,
+        prediction_id=moment.card_id,
+        channel=moment.channel,
+        confidence=moment.confidence,
+        good=moment.happening not in (Happening.FAILED, Happening.COST, Happening.PAUSED),
+    )
+    match form:
+        case Form.CARD:
+            actions = ACTIONS if at_a_glance(moment, words) else ACTIONS[1:]
+            return replace(said, sound=SOUND, category=CATEGORY, actions=actions)
+        case Form.BANNER:
+            return replace(said, sound=SOUND)
+        case Form.BADGE | Form.REFRESH | Form.HAPTIC_BADGE:
+            ago = _joined(moment.channel, risk, percent, f"{age(now - moment.at)} ago")
+            shown = f"“{words}”\n{ago}" if moment.confidence is not None else words
+            haptic = "notice" if form is Form.HAPTIC_BADGE else ""
+            return replace(said, title=short(pending), subtitle="", body=shown, haptic=haptic)
+        case Form.HAPTIC:
+            title, haptic = ("✅", "success") if said.good else ("❌", "failure")
+            return replace(said, title=title, subtitle="", haptic=haptic)
+        case Form.PAUSE:
+            return replace(said, title="⏸", subtitle="")
+        case Form.SPOKEN:
+            if moment.confidence is None:
+                return replace(said, title="", subtitle="")
+            whole = at_a_glance(moment, words)
+            ask = "Say approve or skip." if whole else "Say skip, or read it before you approve."
+            answers = ACTIONS[:2] if whole else ACTIONS[1:2]
+            return replace(said, title="", subtitle="", body=spoken(moment, words), actions=answers, ask=ask)
+        case Form.EMBED:
+            return replace(said, title="🔮 " + said.subtitle, subtitle="")
+        case Form.TICK | Form.CROSS:
+            return replace(said, title="", subtitle="", body=f"{form.value} {words}")
+        case Form.RESULT:
+            return replace(said, title=f"✅ {moment.channel}".rstrip(), subtitle="")
+        case Form.STATUS:
+            return replace(said, title="", subtitle="", body=f"⏸ {words}")
+    return said
+
+
+def _joined(*parts: str) -> str:
+    return " • ".join(part for part in parts if part)
+
+
+def digest(notes: Sequence[Note]) -> Note:
+    """Several notes of one surface as one; they come oldest first, and there are at least two."""
+    last = notes[-1]
+    taps = [one.haptic for one in notes if one.haptic]
+    if taps or last.form in (Form.BADGE, Form.REFRESH):
+        # A face has room for one, and the number counts all; of several taps the strongest is felt.
+        return replace(last, haptic=max(taps, key=TAPS.index, default=""))
+    lines = [f"• {one.subtitle}: {one.body}" if one.subtitle else f"• {one.body}" for one in notes]
+    if len(lines) > LINES:
+        lines = [*lines[: LINES - 1], f"• and {len(lines) - LINES + 1} more"]
+    loud = any(one.sound for one in notes)
+    return Note(
+        Form.BANNER if loud else last.form,
+        TITLE,
+        "\n".join(lines),
+        subtitle=f"{len(notes)} notifications",
+        sound=SOUND if loud else "",
+        badge=last.badge,
+        good=all(one.good for one in notes),
+    )
+
+
+def clean(text: str, secrets: Iterable[str]) -> str:
+    """One line of at most `LONGEST` characters, without escapes and secrets."""
+    line = " ".join(redact(sanitise(text), secrets).split())
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+def at_a_glance(moment: Moment, words: str) -> bool:
+    """Whether a card may be approved from its note. What the content filter asks about is not, and nothing is that is
+    not all there."""
+    return not moment.asks and words == " ".join(sanitise(moment.words).split())
+
+
+def spoken(moment: Moment, words: str) -> str:
+    """A card as it is read aloud."""
+    assert moment.confidence is not None
+    risk = moment.tier.word.capitalize() if moment.tier and not moment.stated else ""
+    sure = risk or f"Confidence {number(round(100 * moment.confidence))} percent"
+    return f"Cross-pollination suggestion: {words.rstrip('.')}. {sure}."
+
+
+def number(value: int) -> str:
+    """0 to 100 in words."""
+    if value >= 100:
+        return "one hundred"
+    if value < 20:
+        return _ONES[max(0, value)]
+    tens, ones = divmod(value, 10)
+    return _TENS[tens] + (f"-{_ONES[ones]}" if ones else "")
+
+
+def short(pending: int) -> str:
+    """The complication, small (SPEC 10.3)."""
+    return f"🔮 {pending}"
+
+
+def age(span: Any) -> str:
+    """How long ago: `2m`, `3h`, `4d`; `0m` for less than a minute."""
+    minutes = max(0, int(span.total_seconds() // 60))
+    if minutes < 60:
+        return f"{minutes}m"
+    return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"

@@ -1,0 +1,86 @@
+"""When what is sent (SPEC 10.2). Pure.
+
+Low ones wait for the like and go as one. In quiet hours only what is urgent goes; the rest goes in the morning, as one.
+What a surface did not take is tried again, ever more seldom; after a day it is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from engine.api.notify.matrix import Urgency
+
+BACKOFF = (30.0, 120.0, 600.0, 1800.0, 3600.0)
+"""Seconds until a surface that failed is tried again, by how often it failed in a row; the last for all that follow."""
+
+TRIES = 8
+"""So often one notification is tried."""
+
+OLDEST = timedelta(hours=24)
+"""What could not be delivered by then is given up; what was not read by then is not told at all."""
+
+QUIET_LOOK = 60.0
+"""Seconds after which it is looked again whether quiet hours are over."""
+
+TOGETHER = 50
+"""At most so many go as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A notification that waits for a surface. `gathered`: it may go together with others."""
+
+    id: int
+    fact_id: int
+    happening: str
+    subject: str
+    urgent: bool
+    gathered: bool
+    created_at: datetime
+    due_at: datetime
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What goes now, as one, and else after how many seconds to look again; None when nothing waits."""
+
+    batch: tuple[Item, ...] = ()
+    wait: float | None = None
+
+
+def entry(urgency: Urgency, now: datetime, *, quiet: bool, window: timedelta) -> tuple[bool, datetime]:
+    """Whether a new one is gathered, and when it is due."""
+    if urgency is Urgency.URGENT:
+        return False, now
+    if quiet:
+        return True, now  # with all others of the night, as soon as it is over
+    if urgency is Urgency.LOW and window > timedelta(0):
+        return True, now + window
+    return False, now
+
+
+def plan(waiting: Sequence[Item], now: datetime, *, quiet: bool) -> Plan:
+    """What goes next to one surface: what is urgent first, then by age; a gathered one takes all gathered along."""
+    going = sorted((one for one in waiting if one.urgent or not quiet), key=lambda one: (not one.urgent, one.id))
+    due = [one for one in going if one.due_at <= now]
+    if due:
+        first = due[0]
+        together = [one for one in going if one.gathered] if first.gathered else [first]
+        return Plan(tuple(together[:TOGETHER]))
+    waits = [(one.due_at - now).total_seconds() for one in going]
+    if quiet and len(going) < len(waiting):
+        waits.append(QUIET_LOOK)
+    return Plan(wait=min(waits) if waits else None)
+
+
+def pause(failures: int) -> float:
+    """Seconds that a surface is left alone after it failed so often in a row."""
+    return BACKOFF[min(failures, len(BACKOFF)) - 1]
+
+
+def given_up(one: Item, now: datetime) -> bool:
+    """Whether a notification that was tried once more (`tries` counts that) is tried no further."""
+    return one.tries >= TRIES or now - one.created_at >= OLDEST

@@ -1,0 +1,129 @@
+"""The verb about notifications (SPEC 10.2): where they go, whether they arrive, what did not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from engine.api import wire
+from engine.api.arguments import Arguments
+from engine.api.notify import addresses, delivery
+from engine.api.notify.matrix import allowed
+from engine.api.wire import Document
+from engine.clock import SystemClock
+from engine.config_notify import KEPT, Surface, address_fault, key_name, variable
+from engine.home import Home
+from engine.keys import Keys
+from engine.model import Refusal
+from engine.settings_store import SettingsStore
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+FLAGS = {Surface.WATCH: "watchComplicationsEnabled", Surface.GLASSES: "glassesAlertsEnabled"}
+PUSH = "pushNotificationsEnabled"
+
+
+def notify(engine: Engine, arguments: Arguments) -> Document:
+    """list surfaces and what they did not get; test, retry or dismiss: of one surface, or of all."""
+    action = arguments.choice("action", ("list", "test", "retry", "dismiss"), "list")
+    named = arguments.text("surface") and arguments.choice("surface", tuple(one.value for one in Surface), "")
+    surface = Surface(named) if named else None
+    if action == "test":
+        chosen = [surface] if surface else [one for one in Surface if engine.notify.addresses.named(one)]
+        if not chosen:
+            fix = "clawpy notify set phone, then paste, for example, ntfys://ntfy.sh/my-secret-topic"
+            raise Refusal("no_surface", "no address is set", fix)
+        return {"tested": [_tested(engine, one) for one in chosen]}
+    if action == "retry":
+        return {"retried": engine.notify.retry(surface), **_listed(engine)}
+    if action == "dismiss":
+        return {"dismissed": engine.notify.outbox.dismiss(surface), **_listed(engine)}
+    return _listed(engine)
+
+
+def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]) -> Document:
+    """Have notifications of a surface go to `url`. One that may hold a secret goes to the keys, in this very process;
+    `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, `not_installed`, and
+    what `Keys.set` does."""
+    surface, url = Surface(name), url.strip()
+    if not url:
+        fix = f"{addresses.EXAMPLE}; to remove the address: clawpy config unset notify.{surface.value}.url"
+        raise Refusal("bad_address", f"no address was given, so the one for {surface.value} was not changed", fix)
+    if addresses.malformed(url):
+        raise Refusal("bad_address", "that is not an address", addresses.EXAMPLE)
+    if not delivery.known(url):
+        fix = "see https://appriseit.com/services/ for the format"
+        raise Refusal("bad_address", "that is not the address of a known service, or it is incomplete", fix)
+    kept = "settings"
+    if address_fault(url):
+        try:
+            kept = Keys(home).set(key_name(surface), url, consent_file=in_file)
+        except Refusal as refusal:
+            if refusal.code != "no_keyring":
+                raise
+            fix = (
+                f"either export {variable(surface)}=… where clawpy is started, or keep it in a file that only you can "
+                f"read: clawpy notify set {surface.value} --store file"
+            )
+            raise Refusal(refusal.code, refusal.message, fix) from None
+        url = KEPT
+    write(f"notify.{surface.value}.url", url)
+    current = SettingsStore(home.config_file, clock=SystemClock()).current
+    off = "" if allowed(surface, current) else f"; first: clawpy config set {_flag(surface)} true"
+    return {
+        "surface": surface.value,
+        "source": kept,
+        "message": f"the address for {surface.value} is stored in the {kept}; test it: clawpy notify test {name}{off}",
+    }
+
+
+def _listed(engine: Engine) -> Document:
+    dead = {one.surface: one for one in engine.notify.outbox.dead()}
+    found = []
+    for surface in Surface:
+        one = dead.get(surface)
+        found.append(
+            {
+                "surface": surface.value,
+                **_reached(engine, surface),
+                "undelivered": one.count if one else 0,
+                "since": wire.instant(one.since) if one else None,
+                "why": one.note if one else engine.notify.trouble(surface),
+            }
+        )
+    return {"surfaces": found, "quiet": engine.autonomy.quiet()}
+
+
+def _reached(engine: Engine, surface: Surface) -> Document:
+    """How a surface is reached, or what is missing."""
+    on = allowed(surface, engine.settings.current)
+    told: Document = {"service": "", "source": "", "enabled": on, "message": "", "fix": ""}
+    try:
+        address = engine.notify.addresses.of(surface)
+    except Refusal as refusal:
+        return told | {"message": refusal.message, "fix": refusal.fix}
+    if address is None:
+        return told | {"message": "no address", "fix": f"clawpy notify set {surface.value}, or set {variable(surface)}"}
+    told |= {"service": address.service, "source": address.source}
+    if not on:
+        return told | {
+            "message": f"{_flag(surface)} is off", "fix": f"clawpy config set {_flag(surface)} true",
+        }  # fmt: skip
+    return told
+
+
+def _flag(surface: Surface) -> str:
+    return FLAGS.get(surface, PUSH)
+
+
+def _tested(engine: Engine, surface: Surface) -> Document:
+    try:
+        failure = engine.notify.test(surface)
+    except Refusal as refusal:
+        return {"surface": surface.value, "delivered": False, "message": refusal.message, "fix": refusal.fix}
+    if failure is None:
+        words, fix = "accepted by the service; check whether it arrived", ""
+    else:
+        words, fix = failure.words, f"is its address right? clawpy notify set {surface.value}"
+    return {"surface": surface.value, "delivered": failure is None, "message": words, "fix": fix}

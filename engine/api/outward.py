@@ -1,0 +1,105 @@
+"""What `doctor` looks at beyond this machine: the server of the index, the database that machines share, and where
+notifications go (SPEC 1.9, 4.10, 10.2)."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from urllib.parse import urlsplit
+
+from engine.api.checks import OK, WARN, Check
+from engine.api.notify.addresses import Addresses
+from engine.api.notify.matrix import allowed
+from engine.api.reaching import answers
+from engine.config import FixedSettings, Settings
+from engine.config_agents import url_fault
+from engine.config_notify import DESKTOP, SPEAK, Surface
+from engine.home import Home
+from engine.keys import Keys
+from engine.memory.chroma_server import VARIABLE
+from engine.model import Refusal, extras
+from engine.model.secrets import redact
+from engine.storage.shared import SHARED_URL, SharedDatabase
+
+
+def server_of(settings: Settings) -> str:
+    """The address of the Chroma server that holds the index, "" where a folder does."""
+    return os.environ.get(VARIABLE, "").strip().rstrip("/") or settings.memory.chroma_url
+
+
+def index_server(settings: Settings, *, online: bool) -> list[Check]:
+    """The Chroma server that holds the index, where one is named; it is asked only when the operator says so."""
+    url = server_of(settings)
+    if not url:
+        return []
+    if fault := url_fault(url):
+        return [Check("index server", WARN, f"{VARIABLE}: {fault}; the index is in a folder", f"fix {VARIABLE}")]
+    host = urlsplit(url).netloc
+    if not online:
+        return [Check("index server", OK, f"the index is on {host}; `clawpy doctor --online` checks it")]
+    if fault := answers(f"{url}/api/v2/heartbeat"):
+        return [
+            Check(
+                "index server",
+                WARN,
+                f"{host}: {fault}; until then, recall searches by words and exact vectors",
+                "start it",
+            )
+        ]
+    return [Check("index server", OK, f"the index is on {host}; it answers")]
+
+
+def shared_database(*, online: bool) -> list[Check]:
+    """The PostgreSQL that machines share, where one is named; it is asked only when the operator says so."""
+    url = os.environ.get(SHARED_URL, "")
+    if not url:
+        return []
+    if not online:
+        return [Check("shared", OK, f"machines share the database of {SHARED_URL}; `clawpy doctor --online` checks it")]
+    try:
+        with SharedDatabase(url, ()).connect() as connection:
+            where = f"{connection.info.dbname} on {connection.info.host}"
+    except Refusal as refusal:
+        return [Check("shared", WARN, refusal.message, refusal.fix)]
+    except Exception as error:  # whatever a connection does
+        said = " ".join(redact(str(error)).split()) or type(error).__name__
+        fix = f"fix {SHARED_URL}, or start its server; unsent changes wait"
+        return [Check("shared", WARN, f"the shared database cannot be reached: {said}", fix)]
+    return [Check("shared", OK, f"machines share {where}; it answers")]
+
+
+def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
+    """Where notifications go, and what did not arrive (SPEC 10.2)."""
+    found = Addresses(FixedSettings(settings), keys)
+    checks = []
+    for surface in Surface:
+        if not found.named(surface):
+            continue
+        try:
+            address = found.of(surface)
+        except Refusal as refusal:
+            checks.append(Check("notify", WARN, refusal.message, refusal.fix))
+            continue
+        if address is not None:
+            if address.service not in (DESKTOP, SPEAK) and not extras.installed(extras.NOTIFY):
+                absent = extras.not_installed(extras.NOTIFY)
+                checks.append(Check("notify", WARN, f"{surface.value}: {absent.message}", absent.fix))
+                continue
+            flag = "" if allowed(surface, settings) else "; it is switched off"
+            checks.append(Check("notify", OK, f"{surface.value}: {address.service}, from the {address.source}{flag}"))
+    if home.database.exists():
+        query = "SELECT surface, count(*), max(note) FROM notifications WHERE standing = 'dead' GROUP BY surface"
+        try:
+            with closing(sqlite3.connect(f"{home.database.as_uri()}?mode=ro", uri=True, timeout=2)) as connection:
+                for surface_name, number, note in connection.execute(query):
+                    told = f"{number} not delivered to the {surface_name}: {note}"
+                    fix = f"clawpy notify test {surface_name}, then clawpy notify retry {surface_name}"
+                    checks.append(Check("notify", WARN, told, fix))
+        except sqlite3.Error:
+            pass  # the check of the database says what is wrong with it
+    gateway = settings.notify.gateway
+    if gateway and (urlsplit(gateway).hostname or "") not in {*settings.gateway.hosts, "127.0.0.1", "localhost", "::1"}:
+        told = f"buttons call {gateway}, and the gateway does not answer to that name"
+        checks.append(Check("notify", WARN, told, "add it to gateway.hosts"))
+    return checks

@@ -1,0 +1,101 @@
+"""What the operator decided, and how far the Twin may be trusted (SPEC 2.6, 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from engine.model.base import PartOfDay
+from engine.model.rails import DecidedBy
+
+
+class DecisionSignal(StrEnum):
+    """What the operator's behaviour said about a card (SPEC 8.1)."""
+
+    APPROVED = "approved"
+    ORIGINAL = "original"  # what an edit replaced, beside the approval of what it became
+    DISMISSED = "dismissed"
+    KEPT = "kept"  # executed by itself and not undone within 24 h
+    UNDONE = "undone"
+    DISCARDED = "discarded"
+    EXPIRED = "expired"  # after it was shown
+    DID_HIMSELF = "did_himself"
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedCard:
+    """A card at the moment of its signal: what learners and preference pairs need of it (SPEC 8.1, 8.2).
+
+    `context` is the situation in words as it was when the card was made; `evidence_at` when its evidence arose.
+    """
+
+    prediction_id: str
+    kind: str
+    channel: str
+    workspace: str
+    flow: str
+    prompt: str
+    confidence: float
+    decided_by: DecidedBy
+    context: str = ""
+    evidence_at: datetime | None = None
+    original_prompt: str = ""
+    """What the prompt was before the operator edited it; "" when it was not edited."""
+    seen: bytes = b""
+    """The card beside its evidence as the Twin saw it when it was made; opaque, b"" when it did not look."""
+    raw: float | None = None
+    """The weighted sum of the confidence before calibration, in [0, 1]; None for cards without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastDecision:
+    """One signal of SPEC 8.1, as learners read it. `chosen` is its label, `weight` in (0, 1] how much it says.
+
+    `part`, `weekend` and `hour` (0 to 23; None for one made before hours were kept) are of the operator's own time;
+    `waited_hours` from the evidence to the decision. `seen` and `raw` are those of `DecidedCard`.
+    """
+
+    kind: str
+    channel: str
+    workspace: str
+    flow: str
+    words: frozenset[str]
+    part: PartOfDay
+    weekend: bool
+    chosen: bool
+    weight: float
+    waited_hours: float | None
+    at: datetime
+    id: int = 0
+    hour: int | None = None
+    seen: bytes = b""
+    raw: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationCheck:
+    """Whether stated confidences come true (SPEC 2.6, 8.6). `error` is the expected calibration error over 10 bins on
+    `held_out` decisions, `bound` the 95th percentile of what perfectly calibrated scores would show."""
+
+    held_out: int
+    holds: bool
+    reason: str
+    error: float | None = None
+    bound: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """How far the operator's decisions carry (SPEC 2.6): 0 templates, 1 a Twin, 2 a Twin whose confidence holds."""
+
+    number: int
+    decisions: int
+    reason: str
+    needed: int = 0
+    """So many decisions begin phase 1."""
+
+    @property
+    def learning(self) -> str:
+        """`Learning: 3 of 30` from the first decision until the Twin joins in, else ""."""
+        return f"Learning: {self.decisions} of {self.needed}" if self.number == 0 and self.decisions else ""

@@ -1,0 +1,204 @@
+"""How good the predictions are, as numbers that screens, verbs and the API show alike (SPEC 8.4–8.6).
+
+Rates, confidences and bounds are in [0, 1], None where nothing stands behind them; money is in micro-dollars.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine.model.decisions import CalibrationCheck, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceBucket:
+    """Cards whose stated confidence lies in a range: how many a person decided, the share approved with its 95 %
+    interval, and the mean confidence; None and the whole range where there is none. `unstated` of
+    them had that of a cold start, which says nothing."""
+
+    low: float
+    high: float
+    predictions: int
+    approval_rate: float | None
+    confidence: float | None = None
+    at_least: float = 0.0
+    at_most: float = 1.0
+    unstated: int = 0
+
+    @property
+    def name(self) -> str:
+        """`0.3-0.4`."""
+        return f"{self.low:.1f}-{self.high:.1f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Cards that have something in common. `cost_per_accepted` is None while nothing was accepted."""
+
+    name: str
+    predictions: int
+    approved: int
+    rejected: int
+    approval_rate: float | None
+    cost_per_accepted: float | None
+
+    @property
+    def decided(self) -> int:
+        """What a person decided of them."""
+        return self.approved + self.rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What a person decided from `start` on, before `end`: both local midnights."""
+
+    start: datetime
+    end: datetime
+    approved: int
+    rejected: int
+
+    @property
+    def approval_rate(self) -> float | None:
+        decided = self.approved + self.rejected
+        return self.approved / decided if decided else None
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """SPEC 8.5 in one value. Of `discarded` ones the operator threw the work away, of `withdrawn` ones the evidence
+    went; `cannot_run` were approved and lacked something, which counts in no rate; `undecided` wait; `own` prompts
+    were typed by the operator: they are no predictions, and beside what they cost they count nowhere else but among the
+    sources and the channels."""
+
+    total: int
+    approved: int
+    rejected: int
+    discarded: int
+    expired: int
+    withdrawn: int
+    cannot_run: int
+    undecided: int
+    own: int
+    auto_executed: int
+    auto_undone: int
+    approval_rate: float | None
+    auto_success_rate: float | None
+    confidence: float | None
+    approved_confidence: float | None
+    rejected_confidence: float | None
+    calibration: tuple[ConfidenceBucket, ...]
+    trend: str
+    sources: tuple[Group, ...]
+    channels: tuple[Group, ...]
+    kinds: tuple[Group, ...]
+    parts: tuple[Group, ...]
+    hours: tuple[Group, ...]
+    spent: int
+    cost_per_accepted: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A kind of card that is decided otherwise than before: `approved` of `decided` lately, and the share approved
+    `before`, in [0, 1]."""
+
+    kind: str
+    approved: int
+    decided: int
+    before: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Whether the newest `decisions` of a person were otherwise than those before, by kind of card; `words` says it."""
+
+    decisions: int
+    words: str
+    shifts: tuple[Shift, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether any kind is decided otherwise."""
+        return bool(self.shifts)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRunView:
+    """A training run as screens see it. `agreement` and `former_agreement`: the share of held-back decisions that the
+    new model and the one before it agree with."""
+
+    id: str
+    state: str
+    method: str
+    provider: str
+    base_model: str
+    records: int
+    model: str
+    former_model: str
+    agreement: float | None
+    former_agreement: float | None
+    held_back: int
+    cost: int
+    note: str
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOffer:
+    """What starting a training now would do: `records` examples of `size` bytes go to `provider` at `base_url`, which
+    trains `base_model` on them by `method` ("sft" or "dpo"); `held_back` more stay here to measure what comes of it.
+    `cost_cap` is the most that is set aside for it; `current_model` is in use until a better one is there."""
+
+    method: str
+    provider: str
+    base_url: str
+    base_model: str
+    records: int
+    size: int
+    held_back: int
+    cost_cap: int
+    current_model: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingView:
+    """How training stands: `pairs` that no training saw yet of the `needed`, in `words` what is missing, the run that
+    is under way, the newest runs, the Twin model in use ("" for none) and whether it is asked at all."""
+
+    pairs: int
+    needed: int
+    words: str
+    active: TrainingRunView | None
+    runs: tuple[TrainingRunView, ...]
+    model: str
+    enabled: bool
+    automatic: bool
+
+    @property
+    def swap(self) -> TrainingRunView | None:
+        """The run whose model can be swapped in ("kept_old"), or taken out again ("adopted"); None for none."""
+        ended = (one for one in self.runs if one.state in ("adopted", "kept_old") and one.model)
+        return max(ended, key=lambda one: one.updated_at, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Insights:
+    """All that the insights screen shows, of the last `days` (None for ever) and one `workspace` ("" for all).
+
+    `at_threshold` are the cards whose stated confidence would let them act by themselves, `earning` what else that
+    needs, in words.
+    """
+
+    days: int | None
+    workspace: str
+    metrics: Metrics
+    over_time: tuple[Slice, ...]
+    phase: Phase
+    check: CalibrationCheck
+    threshold: float
+    at_threshold: ConfidenceBucket
+    earning: str
+    drift: Drift
+    training: TrainingView

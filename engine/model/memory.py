@@ -1,0 +1,194 @@
+"""What is remembered, asked for and found again (SPEC 4): values that the layers of memory and the screens share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from engine.model.agents import PromptPart
+from engine.model.layers import Layer
+from engine.model.trust import Trust
+
+
+class Retention(StrEnum):
+    """How long a memory of layer C or E is kept (SPEC 4.3)."""
+
+    SESSION = "session"  # until its session is over, and a day more
+    MONTH = "month"  # 30 days after it was remembered
+    FOREVER = "forever"
+
+
+RETENTION_BY_KIND: Mapping[str, Retention] = {
+    "turn": Retention.MONTH,
+    "note": Retention.SESSION,
+    "decision": Retention.FOREVER,
+    "fact": Retention.FOREVER,
+    "correction": Retention.FOREVER,
+    "summary": Retention.FOREVER,
+}
+"""The tier of each kind, unless whoever remembers it says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation of the operator with another agent about a workspace. `about` are his words, `question` what the
+    agent asked last, "" for nothing; `unanswered` when the last word is the operator's; `at` the last turn."""
+
+    session: str
+    agent: str
+    workspace: str
+    about: str
+    question: str
+    unanswered: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewMemory:
+    """Something to remember. `layer` is C or E; `at` when it was said (None: now); `ref` the caller's own id of it.
+
+    `retention` None is the kind's own tier.
+    """
+
+    text: str
+    layer: Layer = Layer.VECTORS
+    kind: str = "turn"
+    speaker: str = ""
+    at: datetime | None = None
+    session: str = ""
+    agent: str = ""
+    workspace: str = ""
+    source: str = ""
+    tags: tuple[str, ...] = ()
+    retention: Retention | None = None
+    ref: str = ""
+    trust: Trust = Trust.QUOTED
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A row of layer C or E.
+
+    `id` is the program's own (`mem_...`); `ref` the id under which a caller gave it, "" when he gave none: verbs answer
+    with `ref or id`. `seq` grows with the order in which things were remembered, also within a session. A forgotten
+    one has no text; one that is `superseded_by` another is history.
+    """
+
+    id: str
+    layer: Layer
+    text: str
+    kind: str
+    at: datetime
+    retention: Retention
+    created_at: datetime
+    speaker: str = ""
+    session: str = ""
+    agent: str = ""
+    workspace: str = ""
+    source: str = ""
+    tags: tuple[str, ...] = ()
+    superseded_by: str = ""
+    forgotten: bool = False
+    ref: str = ""
+    seq: int = 0
+    trust: Trust = Trust.QUOTED
+
+
+@dataclass(frozen=True, slots=True)
+class RecallQuery:
+    """A question to all layers. None leaves a limit away; `session` is the one that asks, of which nothing is found;
+    `now` drives decay (None: the engine's clock). With `passages`, of a long memory the text is the passage that
+    answers."""
+
+    text: str
+    k: int = 10
+    workspace: str | None = None
+    agent: str | None = None
+    session: str | None = None
+    now: datetime | None = None
+    layers: frozenset[Layer] | None = None
+    token_budget: int | None = None
+    passages: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePart:
+    """One reason for a rank: `value` in [0, 1], times `weight`."""
+
+    name: str
+    value: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """One line that was found, with where it came from and why (SPEC 4.4). `ref` as in `Memory`; `about` is the session
+    or task whose course it tells, "" where it stands for itself; `place` where in a long memory the text stands, "" for
+    the whole of it."""
+
+    id: str
+    layer: Layer
+    text: str
+    score: float
+    parts: tuple[ScorePart, ...]
+    reason: str
+    source: str
+    speaker: str
+    at: datetime | None
+    tokens: int
+    ref: str = ""
+    trust: Trust = Trust.QUOTED
+    approved: bool = False
+    about: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What was found, best first. `left_out`: layers that failed or were late, in words; `dropped`: what fell under
+    the token budget."""
+
+    items: tuple[Recalled, ...]
+    left_out: tuple[str, ...] = ()
+    dropped: tuple[Recalled, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What came of remembering: the ids in the order of what was given, and how many of them are new."""
+
+    ids: tuple[str, ...]
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFile:
+    """A file of layer A as it was read (SPEC 4.1). `digest` is of its bytes, "" when there is no such file; `problem`
+    says what is wrong with it, in words."""
+
+    agent: str
+    name: str
+    text: str
+    digest: str
+    written: datetime | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What recall would put into a prompt (SPEC 9.5). `part` is the block as it is sent, None when nothing is recalled.
+
+    `items` are the memories in it, `dropped` those that fell under the `budget`, both best first; `left_out` layers
+    that failed or were late, in words. `tokens` are the block's.
+    """
+
+    part: PromptPart | None
+    items: tuple[Recalled, ...]
+    dropped: tuple[Recalled, ...] = ()
+    left_out: tuple[str, ...] = ()
+    tokens: int = 0
+    budget: int = 0
+    seconds: float = 0.0

@@ -1,0 +1,223 @@
+"""Keys and passwords are cut out of text before it is kept or sent (SPEC 11.1). Pure: no disk, no environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from engine.model.base import Refusal
+
+CUT = "[secret cut]"
+
+RULES = 1
+"""Counts up when more is cut than before: what is stored by then is gone through once more."""
+
+SHORTEST = 8
+"""Known values shorter than this are left: to cut "test" out of every text would hide more than it protects."""
+
+LONGEST = 4_096
+"""Characters that no key is longer than (`Keys.set` takes 4,000)."""
+
+PRIVATE_KEY_LINES = 200
+"""So many lines after the beginning of a private key its lines are looked for, unless its end comes before."""
+
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
+
+_KEY_WITHOUT_BEGIN = re.compile(
+    # How the first line of a private key looks where the line before it is missing (`tail -n +2 key.pem`): a sequence
+    # that opens with the number 0 or 1 (PKCS 1, PKCS 8, SEC 1), an encrypted one, one of OpenSSH. Certificates and
+    # public keys begin otherwise. What is looked behind comes second: so the search leaps from one M or b to the next.
+    r"[Mb](?<![A-Za-z0-9+/].)(?:II[A-Za-z0-9+/]{2}[AQgw]IBA[A-Za-f]|I[GH][A-Za-z0-9+/]AgE[AB]|[A-H][A-Za-z0-9]CAQ(?:Aw|EE)"
+    r"|II[A-Za-z0-9+/]{5}BgkqhkiG9w0BBQ|3BlbnNzaC1rZXktdjE)[A-Za-z0-9+/]{20,}"
+)
+
+_KEY_LINE = re.compile(
+    # Nothing but one word of base64, as a diff, `cat -n`, `grep -n`, a literal or a list may show it.
+    r"""\W*+(?:\d++\W++)?([A-Za-z0-9+/]+={0,2})(?:\\n)?["'`,;)\\\s]*"""
+)
+
+_KEY_HEADER = re.compile(r"\W*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash): ")
+
+_FULL_WIDTH = 60
+"""Characters of base64 in a row that a full line of a private key has at least; most have 64, OpenSSH's 70."""
+
+_FULL = re.compile(rf"[A-Za-z0-9+/]{{{_FULL_WIDTH},}}")
+
+_SHAPES = re.compile(
+    r"(?=[sprwgxAyhntce])\b(?:"  # their first letters: most places are passed over by that alone
+    r"(?:sk|pk|rk)-[A-Za-z0-9_-]{20,}"  # OpenAI, Anthropic and those who do as they do
+    r"|(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}"  # Stripe
+    r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}"
+    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}"  # Slack
+    r"|A(?:KIA|SIA)[A-Z0-9]{16}\b"  # AWS
+    r"|AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}"  # Google
+    r"|(?:hf|npm|tgp_v1)_[A-Za-z0-9_-]{30,}|pypi-[A-Za-z0-9_-]{50,}"
+    r"|clawpy_[A-Za-z0-9_-]{43}\b|pass_[0-9]{10,12}\.[A-Za-z0-9_-]{43}\b"  # the gateway's token, and its passes
+    r"|eyJ[A-Za-z0-9_-]{10,1000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,})"  # a signed web token
+)
+# What may begin at every place is bounded: a hostile line costs no more than its length allows.
+
+_NAMED = re.compile(
+    # A name that says secret, what stands between, and the value, which is no call. The name and the sign stay.
+    r"""((?:\b|_)(?:api[_-]?key|apikey|secret(?:[_-]?(?:key|access[_-]?key))?|access[_-]?token|auth[_-]?token"""
+    r"""|password|passwd)["']?\s*[:=]\s*["']?)([A-Za-z0-9+/_.~!@#$%^&*-]{12,}+)(?!\()""",
+    re.IGNORECASE,
+)
+
+_BEARER = re.compile(r"(\bauthorization\s*:\s*(?:bearer|basic|token)\s+)([^\s\"']{8,})", re.IGNORECASE)
+
+_IN_ADDRESS = re.compile(r"(://[^\s/:@]*:)([^\s/@]{3,})(@)")
+
+
+def redact(text: str, known: Iterable[str] = ()) -> str:
+    """`text` with `CUT` in place of each `known` secret and of what looks like one; it keeps its lines.
+
+    A named value (`API_KEY=…`) is cut only when it has a digit: `password=getpassword()` and the like stay readable.
+    """
+    return "\n".join(redact_lines(text.split("\n"), known))
+
+
+def refuse_secret(text: str, known: Iterable[str] = ()) -> str:
+    """`text`, unless something in it would be cut: what is asked for is kept, shown and sent as it was said.
+
+    Raises `Refusal` `secret_in_text`.
+    """
+    if redact(text, known) != text:
+        raise Refusal(
+            "secret_in_text",
+            "this text contains a key or a password, and would be stored and sent to models",
+            "write where it is stored instead, for example a variable; `clawpy key set NAME` stores a key",
+        )
+    return text
+
+
+def redact_lines(lines: Iterable[str], known: Iterable[str] = ()) -> list[str]:
+    """The same for lines that belong together: a private key goes over several. As many lines come back."""
+    values = tuple(known)
+    return Redactor(lambda: values).lines(lines)
+
+
+class Redactor:
+    """Cuts secrets out of one stream of lines that comes in pieces, as `redact_lines` does out of a whole one.
+
+    `known` is asked anew for every piece: a key that is first used while a command runs is cut from then on.
+    """
+
+    def __init__(self, known: Callable[[], Iterable[str]] = tuple) -> None:
+        self._known = known
+        self._key = _PrivateKey()
+
+    def lines(self, lines: Iterable[str]) -> list[str]:
+        """The next lines, clean; as many come back."""
+        lines = list(lines)
+        values = sorted((one for one in self._known() if len(one) >= SHORTEST), key=len, reverse=True)
+        if not self._key.open and _harmless("\n".join(lines), values):
+            return lines
+        return [CUT if self._key.has(line) else _line(line, values) for line in lines]
+
+
+class _PrivateKey:
+    """Tells which lines of a stream belong to a private key. Its end may never come, and its lines may stand between
+    those of another program: what does not look like a line of a key is none."""
+
+    def __init__(self) -> None:
+        self._left = 0  # so many more lines may belong to it
+        # Characters of base64 of the line before: the last line of a key may be shorter, none is longer.
+        self._width = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether lines of it may still come."""
+        return self._left > 0
+
+    def has(self, line: str) -> bool:
+        """Whether the next line belongs to a private key."""
+        if _KEY_BEGINS.search(line):
+            self._begin(LONGEST)
+        elif _KEY_WITHOUT_BEGIN.search(line):
+            self._begin(_width(line))
+        elif not self._left:
+            return False
+        else:
+            self._left -= 1
+            if not _KEY_ENDS.search(line):
+                return self._goes_on(line)
+        if _KEY_ENDS.search(line):
+            self._left = 0
+        return True
+
+    def _begin(self, width: int) -> None:
+        self._left, self._width = PRIVATE_KEY_LINES, width
+
+    def _goes_on(self, line: str) -> bool:
+        if self._width == LONGEST and (not line.strip() or _KEY_HEADER.match(line)):
+            return bool(line.strip())
+        width = _width(line)
+        mine = 0 < width <= self._width or width >= _FULL_WIDTH
+        last = width < self._width < LONGEST
+        self._width = width if mine and not last else 0
+        return mine
+
+
+def _width(line: str) -> int:
+    """How many characters of base64 a line of a private key has; 0 for what looks like none."""
+    if found := _FULL.search(line):
+        return len(found[0])
+    alone = _KEY_LINE.fullmatch(line)
+    return len(alone[1]) if alone else 0
+
+
+def redact_json(value: Any, known: Collection[str] = (), *, kept: Collection[str] = ()) -> Any:
+    """The same for a JSON value: every text in it, but what stands under one of the names `kept`."""
+    if isinstance(value, str):
+        return redact(value, known)
+    if isinstance(value, list | tuple):
+        return [redact_json(one, known, kept=kept) for one in value]
+    if isinstance(value, dict):
+        return {name: one if name in kept else redact_json(one, known, kept=kept) for name, one in value.items()}
+    return value
+
+
+def parting(text: str, clean: Callable[[str], str], *, most: int | None = None) -> int:
+    """Where a text that goes on may be parted and its head shown: before a word, as late as `most` lets, so that
+    `clean` finds in the two parts what it finds in the whole. The last three words stay with what follows: they may be
+    a secret that is not complete, and what tells it (`Authorization: Bearer …`). 0 for nowhere."""
+    words = [found.start() for found in _WORD_BEGINS.finditer(text)][:-2]
+    places = [place for place in words if most is None or place <= most][: -_PLACES - 1 : -1]
+    if not places and len(text) > 2 * LONGEST:  # a word that is longer than any key
+        places = [LONGEST, LONGEST // 2]
+    whole = clean(text) if places else ""
+    nowhere = LONGEST if len(text) > 4 * LONGEST else 0
+    return next((place for place in places if clean(text[:place]) + clean(text[place:]) == whole), nowhere)
+
+
+_WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
+
+_PLACES = 20
+"""So many words are tried."""
+
+_VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
+"""One of these stands in every text that `_NAMED`, `_BEARER` or `_IN_ADDRESS` finds something in."""
+
+
+def _harmless(text: str, values: Iterable[str]) -> bool:
+    """Whether there is surely nothing to cut: most output is such, and thousands of lines a second may come."""
+    if "PRIVATE KEY" in text or any(value in text for value in values) or _SHAPES.search(text):
+        return False
+    if _KEY_WITHOUT_BEGIN.search(text):
+        return False
+    lower = text.lower()
+    return not any(word in lower for word in _VALUE_WORDS)
+
+
+def _line(text: str, values: Iterable[str]) -> str:
+    for secret in values:
+        text = text.replace(secret, CUT)
+    text = _SHAPES.sub(CUT, text)
+    if ":" not in text and "=" not in text:
+        return text  # nothing is given a value here
+    text = _NAMED.sub(lambda found: found[1] + (CUT if any(map(str.isdigit, found[2])) else found[2]), text)
+    text = _BEARER.sub(lambda found: found[1] + CUT, text)
+    return _IN_ADDRESS.sub(lambda found: found[1] + CUT + found[3], text)

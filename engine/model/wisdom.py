@@ -1,0 +1,341 @@
+"""What goes down and up the organisation: profiles of leaders, guidance, learnings, bubbles (SPEC 1.5 to 1.10)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from engine.model.agents import PromptLine
+from engine.model.lessons import LESSON, lesson_id
+from engine.model.trust import Trust, may_guide
+
+
+def telling(key: str) -> bool:
+    """Whether the name of a pattern says anything: the id of a lesson does not. Pure."""
+    return not key.startswith(LESSON)
+
+
+@dataclass(frozen=True, slots=True)
+class PatternSource:
+    """What a pattern was learnt from: the learning's id, who found it, and in which session."""
+
+    learning: str
+    agent: str
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Something a leader knows to work. `key` names it within the leader; `uses` counts the guided prompts that
+    carried it. `at` is when this wording was written, None for one that stands in `soul.md`. A quoted one was approved
+    by the operator, or it would not be a pattern."""
+
+    key: str
+    text: str
+    uses: int = 0
+    at: datetime | None = None
+    last_used: datetime | None = None
+    sources: tuple[PatternSource, ...] = ()
+    trust: Trust = Trust.OPERATOR
+
+    @property
+    def said(self) -> str:
+        """What it says, after its name where somebody gave it one."""
+        return f"{self.key}: {self.text}" if telling(self.key) else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class PatternVersion:
+    """One wording that a pattern has or had; an empty text means that it was taken out. `origin` is the home."""
+
+    key: str
+    text: str
+    at: datetime
+    origin: str
+    current: bool
+    sources: tuple[PatternSource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderDecision:
+    """A decision that a leader made lately."""
+
+    id: str
+    text: str
+    at: datetime | None = None
+    trust: Trust = Trust.OPERATOR
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderProfile:
+    """What a leader has to say (SPEC 1.9). Patterns stand in the order of their weight: most used, then newest."""
+
+    leader: str
+    domain: str = ""
+    principles: tuple[str, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+    guardrails: tuple[str, ...] = ()
+    decisions: tuple[LeaderDecision, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileEdit:
+    """One change of a profile: a new text of "domain", new items of "principles" or "guardrails", or a new text of the
+    one of "patterns" or "decisions" that `key` names. Empty, it takes that one out, or brings back what `soul.md` says
+    of the section; a new text without a key is a new one."""
+
+    section: str
+    value: str | tuple[str, ...]
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GuidanceItem:
+    """One thing a leader says. `section` is "principles", "patterns", "guardrails" or "recent-decisions"; `ref`, for
+    instance `cto#patterns/api_first`, is what a line of a prompt leads back to."""
+
+    section: str
+    ref: str
+    text: str
+    tokens: int
+    sources: tuple[PatternSource, ...] = ()
+    trust: Trust = Trust.OPERATOR
+
+    @property
+    def lesson(self) -> str:
+        """The lesson that it says, however its wording was changed."""
+        key = self.ref.rpartition("/")[2]
+        return lesson_id(self.text) if telling(key) else key
+
+    @property
+    def wording(self) -> str:
+        """Tells this wording of the item from others, without saying it."""
+        return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class GuidanceHop:
+    """One leader of the chain. `share` are the tokens it may use, `tokens` those it uses; `why` says why it says
+    nothing, "" when it speaks."""
+
+    leader: str
+    tier: int
+    hop: int
+    share: int = 0
+    tokens: int = 0
+    kept: tuple[GuidanceItem, ...] = ()
+    cut: tuple[GuidanceItem, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """What the leaders of an agent tell it now (SPEC 1.5). `lines` is the block with a source for each line, empty
+    when there is none; `reason` then says why. `chain_end` says in words where the chain ends."""
+
+    agent: str
+    tier: int
+    lines: tuple[PromptLine, ...] = ()
+    tokens: int = 0
+    budget: int = 0
+    hops: tuple[GuidanceHop, ...] = ()
+    chain: tuple[str, ...] = ()
+    chain_end: str = ""
+    reason: str = ""
+
+    @property
+    def block(self) -> str:
+        """The block as it is sent, "" when there is none."""
+        return "\n".join(line.text for line in self.lines)
+
+    @property
+    def told(self) -> list[str]:
+        """Each thing it is told, with the leader that says it: `cto, principles: Measure first.`"""
+        kept = [(hop.leader, item) for hop in self.hops for item in hop.kept]
+        return [f"{leader}, {item.section.removeprefix('recent-')}: {item.text}" for leader, item in kept]
+
+    @property
+    def cut(self) -> int:
+        """How many things had no room."""
+        return sum(len(hop.cut) for hop in self.hops)
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """For the record of a call (SPEC 1.10): `bubble_source_ids` are the agents whose findings it carries;
+        `guidance_items` lead to each thing that was said, and `guidance_wordings` tell how it was worded then."""
+        kept = [item for hop in self.hops for item in hop.kept]
+        return {
+            "leadership_chain": list(self.chain),
+            "guidance_sources": [hop.leader for hop in self.hops if hop.kept],
+            "bubble_source_ids": list(dict.fromkeys(one.agent for item in kept for one in item.sources)),
+            "guidance_applied": bool(self.lines),
+            "guidance_items": [item.ref for item in kept],
+            "guidance_wordings": [item.wording for item in kept],
+            "guidance_tokens": self.tokens,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MovePreview:
+    """What a change, of its place or of what a leader says, would make of an agent's guidance."""
+
+    agent: str
+    before: Guidance
+    after: Guidance
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilePreview:
+    """What edits would make of a leader's profile, and of the guidance of each agent where that changes. `from_soul`
+    are the sections that the edits empty, so that what `soul.md` says of them is used again."""
+
+    profile: LeaderProfile
+    prompts: tuple[MovePreview, ...]
+    from_soul: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> list[tuple[list[str], tuple[str, ...]]]:
+        """Agents with the same change, and what their prompts lose (`- …`) and gain (`+ …`); most agents first."""
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for one in self.prompts:
+            before, after = one.before.told, one.after.told
+            lost = tuple(f"- {item}" for item in before if item not in after)
+            alike.setdefault((*lost, *(f"+ {item}" for item in after if item not in before)), []).append(one.agent)
+        return sorted(((agents, lines) for lines, agents in alike.items()), key=lambda pair: -len(pair[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class TeachingState:
+    """Soul enrichment (SPEC 1.6). `diff` is what the next round would change in the agent's `soul.md`, as a unified
+    diff, "" for nothing; `reason` says why it cannot be taught. Instants are None when there was, or will be, none."""
+
+    agent: str
+    enabled: bool
+    last: datetime | None
+    next: datetime | None
+    diff: str = ""
+    reason: str = ""
+
+
+class Basis(StrEnum):
+    """How something was established (SPEC 6.7)."""
+
+    TESTS = "tests"
+    OPERATOR = "operator"
+    REPEATED = "repeated"
+    SINGLE = "single"
+    MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What a learning touched. `seconds` and `cost` (micro-dollars) were spent, or would have been saved; `reach` is
+    the number of things it concerns: tests, files, sessions."""
+
+    failure_avoided: bool = False
+    seconds: float = 0.0
+    cost: int = 0
+    reach: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A number from 0 to 1 and the reasons for it, in words."""
+
+    value: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """Something an agent found out. `id` is the same whenever it is told again; `category` are words, "" for none."""
+
+    id: str
+    text: str
+    category: str
+    agent: str
+    session: str
+    confidence: Score
+    importance: Score
+    evidence: tuple[str, ...] = ()
+    workspace: str = ""
+    trust: Trust = Trust.QUOTED
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """Something that was found out in a workspace and is a pattern of a leader now, in that leader's wording: by whom
+    and in which session it was found out, and when it went up."""
+
+    text: str
+    leader: str
+    pattern: str
+    agent: str
+    session: str
+    at: datetime
+
+
+class BubbleState(StrEnum):
+    """Where a learning on its way up is."""
+
+    QUEUED = "queued"
+    REFUSED = "refused"
+    FLUSHED = "flushed"
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """One gate of SPEC 1.7, by its number and name, and what it said."""
+
+    number: int
+    name: str
+    passed: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bubble:
+    """A learning on its way to the direct leader. `gates` are those that were asked, in order; of a refused one the
+    last said no. `pattern` is the key of what it became."""
+
+    id: str
+    learning: Learning
+    leader: str
+    state: BubbleState
+    gates: tuple[GateResult, ...]
+    at: datetime
+    flushed_at: datetime | None = None
+    pattern: str = ""
+    approved_at: datetime | None = None
+
+    @property
+    def may_guide(self) -> bool:
+        """Whether it may become a pattern: words of others wait for the operator."""
+        return may_guide(self.learning.trust, approved=self.approved_at is not None)
+
+    @property
+    def refused_by(self) -> GateResult | None:
+        """The gate that said no."""
+        return next((gate for gate in self.gates if not gate.passed), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What a round of teaching did to one agent: "taught", "unchanged" or "skipped", and why it was skipped."""
+
+    agent: str
+    did: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FlushReport:
+    """One round of the queue: bubbles that became, or joined, patterns by leader; how many wait on; what failed."""
+
+    flushed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    waiting: int = 0
+    failed: str = ""

@@ -1,0 +1,24 @@
+"""A stand-in engine in a home of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.home import Home
+from tests.api.stand_in import StandIn
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.locate(tmp_path / "home")
+
+
+@pytest.fixture
+def engine(home: Home, clock: FakeClock) -> Iterator[StandIn]:
+    engine = StandIn(home, clock)
+    yield engine
+    engine.close()

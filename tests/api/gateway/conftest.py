@@ -1,0 +1,137 @@
+"""A real engine with its gateway, one for each module: to open one takes a second."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from engine import open_engine
+from engine.api.gateway.gateway import Gateway
+from engine.api.gateway.limits import Limits
+from engine.engine import Engine
+from engine.home import Home
+from engine.model import Card
+from engine.stand_ins import StandIns
+from tests.conftest import GIT_CONFIG, Repository
+
+QUICK = Limits(
+    body=65_536,
+    head=16_384,
+    head_seconds=0.4,
+    body_seconds=0.4,
+    unread_seconds=0.4,
+    subscribe_seconds=0.4,
+    stall_seconds=0.4,
+    messages=0.05,
+)
+"""What takes seconds takes part of one; what a WebSocket said too much is not forgiven within a test."""
+
+
+@dataclass
+class Served:
+    """A gateway that listens, and who may ask it."""
+
+    engine: Engine
+    gateway: Gateway
+    token: str
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        return self.gateway.state().url
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def ask(self, method: str, path: str, **how: Any) -> httpx.Response:
+        headers = self.headers | how.pop("headers", {})
+        return httpx.request(method, self.url + path, headers=headers, timeout=30, trust_env=False, **how)
+
+    def card(self, text: str = "report_branches") -> Card:
+        """A new card; one of a flow that ends at once unless said."""
+        return self.engine.cards.propose(text, workspace=str(self.folder / "shop"))
+
+    def raw(self, *pieces: bytes, wait: float = 5.0) -> bytes:
+        """What comes back on a bare connection, until the other side ends it or says no more."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=wait) as line:
+            for piece in pieces:
+                line.sendall(piece)
+            told = b""
+            try:
+                while chunk := line.recv(65536):
+                    told += chunk
+                    if b"connection: close" not in told.lower() and _whole(told):
+                        break
+            except ConnectionResetError:
+                pass
+            return told
+
+    def log(self) -> str:
+        return (self.engine.home.logs / "clawpy.log").read_text()
+
+
+def _whole(told: bytes) -> bool:
+    head, gap, body = told.partition(b"\r\n\r\n")
+    lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    return bool(gap and lengths) and len(body) >= int(lengths[0].partition(b":")[2])
+
+
+def error_of(told: bytes) -> tuple[int, str]:
+    """Status and code of a refusal as it came over the line."""
+    head, _, body = told.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)["error"]["code"]
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory, migrated: Callable[[], bytes]) -> Iterator[Serve]:
+    """Opens engines with a gateway; closes them after the module."""
+    opened: list[Engine] = []
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("gateway")
+        (folder / "gitconfig").write_text(GIT_CONFIG)
+        patch.setenv("GIT_CONFIG_GLOBAL", str(folder / "gitconfig"))
+        patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+        patch.delenv("CLAWPY_GATEWAY_API_KEY", raising=False)
+
+        def make(limits: Limits = QUICK, throw_away: bool = True, **wish: Any) -> Served:
+            place = tmp_path_factory.mktemp("served")
+            shop = Repository(place / "shop")
+            shop.commit("begin", {"cart.py": "total = 0\n"}, at="2026-01-02T12:00:00+00:00")
+            home = Home.locate(place / "home")
+            home.data.mkdir(parents=True)
+            home.database.write_bytes(migrated())
+            stand_ins = StandIns(throw_away=throw_away)
+            engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False, stand_ins=stand_ins)
+            opened.append(engine)
+            gateway = Gateway(engine, announce=engine._lock.announce_gateway, limits=limits)
+            engine.gateway = gateway
+            return Served(engine, gateway, gateway.open(**{"port": 0} | wish), place)
+
+        yield make
+        for engine in opened:
+            engine.close()
+
+
+@pytest.fixture(scope="module")
+def served(serve: Serve) -> Served:
+    return serve()
+
+
+def instant(text: str) -> datetime:
+    return datetime.fromisoformat(text)

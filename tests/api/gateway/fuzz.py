@@ -1,0 +1,90 @@
+"""Requests made of the gateway's own document, right ones and wrong ones, and what must hold of every reply."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import requests
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode, openapi
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from engine.model import Refusal
+from tests.api.gateway.conftest import QUICK, Served
+
+UNHURRIED = replace(QUICK, requests=1e9, burst=1_000_000_000, failures=1e9, failure_burst=1_000_000_000, triggers=64,
+                    head_seconds=30.0, body_seconds=30.0, unread_seconds=30.0)  # fmt: skip
+"""The rates are not what is looked at here."""
+
+CHECKS: list[Any] = [
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+CARDS = 12
+"""So many cards are there to be decided on at any time."""
+
+
+class Deck:
+    """Cards that requests may be about; decided ones are replaced now and then."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._chance = random.Random(7)
+        self._ids = [served.card().id for _ in range(CARDS)]
+
+    def any(self) -> str:
+        if self._chance.random() < 0.1:
+            with contextlib.suppress(Refusal):
+                self._ids[self._chance.randrange(CARDS)] = self._served.card().id
+        return self._chance.choice(self._ids)
+
+
+def fuzz(served: Served, number: int, *, start: int = 1) -> Counter[str]:
+    """Send so many requests; how often each status came. Fails with the first reply that is not as documented."""
+    document = served.ask("GET", "/api/v1/openapi.json").json()
+    schema = openapi.from_dict(document)
+    schema.config.update(base_url=served.url)
+    kinds = []
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        kinds.append(operation.as_strategy(generation_mode=GenerationMode.POSITIVE))
+        if operation.body or operation.query or operation.path_parameters:
+            kinds.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    deck, told = Deck(served), Counter[str]()
+    line = requests.Session()
+    line.trust_env = False
+
+    @seed(start)
+    @settings(
+        max_examples=number,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=st.one_of(kinds), real=st.booleans())
+    def one(case: Case, real: bool) -> None:
+        if real and "id" in (case.path_parameters or {}):
+            case.path_parameters["id"] = deck.any()
+        if real and isinstance(case.body, dict) and "predictionId" in case.body:
+            case.body["predictionId"] = deck.any()
+        response = case.call(session=line, headers=served.headers, timeout=120)
+        told[f"{case.method} {case.path.removeprefix('/api/v1')} {response.status_code}"] += 1
+        assert response.status_code < 500, f"{case.as_curl_command()}\n{response.text}"
+        case.validate_response(response, checks=CHECKS)
+
+    one()
+    return told

@@ -1,0 +1,378 @@
+"""Opening and closing the gateway, where it listens, and its token (SPEC 10.1, 11.1)."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from engine.api import doctor
+from engine.api.gateway.addresses import Wish, host_name, place_of
+from engine.api.gateway.certificate import check_pair
+from engine.api.gateway.gateway import ENDED, Gateway
+from engine.config_gateway import GatewaySettings
+from engine.lock import read_holder
+from engine.model import Refusal
+from tests.api.gateway.conftest import QUICK, Serve, Served
+
+# -- where
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("LocalHost:8477", "localhost"),
+        ("[::1]:8477", "::1"),
+        ("[::1]", "::1"),
+        ("", None),
+        (":8477", None),
+        ("[::1", None),
+        ("[::1]8477", None),
+        ("a:b", None),
+        ("a:123456", None),
+        ("a:80:80", None),
+        ("::1", None),
+    ],
+)
+def test_the_name_in_a_host(host: str, name: str | None) -> None:
+    assert host_name(host) == name
+
+
+@pytest.mark.parametrize(
+    ("settings", "host", "answers"),
+    [
+        ({}, "127.0.0.1:8477", True),
+        ({}, "localhost:9000", True),
+        ({}, "[::1]", True),
+        ({}, "127.0.0.2", True),
+        ({}, "10.0.0.7", False),
+        ({}, "phone.example", False),
+        ({}, "localhost.", False),
+        ({"hosts": ["phone.example"]}, "Phone.Example:443", True),
+        ({"hosts": ["phone.example"]}, "a.phone.example", False),
+        ({"host": "0.0.0.0", "tunnel": True}, "10.0.0.7:8477", True),
+        ({"host": "0.0.0.0", "tunnel": True}, "evil.example", False),
+    ],
+)
+def test_what_it_answers_to(settings: dict[str, Any], host: str, answers: bool) -> None:
+    assert place_of(GatewaySettings.model_validate(settings)).answers_to(host) is answers
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({"host": "0.0.0.0"}, "unsafe_address"),
+        ({"host": "192.168.1.7"}, "unsafe_address"),
+        ({"host": "::"}, "unsafe_address"),
+        ({"certificate": "/nowhere/cert.pem"}, "no_certificate"),
+        ({"certificateKey": __file__}, "no_certificate"),
+    ],
+)
+def test_where_it_does_not_listen(settings: dict[str, Any], code: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        place_of(GatewaySettings.model_validate(settings))
+    assert refused.value.code == code
+    assert refused.value.fix
+
+
+@pytest.mark.parametrize(
+    "wish", [Wish(port=65536), Wish(port=-1), Wish(host="nonsense"), Wish(host="127.0.0.1:80")], ids=str
+)
+def test_no_address(wish: Wish) -> None:
+    with pytest.raises(Refusal) as refused:
+        wish.over(GatewaySettings())
+    assert refused.value.code == "bad_address"
+
+
+def test_urls() -> None:
+    def url(**settings: Any) -> str:
+        return place_of(GatewaySettings.model_validate(settings)).url
+
+    assert url() == "http://127.0.0.1:8477"
+    assert url(host="localhost", port=1) == "http://127.0.0.1:1"
+    assert url(host="::1") == "http://[::1]:8477"
+    assert url(host="0.0.0.0", tunnel=True) == "http://127.0.0.1:8477"
+    assert url(host="10.0.0.7", certificate=__file__).startswith("https://10.0.0.7")
+
+
+# -- open and close
+
+
+@pytest.mark.long
+def test_the_note_and_the_ledger_say_where_it_listens(serve: Serve) -> None:
+    other = serve()
+    home = other.engine.home
+    assert (read_holder(home) or pytest.fail("no note")).gateway == other.url
+    assert {one["name"]: one["message"] for one in doctor.examine(home, [])["checks"]}["gateway"].endswith(other.url)
+    [opened] = other.engine.ledger.latest(1, kinds=("GatewayOpened",))
+    assert opened.subject == other.url
+    assert other.token not in json.dumps(opened.payload)
+    was = other.url
+    other.gateway.close()
+    assert (read_holder(home) or pytest.fail("no note")).gateway == ""
+    assert other.engine.ledger.latest(1, kinds=("GatewayClosed",))[0].subject == was
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(was, trust_env=False)
+
+
+@pytest.mark.long
+def test_one_that_ended_by_itself_is_not_said_to_listen(serve: Serve) -> None:
+    other = serve()
+    server = other.gateway._server
+    assert server is not None
+    server.close()
+    other.gateway.follow()
+    state = other.gateway.state()
+    assert (state.listening, state.words) == (False, ENDED)
+    (told,) = other.engine.ledger.latest(1, kinds=("FaultReported",))
+    assert told.payload["message"] == ENDED
+    other.gateway.open(port=0)
+    assert other.ask("GET", "/api/v1/health").status_code == 200
+
+
+@pytest.mark.long
+def test_it_follows_the_settings(serve: Serve) -> None:
+    other = serve()
+    gateway, settings = other.gateway, other.engine.settings
+    gateway.close()
+    gateway.follow()
+    assert not gateway.state().listening
+    settings.set("gateway.port", 0)
+    settings.set("gateway.enabled", True)
+    gateway.follow()
+    first = other.url
+    assert first
+    gateway.follow()
+    assert other.url == first, "nothing changed"
+    settings.set("gateway.hosts", ["phone.example"])
+    gateway.follow()
+    assert other.ask("GET", "/api/v1/health", headers={"Host": "phone.example"}).status_code == 200
+    settings.set("gateway.enabled", False)
+    gateway.follow()
+    assert not gateway.state().listening
+
+
+@pytest.mark.long
+def test_a_token_that_nobody_read_waits_for_a_reader(serve: Serve) -> None:
+    """The settings opened it, with nobody there; who then wishes it elsewhere has it there, and is shown the token."""
+    other = serve()
+    other.gateway.close()
+    other.engine.settings.set("gateway.port", 0)
+    other.engine.settings.set("gateway.enabled", True)
+    gateway = Gateway(other.engine, announce=lambda url: None)
+    gateway.follow()
+    try:
+        first = gateway.state().url
+        assert first
+        token = gateway.open(port=0, tunnel=False)
+        assert token.startswith("clawpy_")
+        assert gateway.state().url != first
+        assert gateway.reveal() == ""
+        headers = {"Authorization": f"Bearer {token}"}
+        assert httpx.get(f"{gateway.state().url}/api/v1/health", headers=headers, trust_env=False).status_code == 200
+        second = gateway.state().url
+        assert gateway.open(port=0) == ""
+        assert gateway.state().url == second
+    finally:
+        gateway.end()
+
+
+@pytest.mark.long
+def test_a_port_that_is_taken_is_told_once(serve: Serve) -> None:
+    other = serve()
+    other.gateway.close()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Refusal) as refused:
+            other.gateway.open(port=port)
+        assert refused.value.code == "port_taken"
+        other.engine.settings.set("gateway.port", port)
+        other.engine.settings.set("gateway.enabled", True)
+        other.gateway.follow()
+        other.gateway.follow()
+    told = other.engine.ledger.latest(10, kinds=("FaultReported",))
+    assert [one.payload["where"] for one in told] == ["gateway"]
+    assert "used by another program" in other.gateway.state().words
+    other.engine.settings.set("gateway.port", 0)
+    other.gateway.follow()
+    assert other.gateway.state().listening
+
+
+@pytest.mark.long
+def test_the_switch_is_kept(serve: Serve) -> None:
+    other = serve()
+    other.gateway.close()
+    other.engine.settings.set("gateway.port", 0)
+    other.gateway.switch(True)
+    assert other.gateway.state().listening
+    assert other.engine.settings.get("gateway.enabled") is True
+    other.gateway.switch(False)
+    assert not other.gateway.state().listening
+    assert other.engine.settings.get("gateway.enabled") is False
+
+
+@pytest.mark.long
+def test_after_the_end_it_does_not_open_again(serve: Serve) -> None:
+    other = serve()
+    other.gateway.end()
+    assert other.gateway.open(port=0) == ""
+    assert not other.gateway.state().listening
+
+
+def test_what_somebody_opened_takes_on_names_and_pages_of_the_settings(serve: Serve) -> None:
+    """`clawpy config set gateway.hosts …` while `clawpy serve` runs: nobody who is connected is cut off."""
+    other = serve()
+    renamed = {"Host": "laptop.tail1234.ts.net", "Origin": "https://phone.example"}
+    with httpx.Client(base_url=other.url, headers=other.headers, trust_env=False) as client:
+        assert client.get("/api/v1/health", headers=renamed).status_code == 421
+        settings = other.engine.settings
+        settings.set("gateway.hosts", ["laptop.tail1234.ts.net"])
+        settings.set("gateway.origins", ["https://phone.example"])
+        url = other.url
+        other.gateway.follow()
+        assert other.url == url
+        reply = client.get("/api/v1/health", headers=renamed)
+        assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (200, "https://phone.example")
+        settings.set("gateway.hosts", [])
+        other.gateway.follow()
+        assert client.get("/api/v1/health", headers=renamed).status_code == 421
+
+
+def certificate(folder: Path) -> Path:
+    """A certificate for this machine, and its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / "both.pem"
+    plain = serialization.NoEncryption()
+    pem = serialization.Encoding.PEM
+    file.write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + made.public_bytes(serialization.Encoding.PEM)
+    )
+    return file
+
+
+@pytest.mark.long
+def test_with_a_certificate_it_speaks_tls(serve: Serve) -> None:
+    other = serve()
+    other.gateway.close()
+    file = certificate(other.folder)
+    other.token = other.gateway.open(port=0, certificate=str(file)) or other.token
+    assert other.url.startswith("https://")
+    trusted = ssl.create_default_context(cafile=str(file))
+    reply = httpx.get(other.url + "/api/v1/health", headers=other.headers, verify=trusted, trust_env=False)
+    assert reply.json()["status"] == "ok"
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(other.url.replace("https", "http") + "/api/v1/health", trust_env=False)
+    other.gateway.close()
+    file.write_text("no certificate")
+    with pytest.raises(Refusal) as refused:
+        other.gateway.open(port=0, certificate=str(file))
+    assert refused.value.code == "bad_certificate"
+
+
+def pair(folder: Path, phrase: bytes = b"") -> tuple[str, str]:
+    """A certificate, and a key that is not its own; locked with a pass phrase, if there is one."""
+    pem = serialization.Encoding.PEM
+    lock = serialization.BestAvailableEncryption(phrase) if phrase else serialization.NoEncryption()
+    other = ec.generate_private_key(ec.SECP256R1())
+    (folder / "key.pem").write_bytes(other.private_bytes(pem, serialization.PrivateFormat.PKCS8, lock))
+    return str(certificate(folder)), str(folder / "key.pem")
+
+
+def test_what_is_wrong_with_a_certificate_is_said_of_the_file(tmp_path: Path) -> None:
+    both, key = pair(tmp_path)
+    rubbish, alone = tmp_path / "rubbish.pem", tmp_path / "alone.pem"
+    rubbish.write_bytes(bytes(range(256)))
+    alone.write_text("-----BEGIN CERTIFICATE-----" + Path(both).read_text().partition("-----BEGIN CERTIFICATE-----")[2])
+    broken = tmp_path / "broken.pem"
+    broken.write_text(alone.read_text().replace("MII", "MIJ", 1))
+    check_pair(both, both)
+    check_pair(str(alone), both)
+
+    def wrong(certificate: str | Path, key: str | Path) -> str:
+        with pytest.raises(Refusal) as refused:
+            check_pair(str(certificate), str(key))
+        assert refused.value.code == "bad_certificate"
+        assert refused.value.fix
+        return refused.value.message
+
+    assert wrong(both, key) == f"{key} is not the key of {both}"
+    assert wrong(rubbish, key) == f"{rubbish} has no certificate in PEM form"
+    assert wrong(alone, alone) == f"{alone} has no private key in PEM form"
+    assert wrong(broken, both).startswith(f"{broken} with {both} cannot be used: ")
+    assert wrong(tmp_path, key) == f"{tmp_path} cannot be read: Is a directory"
+
+
+def test_a_locked_key_is_refused_and_nobody_is_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """OpenSSL would ask for the pass phrase on the terminal, in the middle of the console."""
+    both, key = pair(tmp_path, b"secret")
+    with pytest.raises(Refusal) as refused:
+        check_pair(both, key)
+    assert refused.value.message == f"the key in {key} is protected by a passphrase"
+    assert f"openssl pkey -in {key}" in refused.value.fix
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.long
+def test_only_so_many_connections(serve: Serve) -> None:
+    from dataclasses import replace
+
+    other = serve(limits=replace(QUICK, connections=4, head_seconds=5.0))
+    lines = [socket.create_connection(("127.0.0.1", other.port)) for _ in range(4)]
+    try:
+        assert other.raw(b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 4"), "who asks is answered"
+        lines[0].settimeout(5)
+        assert lines[0].recv(1) == b"", "who said nothing for the longest time is cut off"
+    finally:
+        for line in lines:
+            line.close()
+
+
+@pytest.mark.long
+def test_who_reads_no_answer_is_cut_off(served: Served) -> None:
+    with socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        line.connect(("127.0.0.1", served.port))
+        asked = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+        asked += served.token.encode() + b"\r\n\r\n"
+        line.settimeout(20 * QUICK.unread_seconds)
+        with pytest.raises(ConnectionError):  # noqa: PT012 (it is cut off at some byte)
+            for _ in range(100_000):
+                line.sendall(asked)
+
+
+@pytest.mark.long
+def test_nothing_heavy_before_it_opens() -> None:
+    """Whoever opens no gateway never pays for one (ARCHITECTURE rule 10)."""
+    code = (
+        "import sys; import engine.api.gateway.gateway, clawpy_console.cli.parser; "
+        "print([name for name in ('fastapi', 'uvicorn', 'starlette', 'websockets') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

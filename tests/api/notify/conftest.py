@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.storage.database import Database
+from tests.api.notify.world import World
+
+
+@pytest.fixture
+def world(database: Database, clock: FakeClock, bus: EventBus) -> World:
+    return World(database, clock, bus)

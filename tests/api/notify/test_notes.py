@@ -1,0 +1,178 @@
+"""What is said (SPEC 10.2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.api.notify.matrix import Form, Happening
+from engine.api.notify.moments import Moment
+from engine.api.notify.notes import ACTIONS, LINES, LONGEST, Note, age, clean, digest, note, number
+from engine.model import Tier
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+CARD = Moment(
+    Happening.NEW_HIGH, NOW - timedelta(minutes=2), "Run tests on recently changed modules", "pred_abc123",
+    "koji-core", 0.72, True, Tier.CHECK,
+)  # fmt: skip
+NEW = replace(CARD, stated=False)
+LOST = replace(CARD, tier=Tier.BROKEN)
+READ_IT = "Say skip, or read it before you approve."
+DONE = Moment(Happening.COMPLETED, NOW, "Done: 41 passed", "pred_abc123", "koji-core")
+
+
+def said(moment: Moment, form: Form, pending: int = 1) -> Note:
+    return note(moment, form, pending=pending, now=NOW, secrets=["hunter2hunter2"])
+
+
+def test_the_payload_of_a_phone_is_the_one_of_the_spec() -> None:
+    assert said(CARD, Form.CARD).payload == {
+        "aps": {
+            "alert": {
+                "title": "🔮 Cross-Pollination",
+                "subtitle": "koji-core • 72% confidence",
+                "body": "Run tests on recently changed modules",
+            },
+            "sound": "prediction.caf",
+            "badge": 1,
+            "category": "CROSSPOLL_PREDICTION",
+            "thread-id": "crosspoll",
+        },
+        "predictionId": "pred_abc123",
+        "targetChannel": "koji-core",
+        "confidence": 0.72,
+        "actions": ["approve", "reject", "snooze"],
+    }
+
+
+def test_a_silent_one_rings_nowhere_and_has_no_buttons() -> None:
+    payload = said(replace(CARD, happening=Happening.ACTED), Form.SILENT).payload
+    assert "sound" not in payload["aps"]
+    assert payload["aps"]["content-available"] == 1
+    assert "actions" not in payload
+    assert "category" not in payload["aps"]
+
+
+def test_what_the_filter_asks_about_is_not_approved_at_a_glance() -> None:
+    assert said(replace(CARD, asks=True), Form.CARD).actions == ("reject", "snooze")
+    assert said(replace(CARD, asks=True), Form.SPOKEN).ask == READ_IT
+    assert said(replace(CARD, asks=True), Form.SPOKEN).actions == ("reject",)
+
+
+def test_what_is_not_all_there_is_not_approved_from_it() -> None:
+    """The end of a long prompt, or what was cut out of it, is read before it is approved."""
+    whole = ("run " * LONGEST)[:LONGEST].strip()
+    assert said(replace(CARD, words=whole), Form.CARD).actions == ACTIONS
+    for cut in (whole + " and more", "run it with hunter2hunter2"):
+        assert said(replace(CARD, words=cut), Form.CARD).actions == ("reject", "snooze")
+        assert said(replace(CARD, words=cut), Form.SPOKEN).ask == READ_IT
+
+
+@pytest.mark.parametrize(
+    ("moment", "form", "title", "body"),
+    [
+        (CARD, Form.BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • 72% • 2m ago"),
+        (CARD, Form.HAPTIC_BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • 72% • 2m ago"),
+        (NEW, Form.BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • quick check • 2m ago"),
+        (NEW, Form.EMBED, "🔮 koji-core • quick check", "Run tests on recently changed modules"),
+        (LOST, Form.EMBED, "🔮 koji-core • at risk • 72% confidence", "Run tests on recently changed modules"),
+        (
+            NEW,
+            Form.SPOKEN,
+            "",
+            "Cross-pollination suggestion: Run tests on recently changed modules. Quick check.",
+        ),
+        (DONE, Form.HAPTIC, "✅", "Done: 41 passed"),
+        (DONE, Form.BANNER, "🔮 Cross-Pollination", "Done: 41 passed"),
+        (DONE, Form.SPOKEN, "", "Done: 41 passed"),
+        (DONE, Form.RESULT, "✅ koji-core", "Done: 41 passed"),
+        (CARD, Form.EMBED, "🔮 koji-core • 72% confidence", "Run tests on recently changed modules"),
+        (CARD, Form.TICK, "", "✅ Run tests on recently changed modules"),
+        (replace(DONE, words="Failed: 2 tests"), Form.CROSS, "", "❌ Failed: 2 tests"),
+        (replace(DONE, words="Paused: 3 rejections in a row"), Form.PAUSE, "⏸", "Paused: 3 rejections in a row"),
+        (replace(DONE, words="Paused: 3 rejections in a row"), Form.STATUS, "", "⏸ Paused: 3 rejections in a row"),
+        (
+            CARD, Form.SPOKEN, "",
+            "Cross-pollination suggestion: Run tests on recently changed modules. "
+            "Confidence seventy-two percent.",
+        ),
+    ],
+)  # fmt: skip
+def test_a_form(moment: Moment, form: Form, title: str, body: str) -> None:
+    found = said(moment, form, pending=3)
+    assert (found.title, found.body) == (title, body)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0, "zero"), (7, "seven"), (19, "nineteen"), (20, "twenty"), (72, "seventy-two"), (99, "ninety-nine"),
+     (100, "one hundred")],
+)  # fmt: skip
+def test_numbers_in_words(value: int, words: str) -> None:
+    assert number(value) == words
+
+
+@pytest.mark.parametrize(
+    ("minutes", "words"),
+    [(0, "0m"), (0.9, "0m"), (2, "2m"), (59.9, "59m"), (60, "1h"), (48 * 60 - 1, "47h"), (48 * 60, "2d")],
+)
+def test_ages(minutes: float, words: str) -> None:
+    assert age(timedelta(minutes=minutes)) == words
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_what_leaves_the_machine_has_no_secret_and_no_escape(form: Form) -> None:
+    words = "deploy with sk-abcdefghijklmnopqrstuvwx and hunter2hunter2 \x1b[31mnow\x07"
+    found = said(replace(CARD, words=words), form)
+    assert "sk-abc" not in found.text
+    assert "hunter2" not in found.text
+    assert "\x1b" not in found.text
+    assert "\x07" not in found.text
+
+
+@given(st.text(max_size=2000))
+def test_any_text_becomes_one_line_of_bounded_length(text: str) -> None:
+    line = clean(text, [])
+    assert len(line) <= LONGEST
+    assert "\n" not in line
+
+
+def test_a_tap_is_felt_and_a_badge_is_not() -> None:
+    """Success, failure and a new card feel different; a badge is only looked at."""
+    failed = replace(DONE, happening=Happening.FAILED, words="Failed: 2 tests")
+    taps = [
+        (CARD, Form.HAPTIC_BADGE),
+        (DONE, Form.HAPTIC),
+        (failed, Form.HAPTIC),
+        (CARD, Form.BADGE),
+        (CARD, Form.REFRESH),
+    ]
+    found = [said(moment, form).payload for moment, form in taps]
+    assert [one.get("haptic", "") for one in found] == ["notice", "success", "failure", "", ""]
+    assert [one["aps"].get("interruption-level") for one in found] == [None, None, None, "passive", "passive"]
+
+
+def test_of_several_taps_at_once_the_strongest_is_felt() -> None:
+    failed = replace(DONE, happening=Happening.FAILED, words="Failed: 2 tests")
+    found = digest([said(failed, Form.HAPTIC), said(DONE, Form.HAPTIC), said(CARD, Form.BADGE, pending=3)])
+    assert (found.title, found.haptic) == ("🔮 3", "failure")
+
+
+def test_a_digest_has_a_line_for_each_and_counts_the_rest() -> None:
+    found = digest([said(replace(CARD, words=f"card {n}"), Form.CARD, pending=12) for n in range(12)])
+    lines = found.body.splitlines()
+    assert len(lines) == LINES
+    assert lines[0] == "• koji-core • 72% confidence: card 0"
+    assert lines[-1] == "• and 3 more"
+    assert found.subtitle == "12 notifications"
+    assert found.badge == 12
+    assert found.actions == ()
+
+
+def test_a_watch_has_room_for_one() -> None:
+    first, last = said(CARD, Form.BADGE, pending=1), said(CARD, Form.BADGE, pending=2)
+    assert digest([first, last]) == last

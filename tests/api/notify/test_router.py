@@ -1,0 +1,398 @@
+"""From a fact of the ledger to a surface, with a clock that is moved by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from engine.api.notify.buttons import Button
+from engine.api.notify.delivery import Failure
+from engine.api.notify.matrix import Form
+from engine.api.notify.timing import BACKOFF, OLDEST, TRIES
+from engine.clock import FakeClock
+from engine.config import Settings
+from engine.config_notify import Surface
+from engine.events import (
+    CostWarned,
+    Event,
+    EventBus,
+    PredictionConfirmed,
+    PredictionCreated,
+    SessionEnded,
+    StateChanged,
+)
+from engine.model import Source, Status, Tier, microusd
+from engine.storage.database import Database
+from tests.api.notify.world import World
+from tests.api.stand_in import session
+
+EVERYWHERE = {surface.value: "json://nowhere.invalid/x" for surface in Surface}
+
+
+def created(
+    card_id: str = "pred_a", confidence: float = 0.72, source: Source = Source.TEMPLATE, **more: Any
+) -> PredictionCreated:
+    said = {"flow": "run_tests", "channel": "koji-core", "stated": True} | more
+    return PredictionCreated(subject=card_id, confidence=confidence, source=source.value, **said)
+
+
+def ended(state: str = "succeeded", summary: str = "41 passed") -> SessionEnded:
+    return SessionEnded(subject="sess_a", prediction_id="pred_a", state=state, summary=summary, cost=0)
+
+
+PAUSED = StateChanged(before="WATCHING", after="PAUSED", cause="3 rejections in a row")
+COST = CostWarned(window="day", spent=microusd(16.4), cap=microusd(20))
+
+
+def forms(world: World) -> dict[Surface, Form]:
+    return {surface: note.form for surface, note in world.courier.sent}
+
+
+# -- what reaches whom
+
+
+def test_a_high_card_reaches_all_in_their_forms(world: World) -> None:
+    world.at(**EVERYWHERE)
+    world.card()
+    world.happen(created(confidence=0.6))
+    world.deliver()
+    assert forms(world) == {
+        Surface.PHONE: Form.CARD, Surface.WEB: Form.CARD, Surface.DESKTOP: Form.CARD, Surface.WATCH: Form.HAPTIC_BADGE,
+        Surface.GLASSES: Form.SPOKEN, Surface.DISCORD: Form.EMBED,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tier", "stated", "confidence", "high"),
+    [
+        (Tier.BROKEN, False, 0.4, True),
+        (Tier.BROKEN, True, 0.1, True),
+        (Tier.BLOCKS, True, 0.6, True),
+        (Tier.BLOCKS, True, 0.59, False),
+        (Tier.BLOCKS, False, 0.9, False),  # a confidence that is not stated says nothing
+        (Tier.UPKEEP, True, 0.6, True),
+    ],
+)
+def test_high_is_what_is_at_risk_or_likely_wanted(
+    world: World, tier: Tier, stated: bool, confidence: float, high: bool
+) -> None:
+    world.at(**EVERYWHERE)
+    world.card(tier=tier, confidence=confidence)
+    world.happen(created(confidence=confidence, tier=int(tier), stated=stated))
+    world.deliver()
+    assert (Surface.GLASSES in forms(world)) is high  # they are told of nothing less
+
+
+def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: World, clock: FakeClock) -> None:
+    world.at(**EVERYWHERE)
+    world.card(confidence=0.59)
+    world.happen(created(confidence=0.59))
+    clock.advance(timedelta(seconds=299))
+    world.deliver()
+    assert not world.courier.sent
+    clock.advance(timedelta(seconds=1))
+    world.deliver()
+    assert forms(world) == {
+        Surface.PHONE: Form.CARD, Surface.WEB: Form.CARD, Surface.DESKTOP: Form.CARD, Surface.WATCH: Form.BADGE,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("event", "phone", "words"),
+    [
+        (ended(), Form.BANNER, "Done: 41 passed"),
+        (ended("failed", "2 tests"), Form.BANNER, "Failed: 2 tests"),
+        (ended("interrupted", ""), Form.BANNER, "Failed: Run the tests"),
+        (COST, Form.BANNER, "82 % of the day's cap: $16.40 of $20.00"),
+        (PAUSED, Form.BANNER, "Paused: 3 rejections in a row"),
+    ],
+)
+def test_what_the_phone_says(world: World, clock: FakeClock, event: Event, phone: Form, words: str) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.sessions["sess_a"] = session("sess_a", "pred_a", clock.now(), error="")
+    world.happen(event)
+    world.deliver()
+    [note] = world.courier.to(Surface.PHONE)
+    assert (note.form, note.body) == (phone, words)
+
+
+def test_an_action_by_itself_is_a_silent_update(world: World, clock: FakeClock) -> None:
+    world.at(phone=EVERYWHERE["phone"], discord=EVERYWHERE["discord"])
+    world.card(status=Status.CONFIRMED)
+    world.happen(PredictionConfirmed(subject="pred_a", decided_by="autonomy"))
+    clock.advance(timedelta(minutes=5))
+    world.deliver()
+    assert forms(world) == {Surface.PHONE: Form.SILENT, Surface.DISCORD: Form.TICK}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        created(source=Source.OPERATOR),
+        PredictionConfirmed(subject="pred_a", decided_by="operator"),
+        ended("cancelled"),
+        StateChanged(before="PAUSED", after="WATCHING", cause="2 h passed"),
+    ],
+)
+def test_what_the_operator_did_himself_is_not_told(world: World, event: Event) -> None:
+    world.at(**EVERYWHERE)
+    world.card()
+    world.happen(event)
+    world.deliver()
+    assert not world.courier.sent
+
+
+def test_what_an_agent_put_there_is_told_as_any_new_card(world: World) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.card()
+    world.happen(created(source=Source.PREDICTOR_HOOK))
+    world.deliver()
+    assert [note.prediction_id for note in world.courier.to(Surface.PHONE)] == ["pred_a"]
+
+
+def test_what_has_no_address_and_what_is_switched_off_gets_nothing(world: World) -> None:
+    world.settings.current = Settings(push_notifications_enabled=False)
+    world.at(phone=EVERYWHERE["phone"], watch=EVERYWHERE["watch"], glasses=EVERYWHERE["glasses"])
+    world.happen(PAUSED)
+    world.deliver()
+    assert forms(world) == {Surface.WATCH: Form.PAUSE}
+
+
+def test_a_card_that_was_decided_meanwhile_is_not_told(world: World, clock: FakeClock) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.card("pred_a", confidence=0.4)
+    world.card("pred_b", confidence=0.4)
+    world.happen(created("pred_a", 0.4), created("pred_b", 0.4))
+    world.decide("pred_a")
+    clock.advance(timedelta(minutes=5))
+    world.deliver()
+    [note] = world.courier.to(Surface.PHONE)
+    assert note.prediction_id == "pred_b"
+    assert note.actions == ("approve", "reject", "snooze")
+
+
+def test_several_low_ones_are_one_digest(world: World, clock: FakeClock) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    for number in range(4):
+        world.card(f"pred_{number}", confidence=0.4)
+        world.happen(created(f"pred_{number}", 0.4))
+        clock.advance(timedelta(minutes=1))
+    world.deliver()
+    assert not world.courier.sent
+    clock.advance(timedelta(minutes=1))
+    world.deliver()
+    [note] = world.courier.to(Surface.PHONE)
+    assert note.subtitle == "4 notifications"
+    assert len(note.body.splitlines()) == 4
+
+
+# -- quiet hours
+
+
+def test_at_night_only_what_is_urgent_and_the_rest_in_the_morning(world: World, clock: FakeClock) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.card()
+    world.quiet = True
+    world.happen(created(), ended("failed", "2 tests"), COST)
+    world.deliver()
+    assert [note.body[:4] for note in world.courier.to(Surface.PHONE)] == ["82 %"]
+    clock.advance(timedelta(hours=8))
+    world.quiet = False
+    world.deliver()
+    [_, morning] = world.courier.to(Surface.PHONE)
+    assert morning.subtitle == "2 notifications"
+    assert "Failed: 2 tests" in morning.body
+
+
+# -- faults
+
+
+def test_a_surface_that_is_dead_is_tried_ever_more_seldom_and_given_up(world: World, clock: FakeClock) -> None:
+    world.at(phone=EVERYWHERE["phone"], discord=EVERYWHERE["discord"])
+    world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
+    world.happen(PAUSED)
+    waits = []
+    while (wait := world.router.step(Surface.PHONE)) is not None:
+        waits.append(wait)
+        clock.advance(timedelta(seconds=wait))
+    assert len(world.courier.to(Surface.PHONE)) == TRIES
+    assert waits[: len(BACKOFF)] == list(BACKOFF)
+    [waiting] = world.router.waiting()
+    assert waiting.kind == "notification"
+    assert waiting.title == "phone missed a notification: it cannot be reached"
+    world.deliver()
+    assert len(world.courier.to(Surface.DISCORD)) == 1
+
+
+def test_while_the_circuit_is_open_nothing_is_even_tried(world: World, clock: FakeClock) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
+    world.happen(PAUSED, COST)
+    world.deliver()
+    assert len(world.courier.sent) == 1
+    clock.advance(timedelta(seconds=BACKOFF[0] - 1))
+    world.happen(PAUSED)
+    assert world.router.step(Surface.PHONE) == 1
+    assert len(world.courier.sent) == 1
+    world.courier.failures.clear()
+    clock.advance(timedelta(seconds=1))
+    world.deliver()
+    assert len(world.courier.sent) == 4
+    assert world.router.trouble(Surface.PHONE) == ""
+
+
+def test_what_nobody_will_ever_take_is_given_up_at_once_and_comes_when_it_is_mended(world: World) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
+    world.happen(PAUSED)
+    world.deliver()
+    assert world.router.outbox.dead()[0].count == 1
+    world.courier.failures.clear()
+    assert world.router.retry(Surface.PHONE) == 1
+    world.deliver()
+    assert [note.body for note in world.courier.to(Surface.PHONE)] == ["Paused: 3 rejections in a row"] * 2
+    assert world.router.waiting() == []
+
+
+def test_the_operator_lets_go_of_what_was_given_up(world: World) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
+    world.happen(PAUSED)
+    world.deliver()
+    assert world.router.outbox.dismiss() == 1
+    assert world.router.waiting() == []
+
+
+def test_an_address_that_is_said_to_be_a_key_and_is_none(world: World) -> None:
+    world.at(phone="key")
+    world.happen(PAUSED)
+    world.deliver()
+    [dead] = world.router.outbox.dead()
+    assert dead.note == 'notify.phone.url is "key", but no address is stored for phone'
+
+
+def test_a_surface_that_was_switched_off_meanwhile_is_left_in_peace(world: World) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.happen(PAUSED)
+    world.at(phone="")
+    world.deliver()
+    assert not world.courier.sent
+    assert world.router.outbox.surfaces() == frozenset()
+
+
+# -- once, and never never
+
+
+def test_a_fact_that_is_read_twice_is_told_once(
+    world: World, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    """The cursor is stored after the rows: a crash between the two reads the fact again."""
+    world.at(phone=EVERYWHERE["phone"])
+    world.happen(PAUSED)
+    facts = world.router._facts.since(0)
+    world.router._take([one for one in facts if one.kind == "StateChanged"])
+    world.deliver()
+    assert len(world.courier.sent) == 1
+
+
+def test_what_was_not_delivered_before_a_crash_is_delivered_after_it(
+    world: World, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.happen(PAUSED)
+    again = World(database, clock, bus)
+    again.at(phone=EVERYWHERE["phone"])
+    again.router.catch_up()
+    again.deliver()
+    assert len(again.courier.sent) == 1
+
+
+def test_old_news_is_no_news(world: World, clock: FakeClock) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.database.write(lambda tx: tx.record(PAUSED))
+    clock.advance(OLDEST)
+    world.happen(COST)
+    world.deliver()
+    assert [note.body[:4] for note in world.courier.to(Surface.PHONE)] == ["82 %"]
+
+
+def test_a_forgotten_card_is_not_told(world: World, clock: FakeClock) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.card()
+    world.happen(created())
+    world.cards.clear()
+    world.deliver()
+    assert not world.courier.sent
+
+
+def test_rows_that_are_over_are_given_up_after_a_week(world: World, clock: FakeClock) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.happen(PAUSED)
+    world.deliver()
+    clock.advance(timedelta(days=7, seconds=1))
+    world.happen(COST)
+    with world.database.read() as reading:
+        count = reading.connection().exec_driver_sql("SELECT count(*) FROM notifications").scalar()
+    assert count == 1
+
+
+def test_buttons_go_with_a_card_that_has_them(world: World) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.links = {"approve": "https://here/a"}
+    world.card()
+    world.happen(created(), PAUSED)
+    world.deliver()
+    assert world.courier.buttons == [{}, {"approve": Button("https://here/a/pred_a", "word")}]
+
+
+def test_a_fact_that_cannot_be_understood_holds_up_no_other(world: World) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    world.database.write(
+        lambda tx: tx.session.connection().exec_driver_sql(
+            "INSERT INTO memory_events (at, kind, subject, workspace, payload)"
+            " VALUES ('2026-01-05T09:30:00.000000Z', 'SessionEnded', 'sess_a', '', '{}')"
+        )
+    )
+    world.happen(PAUSED)
+    world.deliver()
+    assert len(world.courier.sent) == 1
+
+
+# -- threads
+
+
+def test_a_dead_surface_delays_no_other(world: World, clock: FakeClock) -> None:
+    """The phone's service hangs for good; the watch hears of it all the same."""
+    import threading
+
+    stuck, heard = threading.Event(), threading.Event()
+
+    class Hanging:
+        def deliver(self, address: object, note: object, buttons: object) -> Failure | None:
+            if address.surface is Surface.PHONE:  # type: ignore[attr-defined]
+                stuck.wait(20)
+            else:
+                heard.set()
+            return None
+
+    world.router.courier = Hanging()
+    world.at(phone=EVERYWHERE["phone"], watch=EVERYWHERE["watch"])
+    world.router.start()
+    try:
+        world.database.write(lambda tx: tx.record(PAUSED))
+        assert heard.wait(20)
+    finally:
+        stuck.set()
+        world.router.close()
+
+
+def test_a_card_of_the_wrong_hour_is_dropped(world: World, clock: FakeClock) -> None:
+    world.at(phone=EVERYWHERE["phone"])
+    one = world.card()
+    world.happen(created())
+    world.cards["pred_a"] = replace(one, snoozed_until=clock.now() + timedelta(hours=2))
+    world.deliver()
+    assert not world.courier.sent

@@ -1,0 +1,93 @@
+"""When what is sent: windows, quiet hours, back-off. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from engine.api.notify.matrix import Urgency
+from engine.api.notify.timing import (
+    BACKOFF,
+    OLDEST,
+    QUIET_LOOK,
+    TOGETHER,
+    TRIES,
+    Item,
+    Plan,
+    entry,
+    given_up,
+    pause,
+    plan,
+)
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+WINDOW = timedelta(minutes=5)
+
+
+def item(number: int, *, urgent: bool = False, gathered: bool = False, due: float = 0, tries: int = 0) -> Item:
+    return Item(number, number, "", "", urgent, gathered, NOW, NOW + timedelta(seconds=due), tries)
+
+
+@pytest.mark.parametrize(
+    ("urgency", "quiet", "gathered", "minutes"),
+    [
+        (Urgency.LOW, False, True, 5),
+        (Urgency.NORMAL, False, False, 0),
+        (Urgency.URGENT, False, False, 0),
+        (Urgency.LOW, True, True, 0),
+        (Urgency.NORMAL, True, True, 0),
+        (Urgency.URGENT, True, False, 0),
+    ],
+)
+def test_an_entry(urgency: Urgency, quiet: bool, gathered: bool, minutes: int) -> None:
+    assert entry(urgency, NOW, quiet=quiet, window=WINDOW) == (gathered, NOW + timedelta(minutes=minutes))
+
+
+def test_without_a_window_nothing_waits() -> None:
+    assert entry(Urgency.LOW, NOW, quiet=False, window=timedelta(0)) == (False, NOW)
+
+
+def test_one_by_one_the_urgent_first() -> None:
+    waiting = [item(1), item(2, urgent=True), item(3)]
+    assert plan(waiting, NOW, quiet=False).batch == (waiting[1],)
+    assert plan([waiting[0], waiting[2]], NOW, quiet=False).batch == (waiting[0],)
+
+
+def test_gathered_ones_wait_for_the_window_of_the_first_and_go_together() -> None:
+    waiting = [item(1, gathered=True, due=300), item(2, gathered=True, due=420)]
+    assert plan(waiting, NOW + timedelta(seconds=299), quiet=False) == Plan(wait=1.0)
+    assert plan(waiting, NOW + timedelta(seconds=300), quiet=False).batch == tuple(waiting)
+
+
+def test_one_digest_has_a_bound() -> None:
+    waiting = [item(number, gathered=True) for number in range(TOGETHER + 3)]
+    assert len(plan(waiting, NOW, quiet=False).batch) == TOGETHER
+
+
+def test_what_is_not_gathered_goes_alone_and_leaves_the_gathered_waiting() -> None:
+    waiting = [item(1, gathered=True, due=300), item(2)]
+    assert plan(waiting, NOW, quiet=False).batch == (waiting[1],)
+
+
+def test_in_quiet_hours_only_what_is_urgent_goes() -> None:
+    waiting = [item(1, gathered=True), item(2, urgent=True)]
+    assert plan(waiting, NOW, quiet=True).batch == (waiting[1],)
+    assert plan(waiting[:1], NOW, quiet=True) == Plan(wait=QUIET_LOOK)
+    assert plan(waiting[:1], NOW, quiet=False).batch == (waiting[0],)
+
+
+def test_nothing_waits() -> None:
+    assert plan([], NOW, quiet=False) == Plan()
+    assert plan([], NOW, quiet=True) == Plan()
+
+
+def test_a_failing_surface_is_left_alone_ever_longer() -> None:
+    assert [pause(failures) for failures in range(1, 7)] == [*BACKOFF, BACKOFF[-1]]
+
+
+def test_when_it_is_given_up() -> None:
+    assert not given_up(item(1, tries=TRIES - 1), NOW)
+    assert given_up(item(1, tries=TRIES), NOW)
+    assert not given_up(item(1), NOW + OLDEST - timedelta(seconds=1))
+    assert given_up(item(1), NOW + OLDEST)

@@ -1,0 +1,125 @@
+"""A router over a real database and ledger; cards and sessions are values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engine.api.notify.addresses import Address, Addresses
+from engine.api.notify.buttons import Button
+from engine.api.notify.delivery import Failure
+from engine.api.notify.notes import Note
+from engine.api.notify.router import Router
+from engine.clock import FakeClock
+from engine.config import Settings
+from engine.config_notify import NotifySettings, Surface, SurfaceSettings
+from engine.events import Event, EventBus
+from engine.keys import Key
+from engine.memory.ledger import Ledger
+from engine.model import Card, Refusal, SessionView, Status
+from engine.storage.database import Database
+from tests.api.stand_in import card
+
+
+@dataclass
+class SomeSettings:
+    current: Settings
+
+
+@dataclass
+class SomeKeys:
+    values: dict[str, str] = field(default_factory=dict)
+
+    def get(self, name: str) -> Key | None:
+        return Key(name, "keyring", self.values[name]) if name in self.values else None
+
+
+@dataclass
+class Recorder:
+    """Takes notes and answers with what it was told to."""
+
+    sent: list[tuple[Surface, Note]] = field(default_factory=list)
+    failures: dict[Surface, Failure] = field(default_factory=dict)
+    buttons: list[Mapping[str, Button]] = field(default_factory=list)
+
+    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
+        self.sent.append((address.surface, note))
+        self.buttons.append(buttons)
+        return self.failures.get(address.surface)
+
+    def to(self, surface: Surface) -> list[Note]:
+        return [note for there, note in self.sent if there is surface]
+
+
+class World:
+    def __init__(self, database: Database, clock: FakeClock, bus: EventBus, *, real: bool = False) -> None:
+        self.database, self.clock = database, clock
+        self.settings = SomeSettings(Settings(glasses_alerts_enabled=True))
+        self.keys = SomeKeys()
+        self.environment: dict[str, str] = {}
+        self.cards: dict[str, Card] = {}
+        self.sessions: dict[str, SessionView] = {}
+        self.courier = Recorder()
+        self.quiet = False
+        self.links: dict[str, str] = {}
+        self.router = Router(
+            database,
+            clock=clock,
+            bus=bus,
+            settings=self.settings,
+            addresses=Addresses(self.settings, self.keys, environment=self.environment),
+            facts=Ledger(database),
+            cards=self,
+            sessions=_Sessions(self.sessions),
+            quiet=lambda: self.quiet,
+            secrets=lambda: ["hunter2hunter2"],
+            buttons=lambda card_id, actions: {
+                one: Button(f"{url}/{card_id}", "word") for one, url in self.links.items() if one in actions
+            },
+            courier=None if real else self.courier,
+        )
+
+    def at(self, digest: float = 5, **urls: str) -> None:
+        """Have these surfaces be reached there."""
+        sections = {name: SurfaceSettings(url=url) for name, url in urls.items()}
+        notify = NotifySettings(digest_minutes=digest, **sections)
+        self.settings.current = self.settings.current.model_copy(update={"notify": notify})
+
+    def get(self, card_id: str) -> Card:
+        if card_id not in self.cards:
+            raise Refusal("unknown_card", "there is none")
+        return self.cards[card_id]
+
+    def pending(self) -> list[Card]:
+        return [one for one in self.cards.values() if one.status is Status.PENDING]
+
+    def card(self, card_id: str = "pred_a", **changes: Any) -> Card:
+        one = card(card_id, self.clock.now(), **changes)
+        self.cards[card_id] = one
+        return one
+
+    def decide(self, card_id: str) -> None:
+        self.cards[card_id] = replace(self.cards[card_id], status=Status.REJECTED)
+
+    def happen(self, *events: Event) -> None:
+        """These are true now, and are read."""
+        for event in events:
+            self.database.write(lambda tx, event=event: tx.record(event))
+        self.router.catch_up()
+
+    def deliver(self, surfaces: Sequence[Surface] = tuple(Surface)) -> None:
+        """Everything that goes now."""
+        for surface in surfaces:
+            while self.router.step(surface) == 0:
+                pass
+
+
+@dataclass
+class _Sessions:
+    known: dict[str, SessionView]
+
+    def get(self, session_id: str) -> SessionView:
+        if session_id not in self.known:
+            raise Refusal("unknown_session", "there is none")
+        return self.known[session_id]

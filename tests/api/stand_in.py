@@ -1,0 +1,324 @@
+"""An engine whose cards, sessions and rails are small stand-ins; agents, tasks and settings are the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from engine import views
+from engine.api.gateway.gateway import GatewayState
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.execution.hiring import Hiring
+from engine.execution.permissions import PermissionRow, Permissions
+from engine.hierarchy.agents import Agents
+from engine.home import Home
+from engine.keys import Keys
+from engine.memory.ledger import Ledger, append
+from engine.model import (
+    Assignment,
+    Band,
+    Card,
+    ChangeSet,
+    ChangeState,
+    ConfidenceParts,
+    CostState,
+    DecidedBy,
+    DismissReason,
+    FileChange,
+    FileDiff,
+    Hold,
+    Phase,
+    PromptPart,
+    RailVerdict,
+    Randomness,
+    Refusal,
+    SessionState,
+    SessionView,
+    Source,
+    Status,
+    StopLevel,
+    Tier,
+    TranscriptLine,
+    Verdict,
+    microusd,
+)
+from engine.settings_store import SettingsStore
+from engine.storage.database import Database
+from engine.tasks.board import TaskBoard
+
+SURE = ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True)
+
+
+def card(card_id: str, now: datetime, workspace: str = "/srv/shop", **changes: Any) -> Card:
+    one = Card(
+        id=card_id, kind="run_tests", tier=Tier.CHECK,
+        assignment=Assignment("Run the tests", "koji-core", workspace, "flow", "run_tests", {"paths": ["cart.py"]}),
+        agent="backend_builder", confidence=0.72, band=Band.SUGGESTED, parts=SURE, reasoning="3 modules changed",
+        status=Status.PENDING, source=Source.TEMPLATE, created_at=now, expires_at=now + timedelta(hours=24),
+        estimate=microusd(0.05),
+    )  # fmt: skip
+    return replace(one, **changes)
+
+
+def session(session_id: str, card_id: str, now: datetime, **changes: Any) -> SessionView:
+    one = SessionView(
+        id=session_id, prediction_id=card_id, prompt="Run the tests", workspace="/srv/shop", channel="koji-core",
+        agent="backend_builder", runner="flow", flow="run_tests", state=SessionState.SUCCEEDED, mode="approved",
+        sandbox="bubblewrap", cwd="/srv/shop", created_at=now, started_at=now, ended_at=now, tokens=0, cost=0,
+        summary="23 passed", lines=3,
+    )  # fmt: skip
+    return replace(one, **changes)
+
+
+class Shelf:
+    """Things by id, with the refusal their real keeper has."""
+
+    def __init__(self, unknown: str) -> None:
+        self.things: dict[str, Any] = {}
+        self._unknown = unknown
+
+    def beginning(self, wanted: str) -> list[str]:
+        begin = len(wanted)
+        return [one for one in self.things if wanted and wanted in (one[:begin], one.partition("_")[2][:begin])]
+
+    def get(self, wanted: str) -> Any:
+        if wanted not in self.things:
+            raise Refusal(self._unknown, f"there is no {wanted}", "look again")
+        return self.things[wanted]
+
+
+@dataclass
+class Cards(Shelf):
+    now: datetime
+    shown: list[str] = field(default_factory=list)
+    spans: list[timedelta] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__("unknown_card")
+        self.aftermath = SimpleNamespace(catch_up=lambda: None)
+
+    def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
+        found = [one for one in self.things.values() if one.status is Status.PENDING]
+        return [one for one in found if channel in (None, one.assignment.channel)]
+
+    def recent(self, limit: int = 50) -> list[Card]:
+        return list(self.things.values())[:limit]
+
+    def _become(self, card_id: str, **changes: Any) -> Card:
+        if self.get(card_id).status is not Status.PENDING and "status" in changes:
+            raise Refusal("already_decided", f"{card_id} was decided already", "undo it first")
+        self.things[card_id] = replace(self.get(card_id), **changes)
+        return self.things[card_id]
+
+    def approve(
+        self, card_id: str, *, edit: str | None = None, parameters: Any = None, without_sandbox: bool = False
+    ) -> Card:
+        return self._become(card_id, status=Status.CONFIRMED, session_id="sess_aaa", note=edit or "")
+
+    def dismiss(self, card_id: str, *, reason: DismissReason | None, by: DecidedBy) -> Card:
+        return self._become(card_id, status=Status.REJECTED)
+
+    def snooze(self, card_id: str, *, span: timedelta) -> Card:
+        self.spans.append(span)
+        return self._become(card_id, snoozed_until=self.now + span)
+
+    def undo(self, card_id: str) -> Card:
+        self.things[card_id] = replace(self.get(card_id), status=Status.PENDING)
+        return self.things[card_id]
+
+    def propose(self, text: str, *, workspace: str, channel: str | None, continues: str = "") -> Card:
+        one = card("pred_own", self.now, workspace)
+        one = replace(one, assignment=replace(one.assignment, prompt=text), source=Source.OPERATOR)
+        self.things[one.id] = one
+        return one
+
+    def look_at(self, card_id: str) -> None:
+        self.shown.append(card_id)
+
+    def mark_shown(self, card_ids: list[str]) -> None:
+        self.shown.extend(card_ids)
+
+
+class Sessions(Shelf):
+    def __init__(self) -> None:
+        super().__init__("unknown_session")
+        self.waited: list[str] = []
+
+    def list(self, *, limit: int) -> list[SessionView]:
+        return list(self.things.values())[:limit]
+
+    def running(self) -> list[SessionView]:
+        return [one for one in self.things.values() if one.state is SessionState.RUNNING]
+
+    def wait(self, session_id: str, timeout: float | None) -> SessionView:
+        self.waited.append(session_id)
+        return self.get(session_id)
+
+    def transcript(self, session_id: str, *, after: int, limit: int) -> list[TranscriptLine]:
+        one = self.get(session_id)
+        return [TranscriptLine(n, one.created_at, "output", f"line {n}") for n in range(after + 1, one.lines + 1)]
+
+
+class Changes(Shelf):
+    def __init__(self) -> None:
+        super().__init__("unknown_change_set")
+
+    def list(self, *, state: ChangeState | None = None, limit: int) -> list[ChangeSet]:
+        return [one for one in self.things.values() if state in (None, one.state)][:limit]
+
+    def for_session(self, session_id: str) -> ChangeSet | None:
+        return next((one for one in self.things.values() if one.session_id == session_id), None)
+
+    def _become(self, change_id: str, state: ChangeState) -> None:
+        self.things[change_id] = replace(self.get(change_id), state=state)
+
+    def land(self, change_id: str, only: object = ()) -> None:
+        self._become(change_id, ChangeState.LANDED)
+
+    def branch(self, change_id: str) -> None:
+        self._become(change_id, ChangeState.BRANCHED)
+
+    def discard(self, change_id: str) -> None:
+        self._become(change_id, ChangeState.DISCARDED)
+
+    def diff(self, change_id: str) -> list[Any]:
+        return [FileDiff("a.py", "modified", "", False, "@@ -1 +1 @@\n+x\n@@ -9 +9 @@\n+y", landed=(2,))]
+
+
+class Safety:
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._holds: dict[str, Hold] = {}
+        self.costs = SimpleNamespace(
+            state=lambda: CostState(150_000, 1_200_000, 9_000_000, *map(microusd, (2, 20, 200)))
+        )
+
+    def holds(self) -> list[Hold]:
+        return list(self._holds.values())
+
+    def stop(self, reason: str, by: str) -> None:
+        self._holds["stop"] = Hold("stop", reason, self._now)
+
+    def resume(self, word: str) -> None:
+        if self._holds.pop(word, None) is None:
+            raise Refusal("not_held", f"there is no {word} active", "clawpy status shows what is")
+
+    def triggers(self) -> tuple[int, datetime | None]:
+        return 47, self._now
+
+    def loop_detection_count(self) -> int:
+        return 1
+
+    def levels(self) -> tuple[StopLevel, ...]:
+        return ()
+
+    def check_command(self, text: str, cwd: Path | None = None) -> RailVerdict:
+        bad = "rm -rf" in text
+        return RailVerdict(
+            "content", Verdict.BLOCK if bad else Verdict.ALLOW, "deletes" if bad else "", "rm" if bad else ""
+        )
+
+    def check_prompt(self, text: str) -> RailVerdict:
+        return RailVerdict("content", Verdict.ASK, "a person must look", "mail")
+
+
+class StandIn:
+    """Has every port that verbs use."""
+
+    def __init__(self, home: Home, clock: FakeClock, workspaces: tuple[str, ...] = ("/srv/shop",)) -> None:
+        home.data.mkdir(parents=True, exist_ok=True)
+        self.home, self.workspaces, self.clock = home, list(workspaces), clock
+        self.bus = EventBus()
+        self.database = Database(home.database, clock=clock, bus=self.bus, recorder=append)
+        self.ledger = Ledger(self.database)
+        self.settings = SettingsStore(home.config_file, clock=clock, environment={})
+        self.settings.attach(self.database)
+        self.hierarchy = Agents(
+            home.agents,
+            cascade_config=home.data / "wisdom_cascade_config.json",
+            settings=self.settings,
+            database=self.database,
+        )
+        self.hierarchy.ensure_organisation()
+        self.keys = Keys(home, clock=clock)
+        self.gateway = SimpleNamespace(state=GatewayState)
+        self.tasks = TaskBoard(self.database, randomness=Randomness(1))
+        self.permissions = Permissions(self.database, randomness=Randomness(1))
+        now = clock.now()
+        self.cards = Cards(now)
+        self.cards.things = {one.id: one for one in (card("pred_abc1", now), card("pred_abd2", now, "/srv/other"))}
+        self.sessions = Sessions()
+        self.sessions.things = {"sess_aaa": session("sess_aaa", "pred_abc1", now, change_set_id="chg_x1")}
+        self.changes = Changes()
+        files = (FileChange("a.py", "added", 1, 0),)
+        self.changes.things = {
+            "chg_x1": ChangeSet(
+                "chg_x1", "sess_aaa", "pred_abc1", "/srv/shop", ChangeState.WAITING, files, "Draft the change log", now
+            )
+        }
+        self.safety = Safety(now)
+        self.heard: list[str] = []
+        self.autonomy = SimpleNamespace(
+            state=lambda: SimpleNamespace(state="WATCHING", cause="started", since=now, next_change=None),
+            next_cycle=lambda: now + timedelta(minutes=10),
+            earning=lambda workspaces: None,
+            scheduled=True,
+            silence=lambda: timedelta(minutes=12),
+            quiet=lambda: False,
+            dnd_until=lambda: None,
+            dnd=lambda span: None if span is None else now + span,
+            heard=self.heard.append,
+        )
+        self.predictions = SimpleNamespace(
+            phase=lambda: Phase(0, 3, "the Twin starts after 30 of your decisions", 30),
+            run_cycle=lambda *, workspaces, requested: SimpleNamespace(
+                created=[self.cards.things["pred_abc1"]],
+                withdrawn=["pred_old"],
+                errors=["gh: not there"],
+                seconds=0.1234,
+            ),
+        )
+        self.feedback = SimpleNamespace(recent=lambda limit: [])
+        self.hiring = Hiring(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
+        self.since = lambda: views.since(now, sessions=[], blocked=[], decided=[], spent=0, waits=[])
+        self.closed = False
+
+    def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
+        """What the content filter has against each line: against one that fetches and runs."""
+        return [["runs what it downloads" if "| sh" in line.text else "" for line in part.lines] for part in parts]
+
+    def settle_in(self, workspace: str) -> None:
+        """Let everything belong to one workspace."""
+        for one in self.cards.things.values():
+            moved = replace(one.assignment, workspace=workspace)
+            self.cards.things[one.id] = replace(one, assignment=moved)
+        for shelf in (self.sessions, self.changes):
+            shelf.things = {name: replace(one, workspace=workspace) for name, one in shelf.things.items()}
+
+    def queue(self) -> list[Any]:
+        return []
+
+    def wind_down(self, *, finish: bool) -> list[Any]:
+        return []
+
+    def learn(self) -> None:
+        """Nothing to take in."""
+
+    def close(self) -> None:
+        self.closed = True
+        self.database.close()
+
+
+def asked(engine: StandIn, request_id: str, title: str = "run git push") -> None:
+    """A permission that a session waits for since a minute."""
+    row = PermissionRow(
+        id=request_id, session_id="sess_aaa", agent="builder", workspace="/srv/shop", tool="exec", title=title,
+        detail="git push", reason="sends to the outside", key="exec:git push", state="waiting",
+        asked_at=engine.clock.now() - timedelta(minutes=1),
+    )  # fmt: skip
+    engine.database.write(lambda tx: tx.session.add(row))

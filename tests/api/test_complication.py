@@ -1,0 +1,236 @@
+"""What a status bar shows (SPEC 10.3): what the engine keeps, and what is made of it without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from clawpy_console.cli import status_bar
+from clawpy_console.cli.options import split_options
+from clawpy_console.cli.status_bar import folders, line
+from engine.api.complication import EVERY, Complication
+from engine.clock import FakeClock
+from engine.events import EventBus, PredictionCreated, SessionEnded
+from engine.home import Home
+from engine.lock import HomeLock
+from engine.model import Card, Hold
+from tests.api.stand_in import card
+from tests.support.forked import Nursery
+
+
+def answer(argv: list[str]) -> str | None:
+    """What `clawpy` with these arguments says without an engine."""
+    where, rest = split_options(argv)
+    return None if where.as_json or rest[0] != "status" else status_bar.answer(where.home_name, rest)
+
+
+class World:
+    def __init__(self, home: Home, clock: FakeClock, bus: EventBus) -> None:
+        self.home, self.clock, self.bus = home, clock, bus
+        self.pending: list[Card] = []
+        self.holds: list[Hold] = []
+        self.kept = Complication(
+            home.complication,
+            bus=bus,
+            cards=lambda: self.pending,
+            holds=lambda: self.holds,
+        )
+
+    def says(self, form: str = "short") -> str | None:
+        return line(self.kept.document(), form, self.clock.now())
+
+
+@pytest.fixture
+def world(home: Home, clock: FakeClock, bus: EventBus) -> World:
+    return World(home, clock, bus)
+
+
+def test_the_number_of_pending_cards(world: World, clock: FakeClock) -> None:
+    assert world.says() == "🔮 0"
+    world.pending = [card(f"pred_{number}", clock.now()) for number in range(3)]
+    assert world.says() == "🔮 3"
+
+
+def test_the_long_form_names_the_first(world: World, clock: FakeClock) -> None:
+    world.pending = [card("pred_a", clock.now()), card("pred_b", clock.now())]
+    clock.advance(timedelta(minutes=2, seconds=59))
+    assert world.says("long") == "🔮 Run the tests · koji-core · 72% · 2m"
+    world.pending = []
+    assert world.says("long") == "🔮 0"
+
+
+def test_it_stays_true_with_nobody_to_write_it(world: World, clock: FakeClock) -> None:
+    world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(hours=1))]
+    world.pending += [card("pred_b", clock.now(), snoozed_until=clock.now() + timedelta(hours=2))]
+    kept = world.kept.document()
+    for hours, said in ((0, "🔮 1"), (1, "🔮 0"), (2, "🔮 1"), (24, "🔮 0")):
+        assert line(kept, "short", clock.now() + timedelta(hours=hours)) == said
+
+
+def test_a_hold_is_said_until_it_is_over(world: World, clock: FakeClock) -> None:
+    world.holds = [Hold("pause", "3 rejections", clock.now(), clock.now() + timedelta(hours=2))]
+    kept = world.kept.document()
+    assert line(kept, "short", clock.now()) == "⏸ pause"
+    assert line(kept, "long", clock.now() + timedelta(hours=2)) == "🔮 0"
+    world.holds = [Hold("stop", "enough", clock.now(), None)]
+    assert world.says() == "⏸ stop"
+
+
+def test_the_file_follows_what_happens(world: World, clock: FakeClock) -> None:
+    world.kept.start()
+    try:
+        world.pending = [card("pred_a", clock.now())]
+        told = PredictionCreated(subject="pred_a", flow="", channel="koji-core", confidence=0.7, source="template")
+        world.bus.publish(told)
+        assert world.kept._background.wait_for(lambda: _count(world.home) == 1, 10)
+        world.pending = []
+        world.bus.publish(SessionEnded(prediction_id="", state="", summary="", cost=0))  # no concern of a card's
+    finally:
+        world.kept.close()
+    assert _count(world.home) == 0  # written a last time
+
+
+def test_what_comes_together_is_looked_at_together(world: World, clock: FakeClock, bus: EventBus) -> None:
+    told = PredictionCreated(subject="pred_a", flow="", channel="koji-core", confidence=0.7, source="template")
+    other = SessionEnded(prediction_id="", state="", summary="", cost=0)
+    world.kept._subscription = bus.subscribe(lambda: None, capacity=2)
+    assert world.kept._step() is None
+    assert _count(world.home) == 0
+    for fact in (told, other):
+        bus.publish(fact)
+        assert world.kept._step() == EVERY == 1.0, "the next look is a second later, whatever comes"
+    assert world.kept._step() is None, "and none when nothing came"
+    written = world.home.complication.stat().st_mtime_ns
+    bus.publish(told)
+    world.kept._step()
+    assert world.home.complication.stat().st_mtime_ns == written, "nothing changed"
+    world.pending = [card("pred_a", clock.now())]
+    for fact in (told, other, other):
+        bus.publish(fact)
+    world.kept._step()
+    assert _count(world.home) == 1, "what was too much to be kept may have concerned it"
+
+
+def _count(home: Home) -> int:
+    return len(json.loads(home.complication.read_text())["cards"]) if home.complication.exists() else -1
+
+
+def test_a_prompt_is_one_line_without_escapes(world: World, clock: FakeClock) -> None:
+    one = card("pred_a", clock.now())
+    hostile = f"a\x1b[31m\nb\x07 {'x' * 500}"
+    world.pending = [_with_prompt(one, hostile)]
+    said = world.says("long")
+    assert said is not None
+    assert "\x1b" not in said
+    assert "\n" not in said
+    assert len(said) < 160
+
+
+def _with_prompt(one: Card, prompt: str) -> Card:
+    from dataclasses import replace
+
+    return replace(one, assignment=replace(one.assignment, prompt=prompt))
+
+
+@pytest.mark.parametrize(
+    ("argv", "asked"),
+    [
+        (["status", "--format", "short"], True),
+        (["--home", "H", "status", "--format=short"], True),
+        (["status", "--format", "long", "--workspace", "/x"], True),
+        (["status", "--format", "short", "--json"], False),
+        (["status", "--format", "full"], False),
+        (["status"], False),
+        (["status", "--help"], False),
+        (["propose", "status", "--format", "short"], False),
+    ],
+)
+def test_what_is_answered_without_an_engine(
+    world: World, argv: list[str], asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAWPY_HOME", str(world.home.root))
+    argv = [str(world.home.root) if word == "H" else word for word in argv]
+    assert answer(argv) is None, "nobody has kept the file yet"
+    world.kept._write()
+    assert answer(argv) == ("🔮 0" if asked else None)
+
+
+def test_it_looks_where_the_home_is(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CLAWPY_HOME", raising=False)
+    for named in (str(world.home.root), None):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+        home = Home.locate(named)
+        assert folders(named) == (str(home.cache), str(home.data))
+        assert home.complication == home.cache / "complication.json"
+
+
+def test_a_stop_from_outside_that_nobody_has_found_yet(world: World) -> None:
+    world.kept._write()
+    world.home.data.mkdir(parents=True)
+    (world.home.data / "STOP").touch()
+    assert answer(["--home", str(world.home.root), "status", "--format", "short"]) == "⏸ stop"
+
+
+@pytest.mark.long
+def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
+    world: World, clock: FakeClock, tmp_path: Path, nursery: Nursery
+) -> None:
+    world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(days=36500))]
+    world.kept._write()
+    asked = ["--home", str(world.home.root), "status", "--format", "short"]
+    with nursery.python(HELD, str(world.home.root), folder=tmp_path) as engine:
+        assert engine.stdout.readline() == "held\n"
+        assert answer(asked) == "🔮 1"
+        os.kill(engine.pid, signal.SIGKILL)
+        engine.wait()
+    assert [answer(asked), answer([*asked[:-1], "long"])] == ["○ no engine"] * 2
+    world.holds = [Hold("stop", "enough", clock.now(), None)]
+    world.kept._write()
+    assert answer(asked) == "⏸ stop", "which holds on, whoever starts next"
+    world.holds = []
+    world.kept._write()
+    lock = HomeLock(world.home, clock=clock)
+    lock.acquire()
+    assert answer(asked) == "🔮 1"
+    lock.release()
+    assert answer(asked) == "🔮 1", "one that ended wrote it a last time"
+
+
+HELD = """
+import sys
+from engine.clock import SystemClock
+from engine.home import Home
+from engine.lock import HomeLock
+lock = HomeLock(Home.locate(sys.argv[1]), clock=SystemClock())
+lock.acquire()
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 2}', '{"version": 1, "holds": 3}', "\ud800"])
+def test_a_damaged_file_counts_as_none(world: World, text: str) -> None:
+    world.home.cache.mkdir(parents=True)
+    world.home.complication.write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert answer(["--home", str(world.home.root), "status", "--format", "short"]) is None
+
+
+def test_nothing_heavy_is_imported(world: World, tmp_path: Path) -> None:
+    world.kept._write()
+    script = (
+        "import sys\n"
+        f"sys.argv = ['clawpy', '--home', {str(world.home.root)!r}, 'status', '--format', 'short']\n"
+        "from clawpy_console.start import main\n"
+        "assert main() == 0\n"
+        "heavy = {'argparse', 'engine', 'textual', 'sqlalchemy', 'asyncio', 'subprocess', 'dataclasses'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["🔮 0", "[]"]

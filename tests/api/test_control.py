@@ -1,0 +1,320 @@
+"""The socket by which verbs reach the engine that holds a home."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.api import calling, control
+from engine.api.control import LARGEST_REQUEST, ControlServer, Unreachable, ask
+from engine.api.verbs import dispatch
+from engine.clock import FakeClock
+from engine.home import Home
+from engine.lock import HomeLock
+from engine.model import Refusal
+from engine.safety.stop_file import requested, stop_file
+from tests.api.stand_in import StandIn
+from tests.execution.session_world import until
+
+Serve = Callable[[Callable[[str, Any], Any]], ControlServer]
+
+
+@pytest.fixture
+def serve(home: Home) -> Iterator[Serve]:
+    servers: list[ControlServer] = []
+
+    def start(work: Callable[[str, Any], Any]) -> ControlServer:
+        home.data.mkdir(parents=True, exist_ok=True)
+        servers.append(ControlServer(home, work))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def echo(verb: str, arguments: Any) -> dict[str, Any]:
+    return {"verb": verb, "arguments": arguments}
+
+
+def raw(address: str, sent: bytes) -> Any:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(address)
+        client.sendall(sent)
+        client.shutdown(socket.SHUT_WR)
+        return json.loads(client.makefile("rb").readline())
+
+
+def test_asking_and_answering(serve: Serve) -> None:
+    server = serve(echo)
+    assert ask(server.address, "cards", {"channel": "späte Züge 🔮"})["arguments"] == {"channel": "späte Züge 🔮"}
+
+
+def test_the_socket_is_private(serve: Serve) -> None:
+    path = Path(serve(echo).address)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_path_that_is_too_long_moves_elsewhere_and_is_taken_away(tmp_path: Path) -> None:
+    home = Home.locate(tmp_path / ("deep" * 25))
+    home.data.mkdir(parents=True)
+    server = ControlServer(home, echo)
+    server.start()
+    assert len(os.fsencode(server.address)) <= control.LONGEST_PATH
+    assert Path(server.address).parent.stat().st_mode & 0o777 == 0o700
+    assert ask(server.address, "x", {})["verb"] == "x"
+    server.close()
+    assert not Path(server.address).parent.exists()
+
+
+def test_a_folder_that_takes_no_socket_is_left_for_another(home: Home) -> None:
+    home.data.mkdir(parents=True)
+    (home.data / "run").write_text("in the way")
+    server = ControlServer(home, echo)
+    server.start()
+    assert ask(server.address, "x", {})["verb"] == "x"
+    server.close()
+    assert not Path(server.address).parent.exists()
+
+
+def test_a_refusal_travels_whole(serve: Serve) -> None:
+    def refuse(verb: str, arguments: Any) -> Any:
+        raise Refusal("blocked", "the hour's cap is reached", "wait until 14:30")
+
+    with pytest.raises(Refusal) as caught:
+        ask(serve(refuse).address, "approve", {})
+    assert (caught.value.code, caught.value.message, caught.value.fix) == (
+        "blocked", "the hour's cap is reached", "wait until 14:30",
+    )  # fmt: skip
+
+
+def test_a_fault_is_told_and_the_next_request_served(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(verb: str, arguments: Any) -> Any:
+        if verb == "bad":
+            raise ZeroDivisionError("by zero")
+        return {"odd": object()} if verb == "odd" else {}
+
+    server = serve(fail)
+    with pytest.raises(Refusal, match="ZeroDivisionError: by zero"):
+        ask(server.address, "bad", {})
+    with pytest.raises(Refusal, match="not JSON serializable"):
+        ask(server.address, "odd", {})
+    assert ask(server.address, "good", {}) == {}
+    assert "a verb failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\n", b"hello\n", b"[]\n", b"{}\n", b'{"arguments": {}}\n', b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"{"]
+)
+def test_rubbish_gets_an_error_and_harms_nothing(serve: Serve, sent: bytes) -> None:
+    server = serve(echo)
+    assert raw(server.address, sent)["error"]["code"] == "bad_request"
+    assert ask(server.address, "x", {})["verb"] == "x"
+
+
+def test_a_request_that_is_too_large_is_refused(serve: Serve) -> None:
+    server = serve(echo)
+    assert raw(server.address, b"x" * (LARGEST_REQUEST + 1))["error"]["code"] == "too_large"
+
+
+def test_a_slow_verb_holds_up_nobody(serve: Serve) -> None:
+    release, arrived = threading.Event(), threading.Event()
+
+    def work(verb: str, arguments: Any) -> Any:
+        if verb == "slow":
+            arrived.set()
+            assert release.wait(10)
+        return {"verb": verb}
+
+    server = serve(work)
+    answers: list[Any] = []
+    slow = threading.Thread(target=lambda: answers.append(ask(server.address, "slow", {}, timeout=None)))
+    slow.start()
+    assert arrived.wait(10)
+    for _ in range(20):
+        assert ask(server.address, "fast", {})["verb"] == "fast"
+    release.set()
+    slow.join(10)
+    assert answers == [{"verb": "slow"}]
+
+
+def test_a_client_that_does_not_read_is_left(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was suspended, for example: it must not keep its place for ever."""
+    monkeypatch.setattr(control, "IDLE_SECONDS", 0.2)
+    server = serve(lambda verb, arguments: {"much": "x" * 20_000_000})
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(server.address)
+        client.sendall(b'{"verb": "cards"}\n')
+        until(lambda: len(server._clients) == 1)
+        until(lambda: not server._clients)
+
+
+def test_it_goes_on_when_the_machine_had_nothing_left_for_a_client(
+    serve: Serve, home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Poor:
+        """A socket that has no file for the first clients."""
+
+        def __init__(self, real: socket.socket) -> None:
+            self._real, self.left = real, 2
+
+        def accept(self) -> Any:
+            if self.left:
+                self.left -= 1
+                raise OSError(24, "too many open files")
+            return self._real.accept()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._real, name)
+
+    monkeypatch.setattr(control, "PAUSE", 0.01)
+    bind = control._bind
+    monkeypatch.setattr(control, "_bind", lambda home: (Poor(bound[0]), *bound[1:]) if (bound := bind(home)) else bound)
+    server = serve(echo)
+    assert ask(server.address, "cards", {})["verb"] == "cards"
+    assert caplog.text.count("could not take a client") == 1
+
+
+def test_an_engine_that_does_not_answer(serve: Serve) -> None:
+    release = threading.Event()
+    server = serve(lambda verb, arguments: {"heard": release.wait(10)})
+    with pytest.raises(Refusal) as caught:
+        ask(server.address, "cards", {}, timeout=0.05)
+    assert caught.value.code == "no_answer"
+    release.set()
+
+
+def test_nobody_there(tmp_path: Path, serve: Serve) -> None:
+    with pytest.raises(Unreachable):
+        ask(str(tmp_path / "none.sock"), "x", {})
+    server = serve(echo)
+    server.close()
+    with pytest.raises(Unreachable):
+        ask(server.address, "x", {})
+
+
+def test_another_users_client_is_sent_away(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(echo)
+    monkeypatch.setattr(control, "peer_user", lambda client: os.geteuid() + 1)
+    with pytest.raises(Unreachable):
+        ask(server.address, "x", {})
+
+
+# -- finding the engine to ask
+
+
+def test_a_verb_reaches_the_engine_that_holds_the_home(engine: StandIn, home: Home, clock: FakeClock) -> None:
+    lock = HomeLock(home, clock=clock)
+    lock.acquire()
+    server = ControlServer(home, lambda verb, arguments: dispatch(engine, verb, arguments))  # type: ignore[arg-type]
+    server.start()
+    lock.announce(server.address)
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a second engine must not be opened")
+
+    assert calling.call(home, "dismiss", {"id": "pred_abc1"}, opener=never)["prediction"]["status"] == "rejected"
+    answer = calling.stop(home, "enough")
+    assert answer["reached"]
+    assert engine.safety.holds()[0].reason == "enough"
+    server.close()
+    lock.release()
+
+
+def test_a_verb_opens_an_engine_for_its_own_time_and_approve_waits(engine: StandIn, home: Home) -> None:
+    opened: list[Any] = []
+
+    def opener(home: Home, **options: Any) -> StandIn:
+        opened.append(options)
+        return engine
+
+    calling.call(home, "approve", {"id": "pred_abc1"}, workspaces=["/srv/shop"], opener=opener)
+    assert opened == [{"workspaces": ["/srv/shop"], "start_schedule": False, "resume": False}]
+    assert engine.sessions.waited == ["sess_aaa"]
+    assert engine.closed
+
+
+@pytest.mark.parametrize(("verb", "asked_again"), [("status", True), ("propose", False), ("approve", False)])
+def test_a_lost_answer_is_asked_for_again_but_nothing_is_done_twice(
+    engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch, verb: str, asked_again: bool
+) -> None:
+    (home.data / "engine.json").write_text('{"pid": 1, "since": "2026-01-05", "address": "/x.sock"}')
+
+    def lost(*_: Any, **__: Any) -> Any:
+        raise Unreachable("hung up", sent=True)
+
+    monkeypatch.setattr(calling, "ask", lost)
+    if asked_again:
+        assert calling.call(home, verb, {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
+        return
+    with pytest.raises(Refusal) as caught:
+        calling.call(home, verb, {}, opener=lambda home, **_: engine)
+    assert caught.value.code == "no_answer"
+
+
+def test_a_dead_engines_note_misleads_nobody(engine: StandIn, home: Home) -> None:
+    (home.data / "engine.json").write_text('{"pid": 1, "since": "2026-01-05", "address": "/nowhere.sock"}')
+    assert calling.call(home, "status", {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
+
+
+def test_an_engine_that_is_just_starting_is_waited_for(
+    engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calling, "PATIENCE", 30.0)
+    tries: list[int] = []
+
+    def opener(home: Home, **options: Any) -> StandIn:
+        tries.append(1)
+        if len(tries) < 3:
+            raise Refusal("home_held", "held", "wait")
+        return engine
+
+    assert calling.call(home, "status", {}, opener=opener)["state"] == "WATCHING"
+    assert len(tries) == 3
+
+
+def test_a_home_that_stays_held_is_refused_in_the_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "PATIENCE", 0.0)
+
+    def opener(home: Home, **options: Any) -> Any:
+        raise Refusal("home_held", "held", "wait")
+
+    with pytest.raises(Refusal) as caught:
+        calling.call(home, "status", {}, opener=opener)
+    assert caught.value.code == "home_held"
+
+
+def test_stop_needs_no_engine(home: Home) -> None:
+    answer = calling.stop(home, "")
+    assert not answer["reached"]
+    assert requested(stop_file(home.data))
+
+
+@pytest.mark.long
+def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeClock, serve: Serve) -> None:
+    release = threading.Event()
+    server = serve(lambda verb, arguments: {"heard": release.wait(20)})
+    lock = HomeLock(home, clock=clock)
+    lock.acquire()
+    lock.announce(server.address)
+    answer = calling.stop(home, "it hangs")
+    assert not answer["reached"]
+    assert requested(stop_file(home.data))
+    release.set()
+    lock.release()
+
+
+def test_a_stop_that_cannot_be_written_says_what_else_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Refusal, match="F12"):
+        calling.stop(Home.locate(tmp_path / "file"), "")

@@ -1,0 +1,99 @@
+"""The verbs drafts and forget, on a real engine (SPEC 4.8, 4.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawpy_console.cli.printing.render import render
+from engine import Home
+from engine.api.verbs import dispatch
+from engine.clock import FakeClock
+from engine.engine import Engine, open_engine
+from engine.memory.capture import CaptureRow
+from engine.model import NewMemory, Refusal
+from engine.stand_ins import StandIns
+from tests.conftest import MONDAY_MORNING, Repository
+
+NUMBER = "My phone number is 555 0101"
+
+
+@pytest.fixture
+def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
+    repository.commit("first", {"README.md": "# Shop\n"})
+    engine = open_engine(
+        Home.locate(tmp_path / "home"),
+        workspaces=[str(repository.path)],
+        clock=FakeClock(MONDAY_MORNING),
+        start_schedule=False,
+        stand_ins=StandIns(throw_away=True, deaf=True),
+    )
+    yield engine
+    engine.close()
+
+
+def captured(engine: Engine, *texts: str) -> None:
+    def write(tx: Any) -> None:
+        for number, text in enumerate(texts):
+            tx.session.add(
+                CaptureRow(
+                    id=f"cap_{number}", kind="fact", text=text, tags=[], digest=str(number), session_id="session_1",
+                    line=number, agent="backend_builder", workspace="/home/me/shop", at=MONDAY_MORNING,
+                    last_session="session_1",
+                )
+            )  # fmt: skip
+
+    engine.database.write(write)
+
+
+def text(verb: str, document: dict[str, Any]) -> str:
+    return render(verb, document)
+
+
+class TestDrafts:
+    def test_one_is_kept_in_other_words_and_one_is_not(self, engine: Engine) -> None:
+        captured(engine, "The service listens on port 8000", "The cart rounds to whole cents")
+        engine.knowledge.nightly.run(date(2026, 1, 5))
+        shown = dispatch(engine, "drafts", {})
+        first, second = (one["id"] for one in shown["drafts"])
+        assert "The service listens on port 8000" in text("drafts", shown)
+        kept = dispatch(engine, "drafts", {"action": "promote", "id": first[6:12], "edit": "It listens on 8001"})
+        assert kept["fact"]["fact"] == "It listens on 8001"
+        assert kept["drafts"][0]["factId"] == kept["fact"]["id"]
+        assert text("drafts", kept).startswith("kept  fact_")
+        turned = dispatch(engine, "drafts", {"action": "dismiss", "id": second})
+        assert turned["drafts"][0]["state"] == "rejected"
+        assert dispatch(engine, "drafts", {"action": "list"}) == {"drafts": []}
+        assert "No drafts." in text("drafts", {"drafts": []})
+        again = dispatch(engine, "drafts", {"action": "promote", "id": first})
+        assert again["fact"]["id"] == kept["fact"]["id"]
+
+    def test_what_is_no_draft_is_refused_with_where_to_look(self, engine: Engine) -> None:
+        with pytest.raises(Refusal, match="there is no draft with the id 7k2m") as refused:
+            dispatch(engine, "drafts", {"action": "promote", "id": "7k2m"})
+        assert "clawpy drafts list" in refused.value.fix
+
+
+class TestForget:
+    def test_it_says_first_what_it_touches(self, engine: Engine) -> None:
+        engine.memory.remember([NewMemory(f"{NUMBER}.", speaker="me")])
+        captured(engine, f"{NUMBER}, call me", "The service listens on port 8000")
+        shown = dispatch(engine, "forget", {"what": NUMBER})
+        assert (shown["forgotten"], shown["counts"]) == (False, {"memories": 1, "captures": 1})
+        assert "would be forgotten\n  2 places: 1 in memories · 1 in captures" in text("forget", shown)
+        assert "--yes" in text("forget", shown)
+        assert len(engine.memory.captures.entries(words="phone")) == 1
+        done = dispatch(engine, "forget", {"what": NUMBER, "yes": True})
+        assert (done["forgotten"], done["counts"]) == (True, {"memories": 1, "captures": 1})
+        assert done["left"]
+        assert engine.memory.captures.entries(words="phone") == []
+        assert NUMBER.encode() not in engine.home.database.read_bytes()
+
+    def test_words_that_are_nowhere_are_said_to_be(self, engine: Engine) -> None:
+        with pytest.raises(Refusal, match="nothing contains") as refused:
+            dispatch(engine, "forget", {"what": "what nobody ever said", "yes": True})
+        assert refused.value.code == "nothing_found"

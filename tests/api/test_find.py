@@ -1,0 +1,56 @@
+"""Beginnings of ids are looked for among all there ever were, and what is branched says how it is taken back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.api.find import find
+from engine.clock import FakeClock
+from engine.execution.change_rows import ChangeSetRow, checked
+from engine.model import ChangeState, Refusal
+from engine.prediction.cards_store import Prediction
+from tests.autonomy.world import World
+
+
+@pytest.mark.long
+def test_the_beginning_of_an_old_card_is_found_among_thousands(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, clock, monkeypatch)
+    with world.opened() as engine:
+        ids = ["pred_old%_1", "pred_oldx_2", *(f"pred_n{number:05}" for number in range(1_500))]
+        rows = [
+            Prediction(
+                id=one, prompt="p", target_agent="a", target_channel="koji-core", confidence=0.4, kind="lint",
+                created_at=clock.now() + timedelta(seconds=number), workspace=world.workspace, runner="flow",
+                subject=one, fingerprint=one, expires_at=clock.now() + timedelta(days=9),
+            )
+            for number, one in enumerate(ids)
+        ]  # fmt: skip
+        engine.database.write(lambda tx: tx.session.add_all(rows))
+        for wanted in ("pred_old%", "old%", "old%_1"):
+            assert find(engine, wanted).card_id == "pred_old%_1", "% and _ are letters like any other"
+        assert find(engine, "n01499").card_id == "pred_n01499"
+        codes = {"old": "ambiguous_id", "n0": "ambiguous_id", "ld%": "unknown_id", "": "unknown_id"}
+        for wanted, code in codes.items():
+            with pytest.raises(Refusal) as refused:
+                find(engine, wanted)
+            assert refused.value.code == code, wanted
+
+
+def test_undoing_what_was_branched_says_how_the_branch_goes(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, clock, monkeypatch)
+    with world.opened() as engine:
+        row = ChangeSetRow(
+            id="change_1", session_id="sess_1", prediction_id="pred_1", workspace=world.workspace, base_tree="a",
+            result_tree="b", files=[], title="t", created_at=clock.now(), state="branched", branch="clawpy/sess_1",
+        )  # fmt: skip
+        engine.database.write(lambda tx: tx.session.add(row))
+        with engine.database.read() as session, pytest.raises(Refusal) as refused:
+            checked(session, "change_1", ChangeState.UNDONE)
+        assert "git branch -D clawpy/sess_1" in refused.value.fix

@@ -1,0 +1,185 @@
+"""The verbs of wisdom down and discoveries up, over a real engine (SPEC 9.8)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clawpy_console.cli.options import Where, WrongUse
+from clawpy_console.cli.parser import parse
+from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.verbs import request
+from engine import Engine, Home, open_engine
+from engine.api.verbs import dispatch
+from engine.execution.runners.flows.write_agents_md import lessons_in
+from engine.model import ChangeState, Refusal, SessionState
+from engine.stand_ins import StandIns
+from tests.conftest import Repository
+from tests.hierarchy.wisdom_world import learning
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    home = Home.locate(tmp_path_factory.mktemp("home"))
+    opened = open_engine(home, start_schedule=False, stand_ins=StandIns(runners=[], deaf=True, throw_away=True))
+    yield opened
+    opened.close()
+
+
+def typed(*words: str) -> tuple[str, dict[str, object]]:
+    options = parse(words)
+    return options.verb, request(options, Where(None, [], False))
+
+
+def done(engine: Engine, *words: str) -> tuple[dict[str, object], str]:
+    """The document of a verb as it is typed, and what a person reads."""
+    verb, arguments = typed(*words)
+    document = dispatch(engine, verb, arguments)
+    json.dumps(document)
+    return document, render(verb, document)
+
+
+@pytest.mark.long
+def test_guidance_shows_the_block_and_what_of_each_leader_is_in_it(engine: Engine) -> None:
+    document, read = done(engine, "guidance", "junior_backend")
+    assert document["chain"] == ["backend_builder", "backend_lead", "cto", "ceo"]
+    assert [hop["why"] for hop in document["hops"]] == ["tier 4 gives no guidance", "", "", ""]  # type: ignore[attr-defined,index]
+    assert str(document["guidance"]).startswith("<leadership-guidance>")
+    assert document["provenance"]["guidance_sources"] == ["backend_lead", "cto", "ceo"]  # type: ignore[index]
+    assert "Simple beats clever." in read
+    leader = done(engine, "guidance", "cto")[1]
+    assert "No guidance: " in leader
+    assert "principles\n  - " in leader  # what it gives the agents below it
+    moved, read = done(engine, "guidance", "junior_backend", "--to", "cto")
+    assert moved["moved"]["chain"] == ["cto", "ceo"]  # type: ignore[index]
+    assert "+ cto → ceo → owner" in read
+    with pytest.raises(Refusal) as refused:
+        done(engine, "guidance", "nobody")
+    assert refused.value.code == "unknown_agent"
+
+
+@pytest.mark.long
+def test_a_leaders_guidance_is_edited_as_a_text_and_shows_whose_prompts_change_first(
+    engine: Engine, tmp_path: Path
+) -> None:
+    file = tmp_path / "cto.md"
+    before, read = done(engine, "profile", "cto")
+    file.write_text(read)
+    assert done(engine, "profile", "cto", str(file))[1] == "  No changes yet."
+
+    file.write_text(read.replace("Simple beats clever.", "Plain beats clever."))
+    shown, read = done(engine, "profile", "cto", str(file))
+    assert "- cto, principles: Simple beats clever." in read
+    assert "+ cto, principles: Plain beats clever." in read
+    assert "Not saved. Add `--yes` to save it." in read
+    assert "junior_backend" in shown["prompts"][0]["agents"]  # type: ignore[index]
+    assert "Simple beats clever." in str(done(engine, "guidance", "junior_backend")[0]["guidance"])
+
+    assert "Saved. Undo: clawpy profile cto --undo" in done(engine, "profile", "cto", str(file), "--yes")[1]
+    assert "Plain beats clever." in str(done(engine, "guidance", "junior_backend")[0]["guidance"])
+    file.write_text(str(before["text"]))
+    with pytest.raises(Refusal, match="delete its version line"):
+        done(engine, "profile", "cto", str(file), "--yes")
+    file.write_text(str(before["text"]).partition("<!-- version")[0])
+    done(engine, "profile", "cto", str(file), "--yes")
+    assert done(engine, "profile", "cto")[0] == before
+    with pytest.raises(WrongUse):
+        done(engine, "profile", "cto", str(tmp_path / "nowhere.md"))
+
+
+@pytest.mark.long
+def test_an_edit_that_would_lose_or_bring_back_something_says_so_and_a_save_is_undone(
+    engine: Engine, tmp_path: Path
+) -> None:
+    file = tmp_path / "cto.md"
+    before, text = done(engine, "profile", "cto")
+    file.write_text(text.replace("## Principles", "## Principels"))
+    with pytest.raises(Refusal, match="no heading “Principels”"):
+        done(engine, "profile", "cto", str(file), "--yes")
+
+    without = text.partition("## Principles")[0] + "## Guardrails" + text.partition("## Guardrails")[2]
+    file.write_text(without.replace("## Guardrails", "## Principles\n\n- Only this.\n\n## Guardrails", 1))
+    done(engine, "profile", "cto", str(file), "--yes")
+    only = done(engine, "profile", "cto")
+    file.write_text(only[1].replace("- Only this.\n", ""))
+    shown, read = done(engine, "profile", "cto", str(file))
+    assert shown["fromSoul"] == ["principles"]
+    assert "▲ principles is empty: what soul.md says of it is used again." in read
+    done(engine, "profile", "cto", str(file), "--yes")
+    assert done(engine, "profile", "cto")[0] == before
+
+    assert "as it was before the last save" in done(engine, "profile", "cto", "--undo")[1]
+    assert done(engine, "profile", "cto")[0] == only[0]
+    with pytest.raises(Refusal) as twice:
+        done(engine, "profile", "cto", "--undo")
+    assert twice.value.code == "nothing_to_undo"
+    engine.wisdom.revise_profile("cto", engine.wisdom.profile_edits(engine.wisdom.profile("cto"), str(before["text"])))
+
+
+def test_bubbles_are_listed_with_their_gate_and_flushed(engine: Engine) -> None:
+    assert done(engine, "bubbles")[1] == "No findings yet."
+    engine.wisdom.offer(learning(1, agent="backend_builder"))
+    engine.wisdom.offer(learning(2, agent="backend_builder", confidence=0.5))
+    listed, read = done(engine, "bubbles", "list")
+    assert {one["state"] for one in listed["bubbles"]} == {"queued", "refused"}  # type: ignore[attr-defined]
+    assert "✗ 2 confidence: 0.50 of 0.75" in read
+    assert len(done(engine, "bubbles", "list", "--state", "refused")[0]["bubbles"]) == 1  # type: ignore[arg-type]
+    flushed, read = done(engine, "bubbles", "flush")
+    assert list(flushed["flushed"]) == ["backend_lead"]  # type: ignore[call-overload]
+    assert read.startswith("backend_lead ← bub_")
+    assert "alpha1" in done(engine, "guidance", "backend_builder")[1]
+    assert done(engine, "bubbles", "flush")[1] == "Nothing was ready to be sent up."
+
+
+def test_a_tier_is_assigned_and_given_back(engine: Engine) -> None:
+    document, _ = done(engine, "agents", "tier", "gardener", "3")
+    assert document["agent"]["tier"] == 3  # type: ignore[index]
+    assert "tier_assignments" in document["agent"]["tierRule"]  # type: ignore[index]
+    document, _ = done(engine, "agents", "tier", "gardener", "auto")
+    assert document["agent"]["tier"] == 4  # type: ignore[index]
+    with pytest.raises(Refusal) as refused:
+        dispatch(engine, "agents", {"action": "tier", "id": "gardener", "tier": "six"})
+    assert refused.value.code == "bad_tier"
+
+
+@pytest.mark.long
+def test_what_was_learnt_in_a_workspace_is_written_down_as_a_reviewed_change(tmp_path: Path) -> None:
+    """From a discovery to a landed line of AGENTS.md (SPEC 1.12), with a real session and a real change set."""
+    shop = Repository(tmp_path / "shop")
+    shop.commit("begin", {"AGENTS.md": "Use tabs.\n"})
+    here = str(shop.path)
+    opened = open_engine(Home.locate(tmp_path / "home"), workspaces=[here], start_schedule=False)
+    try:
+        with pytest.raises(Refusal) as nothing:
+            dispatch(opened, "learnings", {"action": "write", "workspace": here})
+        assert nothing.value.code == "nothing_learnt"
+        found = replace(
+            learning(1, text='set foo=bar, {"a": 1} <!-- first', category="backend tests", agent="backend_builder"),
+            workspace=here,
+        )
+        opened.wisdom.offer(found)
+        opened.wisdom.offer(replace(found, id="learning:2", text="elsewhere things differ", workspace="/elsewhere"))
+        opened.wisdom.flush()
+        listed = dispatch(opened, "learnings", {"action": "list", "workspace": here})
+        assert [one["text"] for one in listed["learnings"]] == [found.text]
+        assert "backend_builder → backend_lead" in render("learnings", listed)
+        document = dispatch(opened, "learnings", {"action": "write", "workspace": here})
+        [card] = document["predictions"]
+        assert found.text in card["prompt"]
+        assert found.text in render("learnings", document)
+        opened.cards.approve(card["id"])
+        session = opened.sessions.of_prediction(card["id"])
+        assert session is not None
+        assert opened.sessions.wait(session.id, 30).state is SessionState.SUCCEEDED
+        [change] = opened.changes.list(state=ChangeState.WAITING)
+        assert (shop.path / "AGENTS.md").read_text() == "Use tabs.\n"  # nothing lands by itself
+        opened.changes.land(change.id)
+        said = (shop.path / "AGENTS.md").read_bytes()
+        assert said.startswith(b"Use tabs.\n\n<!-- clawpy:learnt -->\n")
+        assert lessons_in(said) == [found.text]
+    finally:
+        opened.close()
