@@ -17,11 +17,11 @@ from engine.config import SettingsSource
 from engine.execution.changesets import ChangeSets
 from engine.execution.routing import ModelChoice, ModelRouter
 from engine.execution.runners.model.completions import Completions
-from engine.feedback.records import ARROW
-from engine.feedback.training.batch import Plan
-from engine.feedback.training.provider import Account, Provider, TrainingFault
 from engine.git import Git, repository_root
 from engine.keys import TWIN, Key, Keys
+from engine.learning.decisions.records import ARROW
+from engine.learning.decisions.training.batch import Plan
+from engine.learning.decisions.training.provider import Account, Provider, TrainingFault
 from engine.memory.embedding import NoEmbedder
 from engine.memory.memory import MemoryPort
 from engine.model import (

@@ -45,10 +45,6 @@ from engine.wiring import (
 )
 
 if TYPE_CHECKING:
-    from engine.adaptation.adaptation import Adaptation
-    from engine.adaptation.fragments import LearnedGuidance
-    from engine.adaptation.overlays import Overlays
-    from engine.adaptation.trials import Trials
     from engine.adapters import Meanings
     from engine.api.complication import Complication
     from engine.api.notify.router import Router
@@ -69,15 +65,19 @@ if TYPE_CHECKING:
     from engine.execution.sessions import Sessions
     from engine.execution.tools.belt import Toolbelts
     from engine.execution.upkeep import Upkeep
-    from engine.feedback.decisions import Decisions
-    from engine.feedback.exporting import Exporter
-    from engine.feedback.insights import Figures
-    from engine.feedback.training.runs import Training
     from engine.hierarchy.agents import Agents
     from engine.hierarchy.wisdom import Wisdom
     from engine.keys import Keys
-    from engine.learnings.learnings import Learnings
-    from engine.learnings.prompt_part import LearntPart
+    from engine.learning.candidates.adaptation import Adaptation
+    from engine.learning.candidates.fragments import LearnedGuidance
+    from engine.learning.candidates.overlays import Overlays
+    from engine.learning.candidates.trials import Trials
+    from engine.learning.decisions.decisions import Decisions
+    from engine.learning.decisions.exporting import Exporter
+    from engine.learning.decisions.insights import Figures
+    from engine.learning.decisions.training.runs import Training
+    from engine.learning.learnings.learnings import Learnings
+    from engine.learning.learnings.prompt_part import LearntPart
     from engine.memory.importing import Importer
     from engine.memory.knowledge import Knowledge
     from engine.memory.ledger import Ledger

@@ -27,7 +27,7 @@ NOT_OURS = {
 
 NOT_SHOWN = {
     "engine/memory/question.py",
-    "engine/learnings/rules.py",
+    "engine/learning/learnings/rules.py",
     "engine/execution/landing.py",
 }
 """Modules whose strings are compared or traced, and never shown."""

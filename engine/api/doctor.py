@@ -422,7 +422,7 @@ def _agents(home: Home, settings: Settings) -> Check:
 
 
 def _learnings(home: Home) -> Check:
-    from engine.learnings.store import LearningFiles
+    from engine.learning.learnings.store import LearningFiles
 
     files = LearningFiles(home.data)
     faults = files.faults()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from engine.api import wire
 from engine.api.arguments import Arguments
 from engine.api.wire import Document
-from engine.feedback.exporting import Exported
-from engine.feedback.records import Shape
-from engine.feedback.training.records import TrainingRun
+from engine.learning.decisions.exporting import Exported
+from engine.learning.decisions.records import Shape
+from engine.learning.decisions.training.records import TrainingRun
 from engine.model import Refusal, dollars
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sqlmodel import Session
 from engine.autonomy.earning import Earning, Record, earning
 from engine.config import Autonomy, SettingsSource
 from engine.execution.launcher import Launcher
-from engine.feedback.decisions import Decisions
+from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, Refusal, Verdict
 from engine.model.shares import wilson_lower_bound
 from engine.prediction.cards import Cards

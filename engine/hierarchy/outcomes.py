@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from engine.betting import Arms, evidence, upper_end
 from engine.model import LeaderDecision, Pattern
+from engine.model.confidence_sequence import Arms, evidence, upper_end
 
 LEAST = 10
 """So many sessions with, and as many without, before anything is said of an item."""

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, exists
 from sqlmodel import col, select
 
 from engine.clock import Clock
-from engine.feedback.decisions import Decision, Decisions
+from engine.learning.decisions.decisions import Decision, Decisions
 from engine.model import DecidedBy, DecisionSignal, Outcome, Status
 from engine.prediction.cards_store import Prediction, decided
 from engine.prediction.transitions import Transitions

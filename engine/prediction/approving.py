@@ -17,7 +17,7 @@ from engine.clock import Clock
 from engine.events import PredictionReassigned
 from engine.execution.launcher import Launcher
 from engine.execution.runners.flow_names import named_flow
-from engine.feedback.decisions import Decisions
+from engine.learning.decisions.decisions import Decisions
 from engine.model import (
     NO_SANDBOX,
     Assignment,

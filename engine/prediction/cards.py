@@ -18,8 +18,8 @@ from engine.config import Autonomy, SettingsSource
 from engine.events import MuteLifted
 from engine.execution.launcher import Launcher
 from engine.execution.runners.flow_names import named_flow
-from engine.feedback.decisions import Decisions
-from engine.feedback.query import Seen
+from engine.learning.decisions.decisions import Decisions
+from engine.learning.decisions.query import Seen
 from engine.model import (
     UNDONE,
     Assignment,

@@ -19,8 +19,8 @@ from engine.clock import Clock
 from engine.config import Autonomy, Settings, SettingsSource
 from engine.events import TriggerBlocked
 from engine.execution.launcher import Launcher
-from engine.feedback.decisions import Decisions
-from engine.feedback.query import Seen
+from engine.learning.decisions.decisions import Decisions
+from engine.learning.decisions.query import Seen
 from engine.model import (
     Assignment,
     CalibrationCheck,

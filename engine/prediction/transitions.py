@@ -21,7 +21,7 @@ from engine.events import (
     PredictionReopened,
     PredictionSnoozed,
 )
-from engine.feedback.decisions import Decisions
+from engine.learning.decisions.decisions import Decisions
 from engine.model import (
     Card,
     DecidedBy,

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from engine.feedback.decisions import Decisions
-from engine.feedback.query import NOTHING, Query, Seen
+from engine.learning.decisions.decisions import Decisions
+from engine.learning.decisions.query import NOTHING, Query, Seen
 from engine.model import CalibrationCheck, Source
 
 if TYPE_CHECKING:
-    from engine.feedback.learner import Learner
+    from engine.learning.decisions.learner import Learner
 
 HELD_OUT_NEEDED = 100
 """Phase 2 needs a calibration that holds on at least so many held-out decisions (SPEC 2.6)."""
@@ -84,7 +84,7 @@ class EmbeddedTwin:
             return NOTHING
         import numpy
 
-        from engine.feedback.relevance import look
+        from engine.learning.decisions.relevance import look
 
         vectors = self._meanings([prompt, latest, *earlier])
         return look(prompt, latest, earlier, [None if one is None else numpy.frombuffer(one, "<f4") for one in vectors])
@@ -110,7 +110,7 @@ class EmbeddedTwin:
         """The learner, with all that was decided. The lock is held."""
         version, unsaid = self._history.version, self._history.unsaid
         if self._learner is None or unsaid != self._unsaid:
-            from engine.feedback.learner import Learner
+            from engine.learning.decisions.learner import Learner
 
             self._learner = Learner()
         elif version == self._version:
@@ -128,7 +128,7 @@ def _checked(held: Sequence[tuple[float, bool]]) -> CalibrationCheck:
             holds=False,
             reason=f"{len(held)} of {HELD_OUT_NEEDED} held-out decisions are available to check its confidence",
         )
-    from engine.calibration import calibration_bound, calibration_error
+    from engine.learning.decisions.calibration import calibration_bound, calibration_error
 
     scores, outcomes = [score for score, _ in held], [yes for _, yes in held]
     error, bound = calibration_error(scores, outcomes), calibration_bound(scores)

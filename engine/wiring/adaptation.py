@@ -9,11 +9,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from engine.adaptation.adaptation import Adaptation
-from engine.adaptation.sources import Edited, Mended, ModelsUsed, Priced
 from engine.execution.diffs import patch
 from engine.execution.runners.flows import FLOWS
 from engine.hierarchy.guidance_block import Speaker, items
+from engine.learning.candidates.adaptation import Adaptation
+from engine.learning.candidates.sources import Edited, Mended, ModelsUsed, Priced
 from engine.memory.validation_runs import mended_tests
 from engine.model import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
@@ -51,7 +51,7 @@ def build(core: Engine) -> None:
 
 
 class _Sources:
-    """See `engine.adaptation.sources.Sources`."""
+    """See `engine.learning.candidates.sources.Sources`."""
 
     def __init__(self, core: Engine) -> None:
         self._core = core

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.adaptation.effects import words
-from engine.adaptation.fragments import LearnedGuidance
-from engine.adaptation.overlays import Overlays
-from engine.adaptation.trials import Trials
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import LearnedFlow, Registry
+from engine.learning.candidates.effects import words
+from engine.learning.candidates.fragments import LearnedGuidance
+from engine.learning.candidates.overlays import Overlays
+from engine.learning.candidates.trials import Trials
 from engine.model.adaptation import FlowOffload, Overlay
 from engine.prediction.templates.learned import LearnedWork
 

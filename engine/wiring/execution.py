@@ -38,7 +38,7 @@ from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.hierarchy.prompt_part import LeadershipGuidance
 from engine.hierarchy.seeds import lessons_in
 from engine.keys import Keys
-from engine.learnings.prompt_part import LearntPart
+from engine.learning.learnings.prompt_part import LearntPart
 from engine.memory.prompt_part import RecalledPart
 from engine.memory.summaries import from_others
 from engine.model import CheckResult, PromptRequest, Refusal

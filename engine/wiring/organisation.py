@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from engine import tokenizer
 from engine.adapters import lost_files
-from engine.feedback.decisions import Decisions
-from engine.feedback.exporting import Exporter
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.postgres import PostgresStore
 from engine.hierarchy.wisdom import Wisdom
+from engine.learning.decisions.decisions import Decisions
+from engine.learning.decisions.exporting import Exporter
 from engine.memory.importing import talks
 from engine.memory.markdown import Markdown
 from engine.memory.watching import Watching

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 from sqlmodel import Session
 
-from engine.adaptation.adaptation import DIGESTED
+from engine.learning.candidates.adaptation import DIGESTED
 from engine.memory.ledger import KEPT as NEWEST
 from engine.storage import state
 from engine.storage.retention import RetentionRounds, Rule

@@ -11,8 +11,8 @@ import pytest
 
 from engine.api import training
 from engine.api.arguments import Arguments
-from engine.feedback import pairs
-from engine.feedback.exporting import Exporter
+from engine.learning.decisions import pairs
+from engine.learning.decisions.exporting import Exporter
 from engine.model import Refusal
 from engine.storage.database import Database
 

@@ -20,12 +20,12 @@ from engine.api.verbs import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import NoSandbox, best_sandbox
-from engine.learnings.record import SessionRecord
-from engine.learnings.rules import found
+from engine.learning.learnings.record import SessionRecord
+from engine.learning.learnings.rules import found
 from engine.model import Learning, LearningScope, Refusal, Score, Trust
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import KEY, ModelWorld
-from tests.learnings.world import fact, view
+from tests.learning.learnings.world import fact, view
 from tests.support.model_server import ModelServer, Reply, Request, calls
 
 TASK = "Round the totals of the cart before the tests"

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.adaptation.candidates import add
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
+from engine.learning.candidates.candidates import add
 from engine.model import SessionState
 from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FlowOffload, Lift, PromptFragment
 from engine.storage.database import Transaction

@@ -14,12 +14,12 @@ import pytest
 
 from engine import tokenizer
 from engine.config import FixedSettings
-from engine.learnings.prompt_part import LearntPart
-from engine.learnings.scopes import Scope, project_key
-from engine.learnings.store import LearningFiles, added
+from engine.learning.learnings.prompt_part import LearntPart
+from engine.learning.learnings.scopes import Scope, project_key
+from engine.learning.learnings.store import LearningFiles, added
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database
-from tests.learnings.made import entry
+from tests.learning.learnings.made import entry
 
 ENTRIES, RUNS = 300, 200
 WORKSPACE = "/srv/shop"

@@ -18,8 +18,8 @@ import numpy
 import pytest
 from numpy.typing import NDArray
 
-from engine.adaptation.lift import DOUBT
-from engine.betting import Arms, _bet, evidence
+from engine.learning.candidates.lift import DOUBT
+from engine.model.confidence_sequence import Arms, _bet, evidence
 
 pytestmark = pytest.mark.benchmark
 

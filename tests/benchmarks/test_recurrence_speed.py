@@ -18,15 +18,15 @@ import numpy
 import pytest
 
 from engine.clock import FakeClock
-from engine.learnings.meaning import KeptMeaning
-from engine.learnings.promotion import to_project
-from engine.learnings.recurrence import clusters
-from engine.learnings.scopes import Scope
-from engine.learnings.store import LearningFiles, added
+from engine.learning.learnings.meaning import KeptMeaning
+from engine.learning.learnings.promotion import to_project
+from engine.learning.learnings.recurrence import clusters
+from engine.learning.learnings.scopes import Scope
+from engine.learning.learnings.store import LearningFiles, added
 from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.learnings.made import entry
+from tests.learning.learnings.made import entry
 
 ENTRIES, SESSIONS, TOPICS, DIMENSIONS = 10_000, 500, 1_500, 384
 PART = 600

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from engine.calibration import calibration_bound, calibration_error
-from engine.feedback.learner import Learner
+from engine.learning.decisions.calibration import calibration_bound, calibration_error
+from engine.learning.decisions.learner import Learner
 from tests.benchmarks.twin_sets import STRENGTHS, TEXTS, Row, baseline, rows, taught
 
 pytestmark = [

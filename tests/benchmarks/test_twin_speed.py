@@ -18,10 +18,10 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.feedback.decisions import Decision, Decisions
-from engine.feedback.query import Query
-from engine.feedback.relevance import look
-from engine.feedback.signals import LOUD
+from engine.learning.decisions.decisions import Decision, Decisions
+from engine.learning.decisions.query import Query
+from engine.learning.decisions.relevance import look
+from engine.learning.decisions.signals import LOUD
 from engine.memory.ledger import append
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
 from engine.prediction.twin import EmbeddedTwin

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from engine.feedback.learner import Learner
-from engine.feedback.query import Query, Seen
-from engine.feedback.relevance import look
+from engine.learning.decisions.learner import Learner
+from engine.learning.decisions.query import Query, Seen
+from engine.learning.decisions.relevance import look
 from engine.memory.minilm import MiniLM
 from engine.model import PartOfDay, PastDecision, prompt_words
 

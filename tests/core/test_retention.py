@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from engine.adaptation.adaptation import DIGESTED
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.config_file import BadConfig, accepted, parse_key, read_settings
 from engine.events import ChangeSetLanded
+from engine.learning.candidates.adaptation import DIGESTED
 from engine.memory.ledger import KEPT, Ledger
 from engine.model.adaptation import RecordKind
 from engine.storage import retention as rounds

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.adaptation.candidates import Candidates
 from engine.clock import FakeClock
 from engine.events import EventBus
+from engine.learning.candidates.candidates import Candidates
 from engine.memory.ledger import Ledger, append
 from engine.model.adaptation import CandidateStatus
 from engine.storage.database import Database
-from tests.adaptation.world import World
 from tests.conftest import MONDAY_MORNING
+from tests.learning.candidates.world import World
 
 KILLS = int(os.environ.get("CLAWPY_KILLS", "100"))
 LONGEST = 0.3

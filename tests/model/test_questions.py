@@ -14,7 +14,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
 from engine.model import Layer, ModelCall, NoAnswer, Question, Source
 from tests.execution.model.world import ModelWorld
-from tests.feedback.test_twin_model_end_to_end import decide
+from tests.learning.decisions.test_twin_model_end_to_end import decide
 from tests.model.conftest import PATIENCE, free
 from tests.model.server import SILENT, Smollm2, Wire
 

@@ -13,10 +13,10 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.feedback.decisions import Decisions
-from engine.feedback.learner import Learner
-from engine.feedback.query import NAMES, NOTHING, unpacked
-from engine.feedback.relevance import look
+from engine.learning.decisions.decisions import Decisions
+from engine.learning.decisions.learner import Learner
+from engine.learning.decisions.query import NAMES, NOTHING, unpacked
+from engine.learning.decisions.relevance import look
 from engine.memory.ledger import append
 from engine.model import (
     Assignment,
@@ -32,7 +32,7 @@ from engine.prediction.confidence import weighted
 from engine.prediction.estimating import estimate
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
-from tests.feedback.test_habits import ASKED, NO, YES
+from tests.learning.decisions.test_habits import ASKED, NO, YES
 from tests.prediction.deciding import SHOP, proposal
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.feedback.decisions import Decisions
+from engine.learning.decisions.decisions import Decisions
 from engine.memory.ledger import Ledger
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Refusal
 from engine.safety import stop_file

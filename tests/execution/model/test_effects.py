@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from engine import Engine
-from engine.adaptation import candidates as table
 from engine.execution.runners.flows import FLOWS
 from engine.execution.validation import REPAIRS
+from engine.learning.candidates import candidates as table
 from engine.model import PromptRequest, Refusal, SessionState, SourceKind, Status
 from engine.model.adaptation import (
     Candidate,

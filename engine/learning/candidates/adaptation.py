@@ -1,0 +1,449 @@
+"""The port `engine.adaptation`: from records to candidates, and the operator's word on them (SPEC 5).
+
+A round reads what happened, drafts the best of it, and weighs what waits by what came since. It costs nothing while
+nothing happened. What it does is done once: a candidate's key is unique, and how far records were digested is stored
+only after they were. A crash in between has them digested again, to the same end.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from engine.clock import Clock
+from engine.config import AdaptationMode, SettingsSource
+from engine.learning.candidates import candidates as table
+from engine.learning.candidates.candidates import CandidateRow, Candidates
+from engine.learning.candidates.drafting import Draft, NothingToDraft, NotYet, draft
+from engine.learning.candidates.effects import preview_lines, says
+from engine.learning.candidates.evaluation import (
+    TOP,
+    Evaluation,
+    Opportunity,
+    evaluate,
+    opportunities,
+    outweighs,
+    same_change,
+)
+from engine.learning.candidates.records import Records
+from engine.learning.candidates.reflection import Reflection
+from engine.learning.candidates.sources import Sources
+from engine.learning.candidates.trials import Trials
+from engine.learning.candidates.weighing import OPPORTUNITY
+from engine.model import Randomness, Refusal, Trust, Waiting, microusd
+from engine.model.adaptation import (
+    Candidate,
+    CandidateMove,
+    CandidateStatus,
+    CandidateType,
+    CandidateView,
+    Effect,
+    EffectPreview,
+    FixTemplate,
+    KnownFix,
+    LearningRecord,
+    Lift,
+    RecordKind,
+)
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Facts
+
+log = logging.getLogger(__name__)
+
+DIGESTED = "adaptation.digested"
+"""Under this key the `seq` of the newest record that was digested."""
+
+LOOKED_BACK = timedelta(days=90)
+"""Records that are older are no opportunities."""
+
+MOST_RECORDS = 2_000
+"""So many of the strongest recent records are looked through."""
+
+MOST_TRIED = 25
+"""So many opportunities are tried in a round until `TOP` of them could be drafted."""
+
+PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.PROMOTED)
+LIVING = (*PROPOSED, CandidateStatus.REJECTED)
+"""Those that new records can say something about."""
+
+JUDGED_BY = {
+    CandidateType.POLICY_TWEAK: RecordKind.SUCCESSFUL_HEAL,
+    CandidateType.ROUTING_HINT: RecordKind.FAILED_TDD,
+}
+"""What speaks against these is recorded for workspaces, whosever work it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many candidates there are of each status, and how many learning records there were."""
+
+    statuses: dict[CandidateStatus, int]
+    records: int
+
+
+class Adaptation:
+    """Callable from any thread; one round at a time."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        settings: SettingsSource,
+        randomness: Randomness,
+        ledger: Facts,
+        sources: Sources,
+        trials: Trials,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+        self._randomness = randomness
+        self._sources = sources
+        self._trials = trials
+        self._candidates = Candidates(database)
+        self._records = Records(database)
+        self._reflection = Reflection(database, self._records, ledger=ledger, sources=sources)
+        self._busy = threading.Lock()
+        self._pending = True
+        self._in_review = False
+        self._not_drafted: dict[str, str] = {}
+
+    # -- looking
+
+    def candidates(
+        self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
+    ) -> list[Candidate]:
+        """The latest change first; of one status, of one type."""
+        rows = self._candidates.sound(*([] if status is None else [status]))
+        return [row.value for row in rows if type in (None, row.type)][:limit]
+
+    def view(self, candidate_id: str) -> CandidateView:
+        """All about one, by its id or the beginning of it. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
+        row = self._candidates.get(candidate_id)
+        one = row.value
+        records = self._records.by_id([*one.drafted_from, *one.corroborated_by, *one.against])
+        overlays = row.overlays
+        return CandidateView(
+            one,
+            tuple(records),
+            self._preview(row),
+            self._trials.lifts().get(overlays[0].id) if overlays else None,
+            overlays,
+            row.stations(record for record in records if record.id in one.drafted_from),
+        )
+
+    def _preview(self, row: CandidateRow) -> EffectPreview:
+        """How things are done without a candidate's effect, and with it: a question to what is in force now."""
+        one, healing = row.value, self._settings.current.validation
+        used = self._sources.models(one.agent_id) if one.type is CandidateType.ROUTING_HINT else None
+        others = [
+            other.effect
+            for other in self._trials.overlays.every()
+            if other.type is one.type
+            and other.candidate_id != one.id
+            and other.applies(one.agent_id, one.run_kind, one.workspace)
+        ]
+        model = used.present.model if used else "as configured"
+        before, after = (
+            preview_lines(
+                one.type,
+                effects,
+                model=model,
+                tries=healing.tries,
+                cost=microusd(healing.cost_cap),
+                flows=self._sources.flows(),
+            )
+            for effects in (others, [*others, one.effect])
+        )
+        return EffectPreview(tuple(before), tuple(after))
+
+    def fixes(self, workspace: str) -> list[KnownFix]:
+        """Landed diffs that turned red tests of a workspace green, those borne out most first, then the newest. Not
+        those that were turned down or rolled back: as long as nobody did, a card may ask."""
+        found = []
+        for row in self._candidates.sound(*PROPOSED):
+            one = row.value
+            if one.workspace != workspace or not isinstance(one.effect, FixTemplate) or not one.effect.patch:
+                continue
+            for record in self._records.by_id(one.drafted_from):
+                title = self._sources.title(record.session_id)
+                if title and "landed" in record.details:
+                    found.append((one.score, KnownFix(one.id, title, record.at, one.effect)))
+        return [fix for _, fix in sorted(found, key=lambda pair: (pair[0], pair[1].at), reverse=True)]
+
+    def records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:
+        """What was reflected on, the newest first; of one of the 15 kinds. Raises `Refusal` `unknown_kind`."""
+        if kind and kind not in tuple(RecordKind):
+            raise Refusal("unknown_kind", f"there is no kind {kind[:40]!r}", f"one of {', '.join(RecordKind)}")
+        return self._records.newest(kind=kind, limit=limit)
+
+    def counts(self) -> Counts:
+        """How many candidates and records there are."""
+        told = Counter(row.status for row in self._candidates.rows())
+        return Counts({status: told[status] for status in CandidateStatus}, self._records.last())
+
+    def not_drafted(self) -> dict[str, str]:
+        """Opportunities of the last round from which nothing could be drafted, by key, and why."""
+        return dict(self._not_drafted)
+
+    def waiting(self) -> list[Waiting]:
+        """What waits for the operator (SPEC 9.3): candidates in review, and overlays that do harm."""
+        queue = [
+            Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at, text=_told(row.value.effect))
+            for row in self._candidates.sound(CandidateStatus.REVIEW)
+        ]
+        for overlay, lift in self._trials.harmful():
+            row = self._candidates.get(overlay.candidate_id)
+            queue.append(Waiting("candidate", row.id, f"roll back? {row.title}: {shares(lift)}", row.changed_at))
+        return queue
+
+    # -- the operator's word
+
+    def approve(self, candidate_id: str, by: str = "operator") -> Candidate:
+        """Put its effect in force; again, if it was rolled back. Raises `Refusal`: `unknown_candidate`,
+        `ambiguous_id`, `not_corroborated`, `already_decided`, `bad_effect`, `already_in_force`."""
+        return self._decide(candidate_id, CandidateMove.APPROVE, by, "")
+
+    def reject(self, candidate_id: str, reason: str = "", by: str = "operator") -> Candidate:
+        """Turn it down. Raises as `approve`."""
+        return self._decide(candidate_id, CandidateMove.REJECT, by, reason)
+
+    def roll_back(self, candidate_id: str, reason: str = "", by: str = "operator") -> Candidate:
+        """Take its effect back: what was done before is done again. Raises `Refusal`: `unknown_candidate`,
+        `ambiguous_id`, `nothing_to_roll_back`."""
+        return self._decide(candidate_id, CandidateMove.ROLL_BACK, by, reason)
+
+    def undo(self, candidate_id: str) -> Candidate:
+        """Take the operator's last decision on it back: one that was promoted waits for review again, and was never
+        judged by what it did. Raises `Refusal`: `unknown_candidate`, `ambiguous_id`, `nothing_to_undo`."""
+        return self._change(candidate_id, lambda tx, row: table.undo(tx, row, self._sources.flows()))
+
+    def _decide(self, candidate_id: str, move: CandidateMove, by: str, reason: str) -> Candidate:
+        return self._change(
+            candidate_id, lambda tx, row: table.decide(tx, row, move, by, reason, self._sources.flows())
+        )
+
+    def _change(self, candidate_id: str, change: Callable[[Transaction, CandidateRow], None]) -> Candidate:
+        wanted = self._candidates.get(candidate_id).id
+
+        def work(tx: Transaction) -> Candidate:
+            row = table.row_of(tx, wanted)
+            change(tx, row)
+            return row.value
+
+        return self._database.write(work)
+
+    # -- rounds
+
+    def reflect(self) -> int:
+        """Make records of what happened since the last time; how many. Housekeeping calls it: quick, and nothing where
+        nothing happened."""
+        made = self._reflection.catch_up()
+        self._pending = self._pending or bool(made) or self._reflection.calls_waiting
+        return made
+
+    def wanted(self) -> bool:
+        """Whether `digest` has anything to do. Cheap."""
+        harm = self._by_itself() and bool(self._trials.harmful())
+        return self._pending or harm or (self._in_review and not self.autonomous())
+
+    def catch_up(self) -> None:
+        """Reflect and, where there is anything to do, digest: before cards are made of what was learnt."""
+        self.reflect()
+        if self.wanted():
+            self.digest()
+
+    def digest(self) -> list[Candidate]:
+        """One round now: reflect, draft, weigh, and in autonomous mode promote (SPEC 5.6). The candidates that were
+        drafted."""
+        with self._busy:
+            self._pending = False
+            try:
+                self._reflection.catch_up()
+                self._reflection.look_for_sequences()
+                drafted = self._digest()
+                self._promote_by_itself()
+                self._undo_harm()
+            except BaseException:
+                self._pending = True
+                raise
+            return drafted
+
+    def autonomous(self) -> str:
+        """Why nothing is promoted by itself, in words; "" when it is (SPEC 5.6)."""
+        if not self._by_itself():
+            return "adaptation.mode is manual"
+        held = self._sources.held()
+        return held or ("" if self._sources.phase() else "in phase 0 nothing becomes active without your approval")
+
+    def _by_itself(self) -> bool:
+        return self._settings.current.adaptation.mode is AdaptationMode.AUTONOMOUS
+
+    def _digest(self) -> list[Candidate]:
+        last = self._records.last()
+        with self._database.read() as session:
+            if last <= int(state.get(session, DIGESTED, 0)):
+                return []
+        ids = self._draft()
+        for row in self._candidates.sound(*LIVING):
+            self._weigh(row)
+        if not self._pending:  # else what is not all told yet is looked at again
+            self._database.write(lambda tx: state.put(tx, DIGESTED, last))
+        return [row.value for row in self._candidates.sound() if row.id in ids]
+
+    def _draft(self) -> list[str]:
+        """Draft the best opportunities there is no candidate of yet; their ids."""
+        records = self._records.strong(OPPORTUNITY, self._clock.now() - LOOKED_BACK, MOST_RECORDS)
+        known = {row.dedupe_key for row in self._candidates.rows()}
+        drafted: list[str] = []
+        self._not_drafted = {}
+        for one in opportunities(records, known, limit=MOST_TRIED):
+            if len(drafted) == TOP:
+                break
+            try:
+                drafted.append(self._store(one, draft(one, self._known(one), self._sources)))
+            except (NothingToDraft, Refusal) as reason:
+                self._not_drafted[one.key] = str(reason)
+                self._pending = self._pending or isinstance(reason, NotYet)
+        return drafted
+
+    def _known(self, one: Opportunity) -> list[LearningRecord]:
+        """The records that a draft may look at: of its scope, or of all scopes where it concerns an agent's healing."""
+        if one.type is not CandidateType.POLICY_TWEAK:
+            return self._records.of_scope(one.record.scope_type, one.record.scope_id)
+        agent = one.record.scope_id if one.record.scope_type == "agent" else ""
+        kinds = (RecordKind.REPEATED_RETRY, RecordKind.SUCCESSFUL_HEAL)
+        every = [record for kind in kinds for record in self._records.newest(kind=kind)]
+        return [record for record in every if agent in ("", record.agent)]
+
+    def _store(self, one: Opportunity, found: Draft) -> str:
+        record, now = one.record, self._clock.now()
+        candidate = Candidate(
+            id=self._randomness.new_id("cand"),
+            type=one.type,
+            scope_type=record.scope_type,
+            scope_id=record.scope_id,
+            source_label=record.source_label,
+            title=found.title,
+            status=CandidateStatus.DRAFTED,
+            score=record.score,
+            effect=found.effect,
+            created_at=now,
+            changed_at=now,
+            agent_id=found.agent_id,
+            run_kind=found.run_kind,
+            workspace=found.workspace,
+            drafted_from=(record.id,),
+            trust=found.trust,
+        )
+        if other := self._elsewhere(candidate):
+            raise NothingToDraft(f"{other} already proposes that")
+        self._database.write(lambda tx: table.add(tx, candidate, f"drafted from {record.kind}: {record.reason}"))
+        return candidate.id
+
+    def _elsewhere(self, one: Candidate) -> str:
+        """The candidate of a scope that proposes the same change for another reason, and came up for review at least;
+        "" for none."""
+        for row in self._candidates.sound():
+            alike = (row.type, row.scope_type, row.scope_id) == (one.type, one.scope_type, one.scope_id)
+            open_ = row.status == CandidateStatus.DRAFTED or row.id == one.id
+            if alike and not open_ and same_change(row.value.effect, one.effect):
+                return row.id
+        return ""
+
+    def _weigh(self, row: CandidateRow) -> None:
+        """By what records say of it now."""
+        one = row.value
+        drafted = self._records.by_id(one.drafted_from)
+        records = self._records.of_scope(one.scope_type, one.scope_id)
+        if one.type in JUDGED_BY:
+            own = {record.id for record in records}
+            more = self._records.newest(kind=JUDGED_BY[one.type])
+            records += [record for record in more if record.id not in own]
+        # A landing that was taken back bears nothing out.
+        records = [each for each in records if "landed" not in each.details or self._sources.title(each.session_id)]
+        promoted = row.since if one.status is CandidateStatus.PROMOTED else None
+        found = evaluate(one, drafted, records, promoted_at=promoted)
+        move = self._move(row, one, found, drafted, records)
+        same = (found.corroborated_by, found.against, found.score) == (one.corroborated_by, one.against, one.score)
+        if move is None and (one.status is CandidateStatus.REJECTED or same):
+            return
+
+        def work(tx: Transaction) -> None:
+            present = table.row_of(tx, one.id)
+            if present.status != row.status:  # somebody decided meanwhile
+                return
+            table.weigh(tx, present, found, move)
+            if move is CandidateMove.REOPEN and found.passed:
+                table.weigh(tx, present, found, CandidateMove.CORROBORATE)
+
+        self._database.write(work)
+
+    def _move(
+        self,
+        row: CandidateRow,
+        one: Candidate,
+        found: Evaluation,
+        drafted: Sequence[LearningRecord],
+        records: Sequence[LearningRecord],
+    ) -> CandidateMove | None:
+        match one.status:
+            case CandidateStatus.DRAFTED if found.passed and not self._elsewhere(one):
+                return CandidateMove.CORROBORATE  # else it was asked, or decided, for another reason
+            case CandidateStatus.REVIEW if not found.passed:
+                return CandidateMove.WEAKEN
+            case CandidateStatus.REJECTED:
+                rejected = row.last(CandidateStatus.REJECTED)
+                if rejected is not None and outweighs(one, drafted, records, rejected):
+                    return CandidateMove.REOPEN
+        return None
+
+    def _promote_by_itself(self) -> None:
+        rows = self._candidates.sound(CandidateStatus.REVIEW)
+        waiting = [row for row in rows if row.trust != Trust.QUOTED]  # words of others wait for the operator (SPEC 6.8)
+        self._in_review = bool(waiting)
+        if self.autonomous():
+            return
+        for row in waiting:
+            if why := self._left_to_operator(row):
+                log.info("candidate %s waits for the operator: %s", row.id, why)
+                continue
+            try:
+                self.approve(row.id, by="autonomy")
+            except Refusal as refusal:  # the operator was quicker, or its effect cannot be in force here
+                log.warning("candidate %s was not promoted by itself: %s", row.id, refusal)
+
+    def _left_to_operator(self, row: CandidateRow) -> str:
+        """Why a candidate in review is none for the engine to decide; "" when it is one."""
+        if row.taken_back:
+            return "you undid a decision on it, and there is no new evidence since"
+        if len(row.against) >= len(row.corroborated_by):
+            return "there is as much evidence against it as for it"
+        return self._sources.objects(row.value)
+
+    def _undo_harm(self) -> None:
+        """In autonomous mode what does harm is rolled back (SPEC 5.7), whatever is held: what was done before is done
+        again. In manual mode the operator is asked, see `waiting`."""
+        for overlay, lift in self._trials.harmful() if self._by_itself() else ():
+            try:
+                self.roll_back(overlay.candidate_id, f"it makes work worse: {shares(lift)}", by="autonomy")
+            except Refusal as refusal:
+                log.warning("candidate %s was not rolled back by itself: %s", overlay.candidate_id, refusal)
+
+
+def shares(lift: Lift) -> str:
+    """What was seen, in words."""
+    return (
+        f"{lift.with_good} of {lift.with_runs} went well with it, {lift.without_good} of {lift.without_runs} without it"
+    )
+
+
+def _told(effect: Effect) -> str:
+    """What an effect would say to agents; a diff is looked at as a diff."""
+    return "\n".join(says(replace(effect, patch="") if isinstance(effect, FixTemplate) else effect))

@@ -1,0 +1,384 @@
+"""The table of candidates and their one life cycle (SPEC 5.3): proposed, in force, rolled back. Legal steps only, each
+with its fact and its line of history, in the caller's transaction. What a candidate changes is in force as long as it
+is promoted, and nowhere else: a crash leaves the former behaviour or the new one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, CheckConstraint, Column, Index
+from sqlmodel import Field, SQLModel, col, select
+
+from engine.events import (
+    CandidateDecisionUndone,
+    CandidateDrafted,
+    CandidatePromoted,
+    CandidateRejected,
+    CandidateRolledBack,
+    CandidateWeighed,
+)
+from engine.learning.candidates.effects import checked, free_name
+from engine.learning.candidates.evaluation import PASS, Evaluation
+from engine.model import Refusal, Trust
+from engine.model.adaptation import (
+    DECISIONS,
+    Candidate,
+    CandidateMove,
+    CandidateStatus,
+    CandidateType,
+    Effect,
+    FlowOffload,
+    LearningRecord,
+    Overlay,
+    PromptFragment,
+    Station,
+    candidate_after,
+    effect_from_json,
+)
+from engine.storage.database import Database, Transaction
+from engine.storage.ids import beginning
+from engine.storage.kept import Kept
+from engine.storage.quick import found, load, whole
+from engine.storage.types import utc
+
+log = logging.getLogger(__name__)
+
+STATUSES = ", ".join(f"'{one.value}'" for one in CandidateStatus)
+TYPES = ", ".join(f"'{one.value}'" for one in CandidateType)
+
+
+class CandidateRow(SQLModel, table=True):
+    """One candidate as stored. `history` has a line for each step that it took. `term`: how often it came in force,
+    `since` when it last did; `told_at`: when it was told of that it does harm, in this term."""
+
+    __tablename__ = "candidates"
+    __table_args__ = (
+        CheckConstraint("score >= 0 AND score <= 100", name="ck_candidates_score"),
+        CheckConstraint(f"status IN ({STATUSES})", name="ck_candidates_status"),
+        CheckConstraint(f"type IN ({TYPES})", name="ck_candidates_type"),
+        Index("ix_candidates_dedupe_key", "dedupe_key", unique=True),
+        Index("ix_candidates_status", "status", "changed_at"),
+    )
+
+    id: str = Field(primary_key=True)
+    type: str
+    scope_type: str
+    scope_id: str
+    source_label: str
+    dedupe_key: str
+    title: str
+    status: str
+    score: float
+    effect: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    agent_id: str
+    run_kind: str
+    workspace: str
+    drafted_from: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    corroborated_by: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    against: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    history: list[dict[str, Any]] = Field(sa_column=Column(JSON, nullable=False))
+    created_at: datetime = Field(sa_column=utc())
+    changed_at: datetime = Field(sa_column=utc())
+    decided_by: str = ""
+    reason: str = ""
+    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
+    term: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    since: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    told_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+
+    @property
+    def value(self) -> Candidate:
+        """The row as others see it. Raises `Refusal` `bad_effect` when its effect is damaged, but for one that is
+        rejected or rolled back: so that it can be."""
+        try:
+            effect = effect_from_json(self.effect)
+        except Refusal as refusal:
+            if self.status not in (CandidateStatus.REJECTED, CandidateStatus.ROLLED_BACK):
+                raise
+            effect = PromptFragment((refusal.message,))
+        told = {one.name: getattr(self, one.name) for one in fields(Candidate)}
+        told |= {name: tuple(told[name]) for name in _IDS}
+        told |= {"type": CandidateType(self.type), "status": CandidateStatus(self.status), "trust": Trust(self.trust)}
+        return Candidate(**told | {"effect": effect})
+
+    @property
+    def overlay(self) -> Overlay:
+        """What it puts in force, in its present or last term. Raises `Refusal` `bad_effect`."""
+        return Overlay(
+            id=f"{self.id}.{self.term}",
+            candidate_id=self.id,
+            type=CandidateType(self.type),
+            agent_id=self.agent_id,
+            run_kind=self.run_kind,
+            workspace=self.workspace,
+            effect=checked(effect_from_json(self.effect)),
+            since=self.since or self.changed_at,
+            trust=Trust(self.trust),
+        )
+
+    @property
+    def overlays(self) -> tuple[Overlay, ...]:
+        """One for each of its terms, the newest first; () for one that cannot be read."""
+        begun: list[tuple[datetime, datetime | None]] = []
+        was = ""
+        for step in self.history:
+            at, status = datetime.fromisoformat(step["at"]), step["status"]
+            if status == CandidateStatus.PROMOTED != was:
+                begun.append((at, None))
+            elif was == CandidateStatus.PROMOTED != status:
+                begun[-1] = (begun[-1][0], at)
+            was = status
+        try:
+            last = self.overlay
+        except Refusal:
+            return ()
+        terms = [
+            replace(last, id=f"{self.id}.{number}", since=since, until=until)
+            for number, (since, until) in enumerate(begun, 1)
+        ]
+        return tuple(reversed(terms))
+
+    @property
+    def taken_back(self) -> bool:
+        """Whether nothing has happened to it since the operator took a decision on it back."""
+        return bool(self.history) and self.history[-1]["move"] == CandidateMove.UNDO
+
+    def last(self, status: CandidateStatus) -> datetime | None:
+        """When it last came into this status, None when never."""
+        return next((_at(step) for step in reversed(self.history) if step["status"] == status), None)
+
+    def stations(self, drafted: Iterable[LearningRecord]) -> tuple[Station, ...]:
+        """Where it stands on its way (SPEC 5.3, 9.5); `drafted` are the records that it was drafted from."""
+        records = list(drafted)
+        begun, last = _at(self.history[0]), self.history[-1]
+        said = f": {last['reason']}" if last["reason"] else ""
+        first = records[0] if records else None
+        own = max((one.score for one in records), default=0.0)
+        told = f"{first.kind}: {first.reason}" if first else "its record is no longer stored"
+        borne = next((one for one in reversed(self.history) if one["move"] == CandidateMove.CORROBORATE), None)
+        status = CandidateStatus(self.status)
+        review, end = Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
+        corroborated = Station("corroborate", None, "it was rejected before", "ahead")
+        if status is CandidateStatus.DRAFTED:
+            words = f"{self.reason}; it comes up for review from a score of {PASS:.0f}"
+            corroborated = Station("corroborate", None, words, "now")
+        elif borne is not None:
+            corroborated = Station("corroborate", _at(borne), str(borne["reason"]), "done")
+        if status is CandidateStatus.REVIEW:
+            undone = f"; {last['reason']}" if self.taken_back else ""
+            review = Station("review", borne and _at(borne), f"needs your decision{undone}", "now")
+        elif status.decided:
+            review = Station("review", _at(last), f"by {last['by']}", "done")
+            name = "reject" if status is CandidateStatus.REJECTED else "promote"
+            state = "done" if status is CandidateStatus.PROMOTED else "failed"
+            end = Station(name, _at(last), f"{_ENDS[status]}{said}", state)
+        return (
+            Station("detect", max((one.at for one in records), default=None), told, "done"),
+            Station(
+                "draft", begun, f"from {len(self.drafted_from)} record" + "s" * (len(self.drafted_from) != 1), "done"
+            ),
+            Station("score", begun, f"{own:.0f} of 100, from its own record", "done"),
+            corroborated,
+            review,
+            end,
+        )
+
+
+_IDS = ("drafted_from", "corroborated_by", "against")
+_ENDS = {
+    CandidateStatus.PROMOTED: "it is active",
+    CandidateStatus.REJECTED: "rejected",
+    CandidateStatus.ROLLED_BACK: "rolled back",
+}
+_FACTS = {
+    CandidateMove.APPROVE: CandidatePromoted,
+    CandidateMove.REJECT: CandidateRejected,
+    CandidateMove.ROLL_BACK: CandidateRolledBack,
+}
+_ROWS = whole(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
+
+
+def _at(step: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(step["at"])
+
+
+class Candidates:
+    """Reads candidates; writes go through the functions below, in a transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rows: Kept[list[CandidateRow]] = Kept(database, CandidateRow)
+
+    def rows(self, *statuses: CandidateStatus) -> list[CandidateRow]:
+        """Those of some statuses, or all, the latest change first. Nobody's to change."""
+        return [one for one in self._rows.get("", self._read) if not statuses or one.status in statuses]
+
+    def sound(self, *statuses: CandidateStatus) -> list[CandidateRow]:
+        """Those whose effect can be read: a damaged one takes no other with it. It can still be shown and rejected."""
+        sound = []
+        for row in self.rows(*statuses):
+            try:
+                row.value  # noqa: B018 (reads it)
+            except Refusal as refusal:
+                log.warning("candidate %s is left out: %s", row.id, refusal)
+            else:
+                sound.append(row)
+        return sound
+
+    def get(self, wanted: str) -> CandidateRow:
+        """One, by the beginning of its id. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
+        with self._database.read() as session:
+            row = load(session, CandidateRow, wanted)
+            ids = [] if row is not None else beginning(session, col(CandidateRow.id), wanted)
+            row = load(session, CandidateRow, ids[0]) if len(ids) == 1 else row
+        if row is not None:
+            return row
+        if ids:
+            raise Refusal("ambiguous_id", f"{wanted} begins {len(ids)} candidates", "give more of its id")
+        raise _unknown(wanted)
+
+    def _read(self) -> list[CandidateRow]:
+        with self._database.read() as session:
+            return found(session, CandidateRow, _ROWS)
+
+
+def row_of(tx: Transaction, candidate_id: str) -> CandidateRow:
+    """One, to be changed. Raises `Refusal` `unknown_candidate`."""
+    row = load(tx.session, CandidateRow, candidate_id)
+    if row is None:
+        raise _unknown(candidate_id)
+    return row
+
+
+def _unknown(wanted: str) -> Refusal:
+    return Refusal("unknown_candidate", f"there is no candidate {wanted[:60]}", "clawpy candidates lists them")
+
+
+def add(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | None:
+    """Store one that was drafted, for this `reason`; None when there is one of its key already."""
+    key = candidate.dedupe_key
+    if tx.session.exec(select(CandidateRow.id).where(col(CandidateRow.dedupe_key) == key)).first():
+        return None
+    told = {one.name: getattr(candidate, one.name) for one in fields(candidate)}
+    told |= {"effect": candidate.effect.to_json(), "created_at": tx.now, "reason": reason, "dedupe_key": key}
+    told |= {"type": candidate.type.value, "trust": candidate.trust.value, "history": []}
+    row = CandidateRow(**told | {name: list(told[name]) for name in _IDS})
+    _step(tx, row, "draft", CandidateStatus.DRAFTED, reason=reason)
+    tx.record(
+        CandidateDrafted(
+            subject=row.id, workspace=row.workspace, type=row.type, title=row.title, score=row.score,
+            records=tuple(row.drafted_from),
+        )
+    )  # fmt: skip
+    return row
+
+
+def weigh(tx: Transaction, row: CandidateRow, told: Evaluation, move: CandidateMove | None) -> None:
+    """Keep what other records say of it; `move` is the step that follows of it, None for none."""
+    following = CandidateStatus(row.status)
+    if move is not None:
+        following = candidate_after(row.id, following, move)
+    row.corroborated_by, row.against = list(told.corroborated_by), list(told.against)
+    if not following.decided:
+        row.score, row.reason, row.decided_by = told.score, told.reason, ""
+    tx.session.add(row)
+    if move is not None:
+        _step(tx, row, move.value, following, reason=told.reason)
+        tx.record(
+            CandidateWeighed(
+                subject=row.id, workspace=row.workspace, status=row.status, score=told.score,
+                corroborated_by=told.corroborated_by, against=told.against,
+            )
+        )  # fmt: skip
+
+
+def decide(
+    tx: Transaction, row: CandidateRow, move: CandidateMove, by: str, reason: str, taken: Collection[str] = ()
+) -> None:
+    """Promote, reject or roll back; `taken` are names that no new flow may have. Raises what `candidate_after` raises,
+    and `Refusal` `bad_effect`, `already_in_force` (a flow that does what another does), before anything is changed."""
+    following = candidate_after(row.id, CandidateStatus(row.status), move)
+    _step(tx, row, move.value, following, by=by, reason=reason, taken=taken)
+    row.decided_by, row.reason = by, reason
+    tx.record(
+        _FACTS[move](subject=row.id, workspace=row.workspace, type=row.type, title=row.title, by=by, reason=reason)
+    )
+
+
+def undo(tx: Transaction, row: CandidateRow, taken: Collection[str] = ()) -> None:
+    """Take the operator's decision back, if it was the last that happened to it: it stands as before. Raises `Refusal`
+    `nothing_to_undo`, and what `decide` raises where it comes in force again."""
+    *earlier, last = row.history
+    if last["move"] not in DECISIONS or last["by"] != "operator":
+        raise Refusal(
+            "nothing_to_undo",
+            f"the last change to candidate {row.id} was not one of your decisions ({last['move']})",
+            f"see clawpy candidates show {row.id}",
+        )
+    before, why = earlier[-1], f" ({last['reason']})" if last["reason"] else ""
+    told = f"undone: {last['move']}{why}"
+    _step(tx, row, CandidateMove.UNDO, CandidateStatus(before["status"]), by="operator", reason=told, taken=taken)
+    row.decided_by, row.reason = before["by"], before["reason"]
+    tx.record(
+        CandidateDecisionUndone(
+            subject=row.id, workspace=row.workspace, type=row.type, title=row.title, status=row.status
+        )
+    )  # fmt: skip
+
+
+def _step(
+    tx: Transaction,
+    row: CandidateRow,
+    move: str,
+    status: CandidateStatus,
+    *,
+    by: str = "",
+    reason: str = "",
+    taken: Collection[str] = (),
+) -> None:
+    if status is CandidateStatus.PROMOTED:
+        row.effect = _ready(tx, row, taken).to_json()
+        row.term, row.since, row.told_at = row.term + 1, tx.now, None
+    row.status, row.changed_at = status.value, tx.now
+    row.history = [
+        *row.history,
+        {
+            "at": tx.now.isoformat(),
+            "move": str(move),
+            "status": row.status,
+            "score": row.score,
+            "for": len(row.corroborated_by),
+            "against": len(row.against),
+            "by": by,
+            "reason": reason,
+        },
+    ]
+    tx.session.add(row)
+
+
+def _ready(tx: Transaction, row: CandidateRow, taken: Collection[str]) -> Effect:
+    """The effect as it comes in force. A flow gets a name that never meant other commands: a permit for it stays one
+    for just these."""
+    effect = checked(effect_from_json(row.effect))
+    if not isinstance(effect, FlowOffload):
+        return effect
+    names, commands = set(taken), list(effect.commands)
+    for other in tx.session.exec(select(CandidateRow).where(col(CandidateRow.type) == effect.kind.value)):
+        name, same = str(other.effect.get("name", "")), other.effect.get("commands") == commands
+        in_force = other.status == CandidateStatus.PROMOTED
+        if other.id == row.id or not other.term:
+            continue
+        if in_force and same and other.workspace in ("", row.workspace):
+            raise Refusal(
+                "already_in_force",
+                f"the flow {name} already runs these commands",
+                f"reject this candidate; the other is {other.id}",
+            )
+        if in_force or not same:
+            names.add(name)
+    return replace(effect, name=free_name(effect.name, names))

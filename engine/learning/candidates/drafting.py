@@ -1,0 +1,319 @@
+"""What a candidate would change, drafted from what really happened (SPEC 5.2, 5.4). Pure but for `Sources`.
+
+Nothing is drafted where the evidence does not say what to do: the reason is told then, and the record waits for more.
+Repairs and commands are what agents said and did, so they are quotes (SPEC 6.8); which model and how many tries is
+reckoned from what was measured.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from engine.learning.candidates import reading
+from engine.learning.candidates.effects import checked, rewritten
+from engine.learning.candidates.evaluation import Opportunity
+from engine.learning.candidates.reading import QUOTED, flat, quoted
+from engine.learning.candidates.sources import Sources
+from engine.model import Trust, dollars
+from engine.model.adaptation import (
+    LONGEST_PATCH,
+    CandidateType,
+    Effect,
+    FixTemplate,
+    FlowOffload,
+    LearningRecord,
+    PolicyTweak,
+    PromptFragment,
+    RecordKind,
+    RoutingHint,
+)
+from engine.model.lessons import distil
+from engine.model.secrets import redact
+from engine.model.text import count
+
+LEAST_CHEAPER = 0.8
+"""A model is cheaper that costs at most this share of the present one."""
+
+COST_ROOM = 1.5
+"""A tighter cap on cost leaves so much room above the dearest heal seen."""
+
+LEAST_COST = 50_000
+"""Micro-dollars that healing may cost in any case."""
+
+MOST_LINES = 5
+"""Lines of a prompt fragment."""
+
+DISTINCT = 3
+"""So many tasks must meet what is said of one thing before it is a lesson (SPEC 6.8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An effect, where it would apply, "" for anywhere, and whose words it is made of (SPEC 6.8)."""
+
+    effect: Effect
+    title: str
+    agent_id: str = ""
+    run_kind: str = ""
+    workspace: str = ""
+    trust: Trust = Trust.QUOTED
+
+
+class NothingToDraft(Exception):
+    """The evidence does not say what to change; the words say why."""
+
+
+class NotYet(NothingToDraft):
+    """What the evidence says is not all said yet: it is looked at again soon."""
+
+
+def ended(session_id: str, sources: Sources) -> str:
+    """The session, when it is over. Raises `NotYet` while it may say more."""
+    if not sources.over(session_id):
+        raise NotYet(f"session {session_id} is still running")
+    return session_id
+
+
+def draft(one: Opportunity, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+    """What an opportunity would change. `known` are the records of its scope, the newest first. Secrets and what looks
+    like one are cut out (SPEC 11.1). Raises `NothingToDraft`, and what `checked` does of an effect that cannot be in
+    force."""
+    found = DRAFTERS[one.type](one.record, known, sources)
+    cut = tuple(sources.secrets())
+    effect = rewritten(found.effect, lambda text: redact(text, cut))
+    if isinstance(effect, FlowOffload) and not effect.commands:
+        raise NothingToDraft("its commands contain a key or a password")
+    return replace(found, effect=checked(effect), title=redact(found.title, cut))
+
+
+# -- a repair that worked
+
+
+def _fix(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+    test = str(record.details["test"])
+    heal = record if record.kind is RecordKind.SUCCESSFUL_HEAL else _heal_of(test, known)
+    if heal is None:
+        raise NothingToDraft(f"nothing has fixed {test} yet")
+    session = ended(heal.session_id, sources)
+    patch = sources.patch(session, landed="landed" in heal.details)
+    repairs = reading.healing(sources.transcript(session), patch, sources.changed(session), sources.summary(session))
+    if not repairs:
+        raise NothingToDraft(f"session {session} fixed {test} but does not say how")
+    failing = tuple(dict.fromkeys([test, *map(str, heal.details["failing"])]))
+    more = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
+    causes = tuple(map(str, heal.details.get("causes", ())))
+    return Draft(
+        FixTemplate(
+            failing, repairs, patch if len(patch) <= LONGEST_PATCH else "", causes, heal.details.get("project", "")
+        ),
+        f"Keep the repair of {test}{more} as a playbook",
+        run_kind="heal",
+        workspace=record.workspace,
+    )
+
+
+def _heal_of(test: str, known: Sequence[LearningRecord]) -> LearningRecord | None:
+    return next(
+        (one for one in known if one.kind is RecordKind.SUCCESSFUL_HEAL and one.details.get("test") == test), None
+    )
+
+
+# -- a cheaper model
+
+
+def _route(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+    used = sources.models(record.agent)
+    if used is None:
+        raise NothingToDraft(f"the price of the model of {record.agent} is not known")
+    if not used.present.price:
+        raise NothingToDraft(f"{used.present.model} costs nothing")
+    fitting = [one for one in used.others if one.price <= LEAST_CHEAPER * used.present.price]
+    if not fitting:
+        raise NothingToDraft(f"no configured model is cheaper than {used.present.model}")
+    # The dearest of the cheaper ones: the least step down that helps.
+    chosen = max(fitting, key=lambda one: (one.price, one.model))
+    saved = 1 - chosen.price / used.present.price
+    told = record.details
+    match record.kind:
+        case RecordKind.BUDGET_INCIDENT:
+            spent, budget = dollars(told["spent"]), dollars(told["budget"])
+            why = f"{record.agent} spent ${spent:.2f} of its ${budget:.2f} on {told['day']}"
+        case RecordKind.TASK_CONFLICT:
+            why = f"the work of {record.agent} conflicted with other work in {', '.join(told['conflicting'][:3])}"
+        case _:
+            why = f"{record.agent} does good work: {told['leader']} adopted its finding {told['pattern']}"
+    words = f"{why}; {chosen.model} costs {saved:.0%} less than {used.present.model}"
+    return Draft(
+        RoutingHint(chosen.model, used.channel, used.median_prompt, words),
+        f"Give shorter tasks of {record.agent} to {chosen.model}",
+        agent_id=record.agent,
+        run_kind="task",
+        workspace=record.workspace if record.kind is RecordKind.TASK_CONFLICT else "",
+        trust=Trust.MEASURED,
+    )
+
+
+# -- tighter bounds
+
+
+def _tighten(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+    """Tries that never helped: fewer than were made in vain, no fewer than ever healed anything."""
+    agent = record.scope_id if record.scope_type == "agent" else ""
+    vain = [one for one in known if one.kind is RecordKind.REPEATED_RETRY and one.session_id != record.session_id]
+    if record.kind is RecordKind.REPEATED_RETRY:
+        vain = [record]
+    if not vain:
+        raise NothingToDraft("no failed attempt here would be avoided by a lower limit")
+    heals = [one for one in known if one.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in one.details]
+    needed = max((int(one.details["attempts"]) - 1 for one in heals), default=1)
+    made = min(max(int(one.details["attempts"]) - 1 for one in vain), sources.tries())
+    if needed >= made:
+        raise NothingToDraft(f"a repair took {needed} attempts and a failure {made}: no limit separates them")
+    spent = max(int(one.details["cost"]) for one in vain)
+    dearest = max((int(one.details["cost"]) for one in heals), default=0)
+    cost = max(LEAST_COST, round(COST_ROOM * dearest)) if heals else None
+    if cost is not None and cost >= spent:
+        cost = None
+    capped = f", for at most ${dollars(cost):.2f}" if cost is not None else ""
+    return Draft(
+        PolicyTweak(needed, cost),
+        f"Try a repair at most {_times(needed)}{capped}: attempt {made} changed nothing"
+        + (f" for {agent}" if agent else ""),
+        agent_id=agent,
+        trust=Trust.MEASURED,
+    )
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+# -- a fragment of the prompt
+
+
+def _fragment(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+    lines, title, trust = SAY[record.kind](record, known, sources)
+    lines = [one for one in dict.fromkeys(map(flat, lines)) if one][:MOST_LINES]
+    if not lines:
+        raise NothingToDraft(f"{record.source_label} does not say what to do otherwise")
+    agent = record.scope_id if record.scope_type == "agent" else ""
+    workspace = record.scope_id if record.scope_type == "workspace" else ""
+    return Draft(PromptFragment(tuple(lines)), title, agent_id=agent, workspace=workspace, trust=trust)
+
+
+# -- a flow without a model
+
+
+def _flow(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+    calls = tuple(map(str, record.details["calls"]))
+    transcripts = [sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
+    run = reading.commands_run(transcripts, calls)
+    if not run:
+        raise NothingToDraft("no session has its steps as commands that run without a shell")
+    return Draft(
+        FlowOffload(_name(calls), " > ".join(run)[:QUOTED], run),
+        f"Run {' > '.join(one.removeprefix('exec:') for one in calls)} as a flow, without a model",
+        agent_id=record.agent,
+        workspace=record.workspace,
+    )
+
+
+def _name(calls: Sequence[str]) -> str:
+    """A flow's name, from what it runs: `git_status_then_pytest`, at most 40 letters."""
+    words = ["_".join(re.findall(r"[a-z0-9]+", one.removeprefix("exec:").lower())) for one in calls]
+    return f"{'' if words[0][:1].isalpha() else 'run_'}{'_then_'.join(words)}"[:40].strip("_")
+
+
+# -- what a fragment says
+
+Said = tuple[list[str], str, Trust]
+"""The lines, what the candidate is called, and whose words the lines are."""
+
+
+def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    told = record.details
+    if "added" in told:
+        rule = distil(told["added"])
+        met = sum(one.source_label == record.source_label for one in known)
+        if not rule.general and met < DISTINCT:
+            raise NothingToDraft(f"an instruction about a single case is not a lesson: {quoted(told['added'], 60)}")
+        return [rule.text], f"Tell {record.agent} what you keep adding: {quoted(rule.text)}", Trust.OPERATOR
+    if "text" not in told:
+        raise NothingToDraft("you approved the proposal unchanged, so nothing needs to change")
+    title = f"Add a fact that you kept to every prompt: {quoted(told['text'], 60)}"
+    return [str(told["text"])], title, Trust(told.get("trust", Trust.QUOTED))
+
+
+def _say_error(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    told = record.details
+    tool, message = str(told["tool"]), str(told["message"])
+    cause = message.partition(": ")[2] or message
+    line = f"A call of {tool} failed: {quoted(cause)}."
+    session = ended(record.session_id, sources)
+    instead = reading.after_error(sources.transcript(session), tool, message)
+    learnt = list(sources.corrections(session))
+    if not instead and not learnt:
+        raise NothingToDraft(f"no remedy is known for {record.source_label}")
+    if instead:
+        line += f" What worked then: {', '.join(f'`{flat(one)}`' for one in instead)}."
+    return [line, *learnt], f"Warn {record.agent} about an error of {tool}: {quoted(cause, 60)}", Trust.QUOTED
+
+
+def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    told = record.details
+    if "candidate_id" in told:
+        raise NothingToDraft("a harmful candidate is rolled back, not worked around")
+    text, trust = sources.saying(str(told["ref"]))
+    if not text:
+        raise NothingToDraft(f"{told['ref']} is no longer in use")
+    line = (
+        f"{told['leader']} says {quoted(text)}. Of {told['told']} sessions with it {told['told_bad']} ended badly, "
+        f"of {told['untold']} without it {told['untold_bad']}: where it and the task disagree, the task and its tests "
+        "count."
+    )
+    return [line], f"Weaken advice from {told['leader']}: {quoted(text, 60)}", trust
+
+
+def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    told = record.details
+    text, trust = sources.saying(str(told["ref"]))
+    if not text:
+        raise NothingToDraft(f"{told['ref']} is no longer in use")
+    why = [f"it is {count(told['days'], 'day')} old, where {told['most']} are the rule"] if told["most"] else []
+    why += [f"files that it names are gone: {', '.join(map(str, told['gone'][:5]))}"] if told["gone"] else []
+    past = " and ".join(why)
+    line = f"{told['leader']} says {quoted(text)}, and {past}: look whether it still holds before you follow it."
+    return [line], f"Mark advice from {told['leader']} as possibly out of date: {quoted(text, 60)}", trust
+
+
+def _say_recalled(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    text, trust = sources.memory(str(record.details["memory"]))
+    if not text:
+        raise NothingToDraft("the memory has been forgotten since")
+    return [text], f"Always show {record.agent} what it recalls repeatedly: {quoted(text, 60)}", trust
+
+
+def _say_nothing(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+    raise NothingToDraft(f"{record.kind} records a success, so nothing needs to change")
+
+
+SAY: Mapping[RecordKind, Callable[[LearningRecord, Sequence[LearningRecord], Sources], Said]] = {
+    RecordKind.HUMAN_APPROVAL: _say_approval,
+    RecordKind.AGENT_ERROR: _say_error,
+    RecordKind.GUIDANCE_NOISY: _say_noisy,
+    RecordKind.STALE_GUIDANCE: _say_stale,
+    RecordKind.CLOUD_MEMORY_RECALL_HIT: _say_recalled,
+    RecordKind.GUIDANCE_APPLIED: _say_nothing,
+    RecordKind.TEACHING_REFRESH: _say_nothing,
+}
+
+
+DRAFTERS: Mapping[CandidateType, Callable[[LearningRecord, Sequence[LearningRecord], Sources], Draft]] = {
+    CandidateType.FIX_TEMPLATE: _fix,
+    CandidateType.ROUTING_HINT: _route,
+    CandidateType.POLICY_TWEAK: _tighten,
+    CandidateType.PROMPT_FRAGMENT: _fragment,
+    CandidateType.FLOW_OFFLOAD: _flow,
+}

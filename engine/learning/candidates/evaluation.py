@@ -1,0 +1,248 @@
+"""Which records call for a change of behaviour, and what others say of it (SPEC 5.2, 5.3: detect, corroborate). Pure.
+
+Only records that it was not drafted from count, and of each session only one: what happened three times in one session
+was seen once. Those that speak against it are named beside; the score is that of SPEC 5.3 all the same, for it is the
+operator who weighs the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine.learning.candidates.weighing import OPPORTUNITY, mean
+from engine.model.adaptation import (
+    Candidate,
+    CandidateType,
+    Effect,
+    FixTemplate,
+    FlowOffload,
+    LearningRecord,
+    PolicyTweak,
+    PromptFragment,
+    RecordKind,
+    RoutingHint,
+    dedupe_key,
+)
+
+TOP = 5
+"""So many candidates are drafted at once."""
+
+SOURCES: Mapping[CandidateType, frozenset[RecordKind]] = {
+    CandidateType.PROMPT_FRAGMENT: frozenset(
+        {
+            RecordKind.HUMAN_APPROVAL,
+            RecordKind.AGENT_ERROR,
+            RecordKind.GUIDANCE_APPLIED,
+            RecordKind.GUIDANCE_NOISY,
+            RecordKind.STALE_GUIDANCE,
+            RecordKind.TEACHING_REFRESH,
+            RecordKind.CLOUD_MEMORY_RECALL_HIT,
+        }
+    ),
+    CandidateType.FIX_TEMPLATE: frozenset({RecordKind.FAILED_TDD, RecordKind.SUCCESSFUL_HEAL}),
+    CandidateType.ROUTING_HINT: frozenset(
+        {RecordKind.BUDGET_INCIDENT, RecordKind.TASK_CONFLICT, RecordKind.SUCCESSFUL_BUBBLE}
+    ),
+    CandidateType.POLICY_TWEAK: frozenset(
+        {
+            RecordKind.REPEATED_RETRY,
+            RecordKind.STALE_GUIDANCE,
+            RecordKind.GUIDANCE_NOISY,
+            RecordKind.CLOUD_SYNC_FAILURE,
+        }
+    ),
+    CandidateType.FLOW_OFFLOAD: frozenset({RecordKind.TOOL_SEQUENCE}),
+}
+"""What each type is drafted from (SPEC 5.2). Every kind is somewhere; one may be in two.
+
+SPEC 5.1 has no kind of its own for some of the sources of prompt fragments that SPEC 5.2 names. Memory extraction and
+summaries of research are in `human_approval` (facts that the operator keeps: what a session says is what the night
+draws them from, whatever its channel) and `cloud_memory_recall_hit` (summaries that serve); drafts and evaluations are
+in `human_approval` (what he makes of a proposed prompt); what agents err in, again and again, is one more.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Opportunity:
+    """A record from which a candidate of this type could be drafted."""
+
+    type: CandidateType
+    record: LearningRecord
+
+    @property
+    def key(self) -> str:
+        """What there is one candidate of."""
+        return dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
+
+
+def types_of(kind: RecordKind) -> tuple[CandidateType, ...]:
+    """What can be drafted from a kind of record."""
+    return tuple(type for type, kinds in SOURCES.items() if kind in kinds)
+
+
+def opportunities(
+    records: Iterable[LearningRecord],
+    known: Collection[str] = (),
+    *,
+    limit: int = TOP,
+    least: float = OPPORTUNITY,
+) -> list[Opportunity]:
+    """The best `limit` opportunities: of records from `least` points on, one for each key that is not `known`.
+
+    Of several records of a key it is the one with the highest score, then the newest; the others are held out, to bear
+    it out or not. Keys come by score, then the newest first.
+    """
+    best: dict[str, Opportunity] = {}
+    for record in records:
+        if record.score < least:
+            continue
+        for type in types_of(record.kind):
+            one = Opportunity(type, record)
+            if one.key in known:
+                continue
+            former = best.get(one.key)
+            if former is None or _rank(one) > _rank(former):
+                best[one.key] = one
+    return sorted(best.values(), key=_rank, reverse=True)[:limit]
+
+
+def _rank(one: Opportunity) -> tuple[float, object, str]:
+    return one.record.score, one.record.at, one.key + one.record.id
+
+
+PASS = 60.0
+"""From so many points on a candidate comes up for review."""
+
+ALONE = 45.0
+"""The most for one that nothing bears out; it fails."""
+
+MEAN_WEIGHS, BONUS, MOST_BONUS = 0.85, 5.0, 15.0
+
+NEW_AGAIN = 3
+"""A rejected candidate comes up again after at least so many new records that bear it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A score from 0 to 100, the records that make it, and those that speak against the candidate."""
+
+    score: float
+    corroborated_by: tuple[str, ...]
+    against: tuple[str, ...]
+    reason: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether it comes up for review."""
+        return bool(self.corroborated_by) and self.score >= PASS
+
+
+def corroborated_score(drafted: float, scores: Sequence[float]) -> float:
+    """`min(100, 0.85·mean + min(15, 5·n))` over the held-out `scores`; without any the draft's own, at most 45."""
+    if not scores:
+        return min(ALONE, drafted)
+    return round(min(100.0, MEAN_WEIGHS * mean(scores) + min(MOST_BONUS, BONUS * len(scores))), 6)
+
+
+def matching(
+    candidate: Candidate, drafted: Iterable[LearningRecord], records: Iterable[LearningRecord]
+) -> list[LearningRecord]:
+    """Records of the candidate's label and scope that it was not drafted from: of each session the weightiest, and none
+    of a session that it was drafted from. In the order of `records`."""
+    used = {one.session_id for one in drafted if one.session_id}
+    own = set(candidate.drafted_from)
+    best: dict[str, LearningRecord] = {}
+    for one in records:
+        alike = (one.source_label, one.scope_type, one.scope_id) == (
+            candidate.source_label,
+            candidate.scope_type,
+            candidate.scope_id,
+        )
+        if not alike or one.id in own or (one.session_id and one.session_id in used):
+            continue
+        unit = one.session_id or one.id
+        if unit not in best or one.score > best[unit].score:
+            best[unit] = one
+    return list(best.values())
+
+
+def evaluate(
+    candidate: Candidate,
+    drafted: Sequence[LearningRecord],
+    records: Sequence[LearningRecord],
+    *,
+    promoted_at: datetime | None = None,
+) -> Evaluation:
+    """What the `records` of a candidate's scope say of it, `drafted` being those it was made of. `promoted_at`: since
+    when its effect is in force."""
+    found = matching(candidate, drafted, records)
+    score = corroborated_score(max((one.score for one in drafted), default=0.0), [one.score for one in found])
+    begin = min((one.at for one in drafted), default=candidate.created_at)
+    against = [one for one in records if one.id not in candidate.drafted_from]
+    against = [one for one in against if speaks_against(candidate, one, begin, promoted_at)]
+    if found:
+        others = "1 other record supports" if len(found) == 1 else f"{len(found)} other records support"
+        words = f"{others} it: {score:.0f} of 100"
+    else:
+        words = f"no other record supports it yet: {score:.0f} of 100"
+    if against:
+        words += f"; {len(against)} against it"
+    return Evaluation(score, tuple(one.id for one in found), tuple(one.id for one in against), words)
+
+
+def speaks_against(
+    candidate: Candidate, record: LearningRecord, begin: datetime, promoted_at: datetime | None = None
+) -> bool:
+    """Whether a record of the agent that a candidate concerns is evidence against its effect.
+
+    A repair: the test stayed red though the repair was in force. A tighter bound: a heal that it would have cut short.
+    A cheaper model: work that stays red with the present one, since the evidence began. A fragment: guidance to the
+    same agent that went with worse work. A flow: a command of it that could not run.
+    """
+    told, effect = record.details, candidate.effect
+    if candidate.agent_id and record.agent != candidate.agent_id:
+        return False
+    match effect:
+        case FixTemplate():
+            red = record.kind is RecordKind.FAILED_TDD and told.get("test") in effect.failing
+            return red and promoted_at is not None and record.at > promoted_at
+        case PolicyTweak() if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in told:
+            tries, cost = int(told.get("attempts", 1)) - 1, int(told.get("cost", 0))
+            return (effect.tries is not None and tries > effect.tries) or (
+                effect.cost is not None and cost > effect.cost
+            )
+        case RoutingHint():
+            return record.kind is RecordKind.FAILED_TDD and record.at >= begin
+        case PromptFragment():
+            noisy = record.kind is RecordKind.GUIDANCE_NOISY and record.source_label != candidate.source_label
+            return noisy and record.at >= begin
+        case FlowOffload() if record.kind is RecordKind.AGENT_ERROR and told.get("tool") == "exec":
+            said = str(told.get("message", ""))
+            return record.at >= begin and any(
+                said.startswith(f"exec:{' '.join(one.split()[:2])}") for one in effect.commands
+            )
+    return False
+
+
+def outweighs(
+    candidate: Candidate, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord], rejected_at: datetime
+) -> bool:
+    """Whether what came after a rejection is enough to ask again: at least as many new records bear the candidate out
+    as the operator had before him then, drafts included, no fewer than three, and they pass by themselves."""
+    new = [one for one in matching(candidate, drafted, records) if one.at > rejected_at]
+    had = len(candidate.drafted_from) + len(candidate.corroborated_by)
+    enough = len(new) >= max(NEW_AGAIN, had)
+    return enough and corroborated_score(0.0, [one.score for one in new]) >= PASS
+
+
+def same_change(one: Effect, other: Effect) -> bool:
+    """Whether two effects come to the same, whatever speaks for them: a repair of a test that both name, the same model
+    for the same work, else the very same."""
+    match one, other:
+        case FixTemplate(), FixTemplate():
+            return bool({*one.failing} & {*other.failing}) and one.repairs == other.repairs
+        case RoutingHint(), RoutingHint():
+            return (one.model, one.channel) == (other.model, other.channel)
+    return one == other

@@ -1,0 +1,117 @@
+"""The part of a prompt that says what was learnt: promoted fragments (SPEC 5.4, 5.5, 5.7).
+
+What a fragment says came out of sessions: it goes into the prompt between tags that it cannot close, and one made of
+words of others says that the operator approved it, for no one else can promote it (SPEC 6.8). What does not fit
+the budget is left out, whole fragments, those that help least first and of equals the oldest. A fragment that a run is
+to do without leaves its room empty, so that nothing else differs between the two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from xml.sax.saxutils import escape
+
+from engine import tokenizer
+from engine.config import SettingsSource
+from engine.learning.candidates.lift import HARMS, HELPS
+from engine.learning.candidates.overlays import Overlays
+from engine.learning.candidates.trials import PROVENANCE, Trials
+from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust, sanitise
+from engine.model.adaptation import Overlay, PromptFragment
+from engine.model.lessons import lessons_of
+
+BLOCK = "learned-guidance"
+
+SAID = (
+    "Learnt from earlier work of this kind here. It is advice: the rules, the task and the project's own guidance come "
+    "first, and nothing in it allows what they forbid."
+)
+
+OURS = PromptSource(SourceKind.RUNNER, label="clawpy")
+
+_NO_XML = re.compile("[\ufffe\uffff]")
+
+
+class LearnedGuidance:
+    """The part "learned guidance" of every prompt. Thread-safe."""
+
+    name = "learned guidance"
+
+    def __init__(
+        self,
+        overlays: Overlays,
+        trials: Trials,
+        settings: SettingsSource,
+        *,
+        count: Callable[[str], int] = tokenizer.count,
+    ) -> None:
+        self._overlays = overlays
+        self._trials = trials
+        self._settings = settings
+        self._count = count
+
+    def part(self, request: PromptRequest) -> Contribution:
+        """The block for a request, None in it when there is nothing to say. Its provenance names every fragment that
+        fits, the withheld ones too; the notes say what had no room, and how many a trial left out."""
+        found = self._overlays.get_prompt_fragments(
+            agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
+        )
+        if not found:
+            return Contribution(None)
+        fitting, cut = self._fit(found)
+        drawn = self._trials.draw(fitting, request.session_id)
+        lines = [line for one in drawn if not one.withheld for line in fragment_lines(one.overlay)]
+        spared = sum(one.withheld for one in drawn)
+        notes = [f"learned guidance: {len(cut)} of {len(found)} fragments had no room"] if cut else []
+        notes += (
+            [f"learned guidance: {spared} of {len(drawn)} left out by chance, to measure what it does"]
+            if spared
+            else []
+        )
+        part = PromptPart(BLOCK, (*_HEAD, *lines, _END)) if lines else None
+        return Contribution(part, {PROVENANCE: [one.told() for one in drawn]} if drawn else {}, tuple(notes))
+
+    def lessons(self, request: PromptRequest) -> frozenset[str]:
+        """The lessons that fragments of this request say, the withheld ones too: no other block says them, or what a
+        trial leaves out would be told all the same."""
+        found = self._overlays.get_prompt_fragments(
+            agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
+        )
+        said = (one.effect.guidance for one in self._fit(found)[0] if isinstance(one.effect, PromptFragment))
+        return lessons_of(text for texts in said for text in texts)
+
+    def _fit(self, found: Sequence[Overlay]) -> tuple[list[Overlay], list[Overlay]]:
+        """Those that fit the budget, the oldest first, and those that do not."""
+        budget = self._settings.current.adaptation.fragment_tokens
+        left = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
+        kept: list[Overlay] = []
+        cut: list[Overlay] = []
+        for one in sorted(found, key=self._worth, reverse=True):
+            tokens = sum(self._count(line.text) for line in fragment_lines(one))
+            (kept if tokens <= left else cut).append(one)
+            left -= tokens if tokens <= left else 0
+        fitting = {one.id for one in kept}
+        return [one for one in found if one.id in fitting], cut
+
+    def _worth(self, one: Overlay) -> tuple[float, float]:
+        """What helps more comes first, then what is newer. Only a verdict counts: a lift by chance says nothing."""
+        lift = self._trials.lifts().get(one.id)
+        known = lift.difference if lift is not None and lift.verdict in (HELPS, HARMS) else 0.0
+        return known, one.since.timestamp()
+
+
+def fragment_lines(one: Overlay) -> list[PromptLine]:
+    """A fragment as lines of a prompt; one key leads from each to its candidate."""
+    assert isinstance(one.effect, PromptFragment)
+    approved = one.trust is Trust.QUOTED
+    source = PromptSource(SourceKind.OVERLAY, one.candidate_id, f"overlay {one.id}", one.trust, approved)
+    more = " (approved by the operator)" if approved else ""
+    return [
+        PromptLine(f"- {escape(_NO_XML.sub(chr(0xFFFD), sanitise(text)))}{more}", source)
+        for text in one.effect.guidance
+    ]
+
+
+_HEAD = (PromptLine(f"<{BLOCK}>", OURS), PromptLine(SAID, OURS))
+_END = PromptLine(f"</{BLOCK}>", OURS)

@@ -1,0 +1,220 @@
+"""Trials of effects: which runs had one, which did without, what became of them, and who is told of harm (SPEC 5.7).
+
+A run is a session. Whether it goes without an overlay was decided before it began (`lift.withheld`) and is written down
+with its chance when a prompt is made; how the session stands is followed in the ledger, to the operator's last word on
+its changes (`values.outcomes`): work that is thrown away did not succeed, whatever its tests say.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import CheckConstraint, Index
+from sqlmodel import Field, Session, SQLModel, col, func, select
+
+from engine.config import SettingsSource
+from engine.events import OverlayFoundHarmful
+from engine.learning.candidates.candidates import CandidateRow
+from engine.learning.candidates.lift import HARMS, lift, withheld
+from engine.learning.candidates.overlays import Overlays
+from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay
+from engine.model.confidence_sequence import Arms
+from engine.model.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.storage.kept import Kept
+from engine.storage.quick import ask, each_of
+from engine.storage.types import utc
+
+CURSOR = "adaptation.trials"
+
+MOST_REPAIRS = 8
+"""So many repairs go to an agent at once, those learnt last."""
+
+PROVENANCE = "overlays"
+"""Under this name a prompt's provenance says which overlays it carries, or carries not by way of a trial."""
+
+
+class OverlayRun(SQLModel, table=True):
+    """A session that had an overlay, or that was chosen to do without it (`withheld`). `propensity` is how probable
+    the latter was; `state` how it stands (see `values.outcomes.judged`)."""
+
+    __tablename__ = "overlay_runs"
+    __table_args__ = (
+        CheckConstraint("state IN ('','open','good','bad')", name="ck_overlay_runs_state"),
+        CheckConstraint("propensity >= 0 AND propensity <= 1", name="ck_overlay_runs_propensity"),
+        Index("ix_overlay_runs_session", "session_id"),
+    )
+
+    overlay_id: str = Field(primary_key=True)
+    session_id: str = Field(primary_key=True)
+    agent: str
+    workspace: str
+    withheld: bool
+    propensity: float
+    state: str = ""
+    at: datetime = Field(sa_column=utc())
+
+
+_MEASURED = ("with_runs", "with_good", "without_runs", "without_good", "difference", "low", "high")
+_KNOWN = (
+    sqlalchemy.select(col(OverlayRun.session_id)).where(col(OverlayRun.session_id).in_(each_of("sessions"))).limit(1)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was drawn for one overlay and one run."""
+
+    overlay: Overlay
+    withheld: bool
+    propensity: float
+
+    def told(self) -> dict[str, Any]:
+        """As a prompt's provenance has it."""
+        return {
+            "id": self.overlay.id,
+            "candidate": self.overlay.candidate_id,
+            "withheld": self.withheld,
+            "propensity": self.propensity,
+        }
+
+
+class Trials:
+    """Draws, writes down, follows. Callable from any thread."""
+
+    def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, facts: Facts) -> None:
+        self._database = database
+        self.overlays = overlays
+        self._settings = settings
+        self._facts = FactsRead(database, facts, CURSOR, _concerns)
+        self._busy = threading.Lock()
+        self._lifts: Kept[Mapping[str, Lift]] = Kept(database, OverlayRun)
+
+    def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Drawn]:
+        """For each overlay whether this run goes without it. What belongs to no run (`run_id` "") has everything."""
+        share = self._settings.current.adaptation.withheld if run_id else 0.0
+        return [Drawn(one, bool(run_id) and withheld(run_id, one.id, share), share) for one in overlays]
+
+    def applied(self, tx: Transaction, told: Mapping[str, Any], *, session_id: str, agent: str, workspace: str) -> None:
+        """A prompt with this provenance is sent: its overlays, carried and withheld, are written down. A run that is
+        written down stays as it is, however many prompts it makes."""
+        for one in told.get(PROVENANCE, ()):
+            if tx.session.get(OverlayRun, (one["id"], session_id)) is None:
+                tx.session.add(
+                    OverlayRun(
+                        overlay_id=one["id"],
+                        session_id=session_id,
+                        agent=agent,
+                        workspace=workspace,
+                        withheld=one["withheld"],
+                        propensity=one["propensity"],
+                        at=tx.now,
+                    )
+                )
+
+    def repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
+        """What mended the like before, for the tests that are red now: those learnt last first, each once. A share of
+        runs goes without by way of a trial. Not inside a transaction."""
+        red = set(broken)
+        known = reversed(self.overlays.of(CandidateType.FIX_TEMPLATE, agent, None, workspace))
+        drawn = self.draw(
+            [one for one in known if isinstance(one.effect, FixTemplate) and red & {*one.effect.failing}], session_id
+        )
+        if drawn and session_id:
+            told = {PROVENANCE: [one.told() for one in drawn]}
+            where = {"session_id": session_id, "agent": agent, "workspace": workspace}
+            self._database.write(lambda tx: self.applied(tx, told, **where))
+        carried = (one.overlay.effect for one in drawn if not one.withheld)
+        lines = (line for one in carried if isinstance(one, FixTemplate) for line in one.repairs)
+        return tuple(dict.fromkeys(lines))[:MOST_REPAIRS]
+
+    def catch_up(self) -> None:
+        """Take in what became of runs since the last time, and tell once of an overlay that does harm."""
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
+            self._facts.each(self._take_in)
+        finally:
+            self._busy.release()
+
+    def lifts(self) -> Mapping[str, Lift]:
+        """Of every overlay that was ever on trial, by its id."""
+        return self._lifts.get("", self._read)
+
+    def harmful(self) -> list[tuple[Overlay, Lift]]:
+        """What is in force and does harm: to be rolled back. The surest harm first."""
+        known = self.lifts()
+        found = [(one, known[one.id]) for one in self.overlays.every() if one.id in known]
+        return sorted((pair for pair in found if pair[1].verdict == HARMS), key=lambda pair: pair[1].high)
+
+    def _take_in(self, facts: Sequence[Fact]) -> None:
+        sessions = sorted({session_of(fact.kind, fact.subject, fact.payload) for fact in facts})
+        with self._database.read() as session:
+            known = ask(session, _KNOWN, {"sessions": json.dumps(sessions)}).first() is not None
+        if known:  # nearly all sessions went without
+            self._database.write(lambda tx: self._take(tx, facts))
+
+    def _take(self, tx: Transaction, facts: Sequence[Fact]) -> None:
+        touched: set[str] = set()
+        for fact in facts:
+            session = session_of(fact.kind, fact.subject, fact.payload)
+            for row in tx.session.exec(select(OverlayRun).where(col(OverlayRun.session_id) == session)):
+                state = judged(fact.kind, fact.payload, row.state)
+                if state != row.state:
+                    row.state = state
+                    tx.session.add(row)
+                    touched.add(row.overlay_id)
+        if touched:
+            tx.session.flush()
+            self._tell(tx, touched)
+
+    def _tell(self, tx: Transaction, overlays: set[str]) -> None:
+        for overlay_id, found in _lifts(tx.session, overlays).items():
+            row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])
+            if row is None or row.told_at is not None or found.verdict != HARMS:
+                continue
+            if row.status != CandidateStatus.PROMOTED or overlay_id != f"{row.id}.{row.term}":
+                continue
+            row.told_at = tx.now
+            tx.session.add(row)
+            tx.record(
+                OverlayFoundHarmful(
+                    subject=overlay_id,
+                    workspace=row.workspace,
+                    candidate_id=row.id,
+                    type=row.type,
+                    agent=row.agent_id,
+                    **{name: round(getattr(found, name), 4) for name in _MEASURED},
+                )
+            )
+
+    def _read(self) -> Mapping[str, Lift]:
+        with self._database.read() as session:
+            return _lifts(session)
+
+
+def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str, Lift]:
+    """Lifts from what is counted now. Runs that had no chance to fall into the other arm prove nothing; they are not
+    counted. Those that had the same chance are a stratum: the settings may change, and work with them."""
+    run, number = OverlayRun, func.count()
+    good, over = col(run.state) == "good", col(run.state).in_(["good", "bad"])
+    arms = (number.filter(arm & state) for arm in (~col(run.withheld), col(run.withheld)) for state in (over, good))
+    key = (col(run.overlay_id), col(run.propensity))
+    statement = sqlalchemy.select(*key, *arms).group_by(*key).order_by(*key).where(key[1] > 0, key[1] < 1)
+    if overlays is not None:
+        statement = statement.where(key[0].in_(sorted(overlays)))
+    strata: dict[str, list[Arms]] = {}
+    for overlay_id, *counted in session.execute(statement):
+        strata.setdefault(overlay_id, []).append(Arms(*counted))
+    return {overlay_id: lift(overlay_id, several) for overlay_id, several in strata.items()}
+
+
+def _concerns(fact: Fact) -> bool:
+    return fact.kind in SESSION_FACTS or fact.kind in CHANGE_FACTS

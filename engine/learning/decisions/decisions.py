@@ -1,0 +1,271 @@
+"""The operator's decisions, one row a signal (SPEC 8.1), and what is counted from them (2.5, 2.6, 3.6).
+
+A card has at most one standing signal (beside the original of an edit): a later one, an undo for instance, replaces
+it. What was taken back keeps its row with `taken_back_at`, and counts nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import CheckConstraint, Index, bindparam, text
+from sqlmodel import Field, Session, col, func, select
+
+from engine.clock import Clock
+from engine.learning.decisions import pairs
+from engine.learning.decisions.signals import EXPLICIT, LOUD, REJECTING
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
+from engine.storage.database import Database, Transaction
+from engine.storage.kept import Kept
+from engine.storage.quick import ask, found, whole
+from engine.storage.rows import Row
+from engine.storage.types import UtcDateTime, utc
+
+
+class Decision(Row, table=True):
+    """One signal about one card. `part`, `weekend` and `hour` are of the operator's own time when it was given; `seen`
+    and `raw` are what the Twin saw and the confidence summed up when the card was made."""
+
+    __tablename__ = "decisions"
+    __table_args__ = (
+        CheckConstraint("signal IN ('" + "','".join(DecisionSignal) + "')", name="signal_known"),
+        CheckConstraint("decided_by IN ('" + "','".join(DecidedBy) + "')", name="decided_by_known"),
+        CheckConstraint("weight > 0 AND weight <= 1", name="weight_range"),
+        Index("ix_decisions_prediction", "prediction_id", "id"),
+        Index("ix_decisions_like", "kind", "channel", "workspace", "decided_by"),
+        Index("ix_decisions_standing", "id", sqlite_where=text("taken_back_at IS NULL")),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    prediction_id: str
+    signal: str
+    chosen: bool
+    weight: float
+    kind: str
+    channel: str
+    workspace: str
+    flow: str = ""
+    prompt: str
+    confidence: float
+    decided_by: str
+    edited: bool = False
+    part: str
+    weekend: bool
+    waited_hours: float | None = None
+    decided_at: datetime = Field(sa_column=utc())
+    taken_back_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
+    raw: float | None = None
+    hour: int | None = None
+
+
+_STANDING = col(Decision.taken_back_at).is_(None)
+_PERSONS = col(Decision.decided_by) != DecidedBy.AUTONOMY.value
+_SAID = col(Decision.signal).in_([signal.value for signal in EXPLICIT])
+_TOTAL = sqlalchemy.select(func.count(col(Decision.id))).where(_STANDING, _SAID, _PERSONS)
+_LAST_APPROVAL = (
+    sqlalchemy.select(func.coalesce(func.max(col(Decision.id)), 0))
+    .where(_STANDING, col(Decision.signal) == DecisionSignal.APPROVED.value)
+    .scalar_subquery()
+)
+_REJECTED_IN_A_ROW = sqlalchemy.select(func.count(col(Decision.id))).where(
+    col(Decision.id) > _LAST_APPROVAL,
+    col(Decision.id) > bindparam("after"),
+    _STANDING,
+    col(Decision.signal) == DecisionSignal.DISMISSED.value,
+    _PERSONS,
+)
+_NEWEST = sqlalchemy.select(func.coalesce(func.max(col(Decision.id)), 0))
+_LEARNT: tuple[Any, ...] = (
+    Decision.id, Decision.kind, Decision.channel, Decision.workspace, Decision.flow, Decision.prompt, Decision.part,
+    Decision.weekend, Decision.chosen, Decision.weight, Decision.waited_hours, Decision.decided_at, Decision.hour,
+    Decision.seen, Decision.raw,
+)  # fmt: skip
+_AFTER = (
+    sqlalchemy.select(*_LEARNT)
+    .where(_STANDING, col(Decision.id) > bindparam("id"))
+    .order_by(col(Decision.id).desc())
+    .limit(bindparam("limit"))
+)
+_OF_CARD = whole(Decision).where(col(Decision.prediction_id) == bindparam("card"), _STANDING)
+_REJECTED = (
+    whole(Decision)
+    .where(
+        _STANDING,
+        col(Decision.signal).in_(REJECTING),
+        col(Decision.channel) != bindparam("channel"),
+        col(Decision.decided_at) >= bindparam("since", type_=UtcDateTime()),
+    )
+    .order_by(col(Decision.id).desc())
+    .limit(1)
+)
+_LIKE_BY = (col(Decision.kind), col(Decision.channel), col(Decision.workspace))
+_WANTED = (col(Decision.signal) == DecisionSignal.APPROVED.value) & col(Decision.edited).is_(False)
+_LIKE = (
+    sqlalchemy.select(*_LIKE_BY, func.count().filter(_WANTED), func.count())
+    .where(col(Decision.decided_by) == DecidedBy.OPERATOR.value, _STANDING, _SAID)
+    .group_by(*_LIKE_BY)
+)
+
+
+_OF_THE_CARD = ("prediction_id", "kind", "channel", "workspace", "flow", "confidence", "seen", "raw")
+
+
+class Decisions:
+    """Writes and reads decisions. Methods that take a transaction or a session run inside the caller's."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self.version = 0
+        """Grows with each change that was committed, so that a learner knows when to learn on."""
+        self._totals: Kept[int] = Kept(database, Decision)
+        self._like: Kept[dict[tuple[str, str, str], tuple[int, int]]] = Kept(database, Decision)
+        self.unsaid = 0
+        """How often a decision was replaced, weighed anew or taken back: then a learner begins anew."""
+
+    def record(self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, *, at: datetime | None = None) -> None:
+        """Store a signal, given `at` that time, now unless said. An earlier one of the same card is replaced; an edit
+        also stores its original as rejected.
+
+        An approval makes a pair with the most recent rejection of the last hour on another channel (SPEC 8.2).
+        """
+        retired = self._retire(tx, card.prediction_id, keep_original=True)
+        approved = signal is DecisionSignal.APPROVED
+        partner = self._recent_rejection(tx, card) if approved else None
+        edited = approved and bool(card.original_prompt)
+        if edited:
+            tx.session.add(self._row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
+            pairs.pair_of_edit(tx, card)
+            card = replace(card, seen=b"", raw=None)  # what was seen and stated was the original's
+        row = self._row(tx, signal, card, card.prompt, at)
+        row.edited = edited
+        tx.session.add(row)
+        if partner is not None:
+            rejected = pairs.side(partner.prompt, partner.channel)
+            pairs.pair_with_rejection(tx, card, rejected, partner.confidence, partner.prediction_id, partner.weight)
+        self._changed(tx, unsaid=retired)
+
+    def weigh(self, tx: Transaction, prediction_id: str, weight: float) -> None:
+        """Let the signal that counts for this card speak as loudly as `weight`, in (0, 1]: the operator said why."""
+        changed = False
+        for row in found(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
+            if row.signal != DecisionSignal.ORIGINAL and row.weight != weight:
+                row.weight = weight
+                tx.session.add(row)
+                changed = True
+        self._changed(tx, unsaid=changed)
+
+    def take_back(self, tx: Transaction, prediction_id: str) -> None:
+        """The decision on this card was undone before anything came of it: its signals and pairs count no more."""
+        self._changed(tx, unsaid=self._retire(tx, prediction_id, keep_original=False))
+
+    def standing(self, session: Session, prediction_id: str) -> DecisionSignal | None:
+        """The signal that counts for this card now, None when there is none."""
+        said = [DecisionSignal(row.signal) for row in found(session, Decision, _OF_CARD, {"card": prediction_id})]
+        return next((signal for signal in said if signal is not DecisionSignal.ORIGINAL), None)
+
+    def after(self, id: int, limit: int = 1000) -> list[PastDecision]:
+        """Standing signals with ids above `id`, oldest first, of more than `limit` the newest: what a Twin learns."""
+        with self._database.read() as session:
+            return [_past(row) for row in reversed(list(ask(session, _AFTER, {"id": id, "limit": limit})))]
+
+    def total(self, session: Session) -> int:
+        """How many cards a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
+        return self._totals.seen(session, "", lambda seen: int(ask(seen, _TOTAL).scalar()))
+
+    def consecutive_rejections(self, session: Session, after: int = 0) -> int:
+        """How many of a person's latest decisions in a row were dismissals (SPEC 3.6); of those with ids above `after`
+        when only these are to count."""
+        values = {"after": after}
+        return self._totals.seen(session, after, lambda seen: int(ask(seen, _REJECTED_IN_A_ROW, values).scalar()))
+
+    def newest(self, session: Session) -> int:
+        """The id of the newest decision, taken back or not; 0 before the first. Ids grow."""
+        return int(ask(session, _NEWEST).scalar())
+
+    def approvals_of_like(self, session: Session, kind: str, channel: str, workspace: str) -> tuple[int, int]:
+        """(approved, decided) of the operator's own decisions on like cards (SPEC 2.5).
+
+        An approval of something he first edited, or later undid or discarded, is decided but not approved: what would
+        have run by itself was not what he wanted.
+        """
+        counts = self._like.seen(session, "", lambda seen: {tuple(row[:3]): tuple(row[3:]) for row in ask(seen, _LIKE)})
+        return counts.get((kind, channel, workspace), (0, 0))
+
+    def approvals(self, session: Session) -> list[tuple[str, str, str, int, int]]:
+        """`approvals_of_like` of everything that was decided: (kind, channel, workspace, approved, decided)."""
+        return [tuple(row) for row in ask(session, _LIKE)]
+
+    def decided(self, session: Session) -> dict[str, int]:
+        """How many cards of each kind a person decided on, here or over the API."""
+        kind = col(Decision.kind)
+        counted = sqlalchemy.select(kind, func.count()).where(_STANDING, _SAID, _PERSONS).group_by(kind)
+        return {name: int(number) for name, number in session.execute(counted)}
+
+    def recent(self, limit: int = 50) -> list[Decision]:
+        """The newest standing decisions first."""
+        with self._database.read() as session:
+            standing = select(Decision).where(_STANDING).order_by(col(Decision.id).desc()).limit(limit)
+            return list(session.exec(standing))
+
+    def _row(
+        self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, prompt: str, at: datetime | None = None
+    ) -> Decision:
+        loud, at = LOUD[signal], at or tx.now
+        local = at.astimezone(self._clock.local().tzinfo)
+        waited = None if card.evidence_at is None else max((at - card.evidence_at).total_seconds() / 3600, 0.0)
+        return Decision(
+            **{name: getattr(card, name) for name in _OF_THE_CARD},
+            signal=signal.value,
+            chosen=loud > 0,
+            weight=abs(loud),
+            prompt=prompt,
+            decided_by=card.decided_by.value,
+            part=part_of_day(local).value,
+            weekend=is_weekend(local),
+            waited_hours=waited,
+            decided_at=at,
+            hour=local.hour,
+        )
+
+    def _recent_rejection(self, tx: Transaction, approved: DecidedCard) -> Decision | None:
+        since = tx.now - pairs.PAIRING_WINDOW
+        rejected = found(tx.session, Decision, _REJECTED, {"channel": approved.channel, "since": since})
+        return rejected[0] if rejected else None
+
+    def _retire(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> bool:
+        """The signals of a card count no more; False when it had none."""
+        retired = False
+        for row in found(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
+            if keep_original and row.signal == DecisionSignal.ORIGINAL:
+                continue
+            row.taken_back_at = tx.now
+            tx.session.add(row)
+            retired = True
+        if retired:
+            pairs.forget(tx, prediction_id)
+        return retired
+
+    def _changed(self, tx: Transaction, *, unsaid: bool) -> None:
+        def grow() -> None:
+            self.version += 1
+            self.unsaid += unsaid
+
+        tx.after_commit(grow)
+
+
+def is_weekend(local: datetime) -> bool:
+    """Saturday or Sunday of a local time."""
+    return local.weekday() >= 5
+
+
+def _past(row: Any) -> PastDecision:
+    id, kind, channel, workspace, flow, prompt, part, weekend, chosen, weight, waited, at, hour, seen, raw = row
+    return PastDecision(
+        kind, channel, workspace, flow, prompt_words(prompt), PartOfDay(part), weekend, chosen, weight, waited, at, id,
+        hour, seen, raw,
+    )  # fmt: skip

@@ -1,0 +1,133 @@
+"""A provider's fine-tuning as the engine sees it, in a process of its own (`host.py`) for as long as it is needed."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine import child_process
+from engine.model import extras, sanitise
+from engine.model.secrets import redact
+
+COMMAND = (sys.executable, "-m", "engine.learning.decisions.training.host")
+
+CALL_SECONDS, UPLOAD_SECONDS = 180.0, 1_800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job at the provider. `state` is running, done, failed or cancelled; `status` the provider's own word; `model`
+    what came of it; `dollars` its price, None when it does not say."""
+
+    id: str
+    state: str
+    status: str
+    model: str
+    dollars: float | None
+
+
+class TrainingFault(Exception):
+    """A call came to nothing. `passing`: it may go through later (no network, an overloaded server)."""
+
+    def __init__(self, words: str, *, passing: bool) -> None:
+        super().__init__(words)
+        self.passing = passing
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where to train, and with which key. Its repr tells no key."""
+
+    api: str
+    base_url: str
+    key: str = field(repr=False)
+
+
+class Provider:
+    """What a run needs of a provider, by a child process that starts with the first call. Whoever has it closes it. One
+    call at a time, which may take minutes and raise `TrainingFault`."""
+
+    def __init__(self, account: Account, command: Sequence[str] = COMMAND) -> None:
+        self._account = account
+        self._command = tuple(command)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def upload(self, path: Path) -> str:
+        """Send a file; returns its id there."""
+        return str(self._call("upload", within=UPLOAD_SECONDS, path=str(path))["file"])
+
+    def uploaded(self, name: str) -> str:
+        """The id of a file of this name that is there already, "" when none is."""
+        return str(self._call("uploaded", name=name)["file"])
+
+    def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
+        """Start a job on a file: `method` sft or dpo, from `model` or from the outcome of the job `checkpoint`."""
+        asked: dict[str, Any] = {"file": file, "model": model, "checkpoint": checkpoint, "method": method}
+        return _job(self._call("start", suffix=suffix, epochs=EPOCHS[method], **asked))
+
+    def started(self, file: str) -> Job | None:
+        """The job that was started on a file, None when none was."""
+        found = self._call("started", file=file)
+        return _job(found) if found["job"] else None
+
+    def job(self, job: str) -> Job:
+        """How a job stands."""
+        return _job(self._call("job", job=job))
+
+    def cancel(self, job: str) -> None:
+        """End a job."""
+        self._call("cancel", job=job)
+
+    def close(self) -> None:
+        """End the process; the next call starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            child_process.kill(process)
+            process.communicate()
+
+    def _call(self, call: str, *, within: float = CALL_SECONDS, **fields: Any) -> dict[str, Any]:
+        account = self._account
+        request = {"call": call, "api": account.api, "baseUrl": account.base_url, "key": account.key, **fields}
+        try:
+            reply = self._ask(json.dumps(request), within)
+        except TimeoutError:
+            self.close()
+            raise TrainingFault(f"no answer to `{call}` within {within:.0f} s", passing=True) from None
+        except (OSError, ValueError) as error:
+            self.close()
+            raise TrainingFault(f"`{call}` ended without an answer: {error}", passing=True) from error
+        if "fault" not in reply:
+            return reply
+        if reply.get("missing"):
+            raise extras.not_installed(extras.TRAIN)
+        words = sanitise(redact(f"{call}: {reply['fault']}", [account.key]))
+        raise TrainingFault(words, passing=reply["status"] in PASSING)
+
+    def _ask(self, request: str, within: float) -> dict[str, Any]:
+        if self._process is None:
+            self._process = child_process.start(self._command, passed=child_process.NETWORK, also={"NO_COLOR": "1"})
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(request.encode() + b"\n")
+        process.stdin.flush()
+        # It says nothing but one line, and that only when it is done.
+        if not select.select([process.stdout], [], [], within)[0]:
+            raise TimeoutError
+        return dict(json.loads(process.stdout.readline()))
+
+
+EPOCHS = {"sft": 3, "dpo": 1}
+"""Rounds over the examples: providers' own defaults for few examples."""
+
+PASSING = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
+
+
+def _job(reply: dict[str, Any]) -> Job:
+    return Job(reply["job"], reply["state"], reply["status"], reply["model"], reply["dollars"])

@@ -1,0 +1,337 @@
+"""The promotion chain at work (SPEC 6.6): extract → gates → reinforcement → compaction, a session at a time or now.
+
+The plans are made purely (`promotion`); here entries are fetched, plans carried out, and what was done is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+
+from engine.clock import Clock
+from engine.events import LearningJudged, LearningsCompacted
+from engine.learning.learnings.asking import judge
+from engine.learning.learnings.extraction import TAKEN, Extraction
+from engine.learning.learnings.promotion import Plan, folded_together, folding, promotable, to_global, to_project
+from engine.learning.learnings.record import Around
+from engine.learning.learnings.recurrence import Vectors
+from engine.learning.learnings.rules import of_own_tools
+from engine.learning.learnings.scopes import GLOBAL, Scope, project_key, scope_at
+from engine.learning.learnings.store import Forgotten, LearningFiles, texts_of
+from engine.learning.learnings.uses import LearningSession, retracted
+from engine.model import (
+    Asks,
+    ChainReport,
+    LearningEntry,
+    LearningKind,
+    LearningScope,
+    LearningStatus,
+    Refusal,
+    Trust,
+)
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Fact
+from engine.storage.following import NotYet
+
+log = logging.getLogger(__name__)
+
+MILESTONES = frozenset({"PermissionAsked", "RetryRepeated", "ChangeSetReady"})
+"""A session that asked for something, went in circles, or has changes to show: what it assumed up to now is written."""
+
+AFTERWARDS = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | TAKEN
+FOLLOWED = MILESTONES | AFTERWARDS | {"SessionStarted", "SessionEnded"}
+
+RECENT = timedelta(days=1)
+"""A model is asked of sessions that are not longer over than this."""
+
+WANTED = "learnings.wanted"
+"""Under this name the projects are kept whose gates are to be gone through."""
+
+WAITS_FOR = frozenset({"unwritable_home", "learnings_damaged"})
+"""Refusals that the operator mends; until then facts wait, for to pass one over would lose what a session taught."""
+
+NO_JUDGE = "no model is configured: you decide (clawpy learnings promote ID)"
+
+
+class Chain:
+    """Carries the chain out; one thing at a time."""
+
+    def __init__(
+        self,
+        files: LearningFiles,
+        database: Database,
+        clock: Clock,
+        *,
+        around: Around,
+        vectors: Vectors,
+        model: Asks,
+    ) -> None:
+        self._files = files
+        self._database = database
+        self._clock = clock
+        self._around = around
+        self._vectors = vectors
+        self._model = model
+        self.extraction = Extraction(files, around, model, self.offer)
+        self._told: set[str] = set()
+        self._held_by = ""
+        """What the last fact waits for, which was told of."""
+        self._running = threading.Lock()
+        """`run` is one thread's at a time."""
+        self._turn = threading.Lock()
+        """Facts are taken in, and the chain is run, by one thread at a time; models are asked meanwhile."""
+        self._lock = threading.RLock()
+        """Between a plan and its carrying out nothing else is planned."""
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nothing is planned of what an entry said before it was changed in here."""
+        with self._lock:
+            yield
+
+    def handle(self, fact: Fact) -> None:
+        """Take one fact of `FOLLOWED` in. Again changes nothing. Of what is long past no model is asked, and nothing is
+        feared any more: an engine that is new to a home has years of it before itself. Raises `NotYet` while pages
+        cannot be written."""
+        try:
+            self._files.must_be_whole()  # before a model is asked for what could not be written
+            self._handle(fact)
+        except Refusal as refusal:
+            if refusal.code not in WAITS_FOR:
+                raise
+            if self._held_by != refusal.code:
+                self._around.report("learnings", f"learnings from sessions cannot be written yet: {refusal}")
+                self._held_by = refusal.code
+            raise NotYet(str(refusal)) from refusal
+        self._held_by = ""
+
+    def _handle(self, fact: Fact) -> None:
+        session = str(fact.payload.get("session_id") or fact.subject)
+        recent = fact.at > self._clock.now() - RECENT
+        key = project_key(fact.workspace)
+        with self._turn:
+            if fact.kind == "SessionEnded":
+                self._ended(Scope(key, session), ask=recent)
+            elif fact.kind in AFTERWARDS:
+                self.extraction.late(fact)
+                if fact.kind not in TAKEN:
+                    self._database.write(lambda tx: self._wanted(tx, key))
+            elif recent:
+                work = self.extraction.begin if fact.kind == "SessionStarted" else self.extraction.in_flight
+                work(session)
+
+    def settle(self) -> None:
+        """The gates of the projects whose sessions taught something since the last time: once for many sessions."""
+        with self._turn:
+            with self._database.read() as session:
+                wanted = list(state.get(session, WANTED, ()))
+            for key in wanted:
+                try:
+                    self.project(Scope(key))
+                except Exception as error:  # whatever it is: it is told of, and tried again with the next fact
+                    log.exception("the gates of %s", key)
+                    self._once(f"the gates of {key} could not be checked; they will be tried again: {error}")
+                    continue
+                self._database.write(lambda tx, key=key: self._done(tx, key))  # type: ignore[misc]
+
+    def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
+        """What sessions taught is taken in by `catch_up`, then come the gates of every project; with `judge` also those
+        from projects to all, which the operator's model decides. What cannot be done is told of, the rest goes on."""
+        with self._running:
+            before, judged = self._files.entries(), dict[str, str]()
+            catch_up()
+            with self._turn:
+                faults = self._files.faults()
+                for fault in faults:
+                    self._once(f"{fault}; it is ignored until you fix it in an editor")
+                projects = sorted({scope_at(read.path).project for read in self._files.pages()} - {""})
+                steps: list[Callable[[], None]] = [partial(self.project, Scope(key)) for key in projects]
+                steps += [partial(self._judge, judged)] if judge else []
+                steps.append(partial(self.compact, GLOBAL))
+                for step in steps:
+                    try:
+                        step()
+                    except Refusal as refusal:
+                        log.warning("the promotion chain: %s", refusal)
+                        self._around.report("learnings", str(refusal))
+                        faults.append(str(refusal))
+                return report_of(before, self._files.entries(), judged, faults)
+
+    def project(self, scope: Scope) -> None:
+        """Session → project, then reinforcement, then compaction, of one project. Raises `Refusal`."""
+        with self._lock:
+            there = self._files.entries(scope, below=False)
+            below = [one for one in self._files.entries(scope) if one.scope is not LearningScope.PROJECT]
+            plan = to_project(below, there, scope, self._vectors, self._clock.now())
+            self._carry_out(plan, "recurrence")
+            for one in (*plan.promoted, *(entry for entry, _ in plan.reinforced)):
+                self.offer_up(one)
+            self.compact(scope)
+
+    def offer_up(self, entry: LearningEntry) -> None:
+        """Tell the hierarchy of an entry of a project, by each agent that met it. A quote waits until the operator
+        approved it here: one lesson is one question."""
+        if not entry.may_guide:
+            return
+        agents = {one.id: one.agent for one in self._files.entries()}
+        last = max((source.session for source in entry.promoted_from), default="")
+        for agent in dict.fromkeys(agents.get(source.entry, "") for source in entry.promoted_from):
+            self.offer(replace(entry, id=f"{entry.id}@{agent}", agent=agent, session_id=last))
+
+    def offer(self, entry: LearningEntry) -> None:
+        """Tell the hierarchy of an entry that generalises. Not of what is about the human or an agent's own tools, and
+        not of a lesson that was retracted."""
+        if not entry.agent or entry.kind is LearningKind.PROXY or of_own_tools(entry):
+            return
+        if entry.lesson in retracted(self._database):
+            return
+        try:
+            self._around.offer(entry)
+        except Refusal as refusal:  # its agent was retired meanwhile
+            log.warning("%s was not offered: %s", entry.id, refusal)
+
+    def promote(self, entry: LearningEntry) -> str:
+        """Project → global at the operator's word; the id of the entry that it became or reinforced. Raises `Refusal`:
+        `not_promotable`, `already_promoted`."""
+        with self._lock:
+            if entry.scope is not LearningScope.PROJECT:
+                raise Refusal(
+                    "not_promotable",
+                    f"{entry.id} is an entry of the scope {entry.scope.value}",
+                    "only project entries can be promoted; session entries rise when they recur in three sessions",
+                )
+            if not promotable(entry):
+                raise Refusal("not_promotable", f"{entry.id} {_why_not(entry)}", "see `clawpy learnings show`")
+            plan = self._rising(entry)
+            if not plan.promoted and not plan.reinforced:
+                raise Refusal("already_promoted", f"all projects already have {entry.id} says")
+            self._carry_out(plan, "operator")
+            self.compact(GLOBAL)
+            return (*plan.promoted, *(one for one, _ in plan.reinforced))[0].id
+
+    def compact(self, scope: Scope) -> None:
+        """Fold entries of a scope that say the same into one, and tell which. Raises `Refusal`."""
+        with self._lock:
+            found = folded_together(self._files.entries(scope, below=False), self._vectors)
+            if not found:
+                return
+            pairs = [(one, cluster.members[0]) for cluster in found for one in cluster.members[1:]]
+            told = LearningsCompacted(
+                subject=scope.folder,
+                workspace=found[0].centre.workspace if scope.project else "",
+                folded=tuple(one.id for one, _ in pairs),
+                into=tuple(centre.id for _, centre in pairs),
+            )
+            self._files.apply([change for cluster in found for change in folding(cluster)], [told])
+
+    def _ended(self, scope: Scope, *, ask: bool) -> None:
+        with self._database.read() as session:
+            done = session.get(LearningSession, scope.session) is not None
+        new, fault = self.extraction.end(scope.session, ask=ask and not done)
+        if fault:
+            self._once(fault)
+        taught = bool(new) or (not done and bool(self._files.entries(scope)))
+        if taught:
+            self.compact(scope)
+
+        def mark(tx: Transaction) -> None:
+            if taught:
+                self._wanted(tx, scope.project)
+            if tx.session.get(LearningSession, scope.session) is None:
+                tx.session.add(LearningSession(session_id=scope.session, entries=len(new), at=tx.now))
+
+        if taught or not done:
+            self._database.write(mark)
+
+    def _wanted(self, tx: Transaction, key: str) -> None:
+        """The gates of a project are to be gone through, also after a crash."""
+        state.put(tx, WANTED, sorted({*state.get(tx.session, WANTED, ()), key}))
+
+    def _done(self, tx: Transaction, key: str) -> None:
+        state.put(tx, WANTED, [one for one in state.get(tx.session, WANTED, ()) if one != key])
+
+    def _once(self, words: str) -> None:
+        """Tell of a fault that work can go on without, once."""
+        if words not in self._told:
+            self._told.add(words)
+            self._around.report("learnings", words)
+
+    def _judge(self, judged: dict[str, str]) -> None:
+        """Project → global: each entry that is not there yet is judged by the model, and `judged` says how; nothing
+        goes up without a clear yes. Of what is forgotten meanwhile the model is not asked, and what it said is not
+        written (SPEC 4.10); a quote the operator alone promotes (SPEC 6.8), also an approved one. Raises `Refusal`."""
+        with self._files.watched() as forgotten:
+            for entry in self._files.entries():
+                if entry.scope is not LearningScope.PROJECT or not promotable(entry) or forgotten(texts_of(entry)):
+                    continue
+                if entry.trust is Trust.QUOTED:
+                    continue
+                if self._rising(entry).promoted:
+                    self._judge_one(entry, forgotten, judged)
+                else:
+                    self._rise(entry)
+
+    def _judge_one(self, entry: LearningEntry, forgotten: Forgotten, judged: dict[str, str]) -> None:
+        verdict = judge(self._model, entry)
+        if verdict is None:
+            judged[entry.id] = NO_JUDGE
+            return
+        word = {True: "generalises", False: "does not", None: "no answer"}[verdict.holds]
+        told = LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
+        with self._files.alone():  # what is forgotten after this is erased from the ledger after this
+            if forgotten([*texts_of(entry), verdict.reason]):
+                return
+            self._database.write(lambda tx: tx.record(told))
+        judged[entry.id] = f"{word}: {verdict.reason}"
+        if verdict.holds is True:
+            self._rise(entry)
+
+    def _rising(self, entry: LearningEntry) -> Plan:
+        there = self._files.entries(GLOBAL, below=False)
+        return to_global(entry, there, GLOBAL, self._vectors, self._clock.now())
+
+    def _rise(self, entry: LearningEntry) -> None:
+        with self._lock:  # the entry as it is now: a judge takes time
+            now = next((one for one in self._files.entries() if one.id == entry.id and one.text == entry.text), None)
+            if now is not None and promotable(now):
+                self._carry_out(self._rising(now), "model")
+
+    def _carry_out(self, plan: Plan, by: str) -> None:
+        self._files.apply(plan.changes(self._clock.now()), plan.facts(by))
+
+
+def report_of(
+    before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], faults: Sequence[str]
+) -> ChainReport:
+    """What became of the entries of a home. Pure."""
+    known = {one.id: one for one in before}
+    new = [one for one in after if one.id not in known]
+    up = (LearningScope.PROJECT, LearningScope.GLOBAL)
+    again = [one for one in after if one.id in known and one.scope in up]
+    return ChainReport(
+        extracted=Counter(one.session_id for one in new if one.scope not in up),
+        promoted=tuple(one.id for one in new if one.scope in up),
+        reinforced=tuple(one.id for one in again if one.reinforcement_count > known[one.id].reinforcement_count),
+        compacted=tuple(
+            one.id
+            for one in after
+            if one.status is LearningStatus.COMPACTED and (one.id not in known or known[one.id].active)
+        ),
+        judged=judged,
+        faults=tuple(faults),
+    )
+
+
+def _why_not(entry: LearningEntry) -> str:
+    if not entry.active:
+        return f"is {entry.status.value}"
+    if entry.review:
+        return f"waits for review: {entry.review}"
+    return "is about the human, or was only assumed"

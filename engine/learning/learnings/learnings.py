@@ -1,0 +1,288 @@
+"""The port of the promotion chain (SPEC 6): what was learnt, where it came from, what becomes of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+from engine.clock import Clock
+from engine.events import LearningKept
+from engine.learning.learnings import uses
+from engine.learning.learnings.chain import FOLLOWED, Chain
+from engine.learning.learnings.entries import stamp
+from engine.learning.learnings.forgetting import LearningTexts
+from engine.learning.learnings.front_matter import Value
+from engine.learning.learnings.meaning import KeptMeaning, Make
+from engine.learning.learnings.provenance import Provenance, retraction
+from engine.learning.learnings.record import Around
+from engine.learning.learnings.scopes import Scope, project_key, scope_at
+from engine.learning.learnings.store import Change, LearningFiles
+from engine.model import (
+    Asks,
+    ChainReport,
+    LearningEntry,
+    LearningKind,
+    LearningScope,
+    LearningView,
+    NobodyAsks,
+    Refusal,
+    RetractReport,
+    ScopeState,
+    SessionView,
+    Trust,
+    Waiting,
+    sanitise,
+)
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Facts
+from engine.storage.following import Follower, Following
+
+log = logging.getLogger(__name__)
+
+Named = TypeVar("Named", bound=StrEnum)
+
+
+class Learnings:
+    """What sessions learnt. All methods may be called from any thread; they read files: not for a screen's own."""
+
+    def __init__(
+        self,
+        data: Path,
+        database: Database,
+        clock: Clock,
+        *,
+        facts: Facts,
+        around: Around,
+        make: Make = lambda texts: None,
+        model_name: Callable[[], str] = lambda: "",
+        model: Asks | None = None,
+    ) -> None:
+        """`data` is the home's data folder, `facts` the ledger, `make` makes vectors by the model `model_name`, and
+        `model` answers questions where the operator named one."""
+        self._database = database
+        self._clock = clock
+        self._around = around
+        self.files = LearningFiles(data, database)
+        meaning = KeptMeaning(database, make, model_name)
+        self._chain = Chain(
+            self.files, database, clock, around=around, vectors=meaning.vectors, model=model or NobodyAsks()
+        )
+        follower = Follower("chain", database, facts, FOLLOWED, self._chain.handle, key="learnings.follow")
+        self._reviews: tuple[int, list[LearningEntry]] = (-1, [])
+        following = Following([follower], around.report, service="learnings", then=self._chain.settle)
+        self._poke = following.poke
+        self.texts = LearningTexts(self.files, meaning.forget, self._chain.alone)
+        """The entries as forgetting knows them (SPEC 4.10)."""
+        self.recover = self.files.recover
+        """Finish what a crash left half written; in words what cannot be."""
+        self.start, self.close, self.catch_up = following.start, following.close, following.catch_up
+        """Take in what happened from now on; stop; take in everything that happened now, in this thread."""
+        self.faults = self.files.faults
+        """Pages and entries that make no sense, each with file and line."""
+
+    # -- life
+
+    def housekeeping(self) -> None:
+        """Called every half minute: what failed is tried again, and what others wrote into the files is looked for."""
+        self._reviews = (-1, [])
+        self._poke()
+
+    def session_started(self, tx: Transaction, view: SessionView, /) -> None:
+        """Observer of sessions."""
+        tx.after_commit(self._poke)
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: object, /) -> None:
+        """Observer of sessions."""
+        tx.after_commit(self._poke)
+
+    def told(
+        self, tx: Transaction, provenance: Mapping[str, object], *, call: str, session_id: str, agent: str
+    ) -> None:
+        """A call of a model was made with a prompt of this provenance."""
+        sources = provenance.get("learning_sources")
+        if isinstance(sources, list | tuple) and sources:
+            uses.told(tx, map(str, sources), call=call, session_id=session_id, agent=agent)
+
+    # -- looking
+
+    def scopes(self) -> list[ScopeState]:
+        """Every scope that has pages: global, then projects, each before its sessions, each before its teams."""
+        found: dict[Scope, list[LearningEntry]] = {}
+        faults: dict[Scope, list[str]] = {}
+        for read in self.files.pages():
+            scope = scope_at(read.path)
+            found.setdefault(scope, []).extend(read.entries)
+            faults.setdefault(scope, []).extend(read.faults)
+        order = sorted(found, key=lambda one: (bool(one.project), one.project, one.session, one.team))
+        return [_state(one, found[one], faults[one]) for one in order]
+
+    def entries(
+        self,
+        scope: str = "",
+        workspace: str = "",
+        session: str = "",
+        kind: str = "",
+        words: str = "",
+        limit: int = 200,
+    ) -> list[LearningEntry]:
+        """The newest entries first, of any status: of one `scope` ("team", "session", "project", "global"), of what was
+        learnt in a workspace, in a session, of one `kind` ("institutional", "task", "proxy"), with all `words`.
+
+        Raises `Refusal` `bad_scope` for a scope or a kind that there is not.
+        """
+        level, sort = _named(LearningScope, scope, "scope"), _named(LearningKind, kind, "kind")
+        wanted = words.casefold().split()
+        within = Scope(project_key(workspace), session) if workspace else None
+        found = [
+            one
+            for one in self.files.entries(within)
+            if (level is None or one.scope is level)
+            and (sort is None or one.kind is sort)
+            and (not session or one.session_id == session)
+            and all(word in f"{one.title}\n{one.text}".casefold() for word in wanted)
+        ]
+        return sorted(found, key=_newest)[:limit]
+
+    def view(self, id: str) -> LearningView:
+        """An entry, by its id, the beginning of it or its lesson, with its provenance both ways. Raises `Refusal`
+        `unknown_learning`, `ambiguous_id`."""
+        known = Provenance.of(self.files.entries())
+        entry = _find(known, id)
+        sources, gone = known.sources(entry)
+        reached, prompts = uses.reached(self._database, entry.id)
+        return LearningView(
+            entry,
+            promoted_from=tuple(sources),
+            promoted_to=tuple(known.descendants(entry.id)),
+            reached=reached,
+            prompts=prompts,
+            sessions=known.sessions(entry),
+            gone=tuple(gone),
+        )
+
+    def waiting(self) -> list[Waiting]:
+        """What waits for the operator's word: quotes that recur, and entries whose source was retracted."""
+        changes, found = self._reviews
+        if changes != self.files.changes:
+            changes = self.files.changes
+            found = [one for one in self.files.entries() if one.review and one.active]
+            self._reviews = changes, found
+        now = self._clock.now()
+        return [
+            Waiting(
+                "learning", one.id, f"{_asks(one)} {one.title} ({one.review})", one.review_since or now, text=one.text
+            )
+            for one in found
+        ]
+
+    # -- the operator's word
+
+    def retract(self, id: str, reason: str = "") -> RetractReport:
+        """An entry holds no longer, and its lesson is in no prompt any more, whoever said it: leaders, souls and
+        learned guidance lose it, and what was promoted from it waits for the operator's word.
+
+        Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningFiles.apply`.
+        """
+        with self._chain.alone():
+            known = Provenance.of(self.files.entries())
+            entry = _find(known, id)
+            if not entry.active:
+                raise Refusal("already_retracted", f"{entry.id} is {entry.status.value}: {entry.retired_because}")
+            changes, told, report = retraction(entry, known, sanitise(reason), self._clock.now())
+            self.files.apply(changes, [told])
+        uses.mark_retracted(self._database, entry.lesson, holds=False)
+        self._around.retracted(entry.lesson, told.reason)
+        return report
+
+    def retracted(self) -> frozenset[str]:
+        """The lessons that were taken back."""
+        return uses.retracted(self._database)
+
+    def keep(self, id: str) -> LearningEntry:
+        """An entry that waits for review holds; a quote may guide from now on, approved by the operator. Raises
+        `Refusal`: `unknown_learning`, `ambiguous_id`, `not_waiting`."""
+        with self._chain.alone():
+            entry = _find(Provenance.of(self.files.entries()), id)
+            if not entry.review or not entry.active:
+                raise Refusal("not_waiting", f"{entry.id} is not waiting for review")
+            fields: dict[str, Value] = {"review": "", "review_since": ""}
+            if entry.trust is Trust.QUOTED:
+                fields |= {"approved_by": "operator", "approved_at": stamp(self._clock.now())}
+            told = LearningKept(subject=entry.id, workspace=entry.workspace)
+            self.files.apply([Change(entry.path, entry.id, fields)], [told])
+            uses.mark_retracted(self._database, entry.lesson, holds=True)
+            kept = _find(Provenance.of(self.files.entries()), entry.id)
+            self._chain.offer_up(kept)
+            return kept
+
+    def promote(self, id: str) -> LearningEntry:
+        """A project's entry holds in all of them, at the operator's word (SPEC 6.4): the global entry that it became,
+        or that it reinforced.
+
+        Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `not_promotable`, `already_promoted`.
+        """
+        risen = self._chain.promote(_find(Provenance.of(self.files.entries()), id))
+        return _find(Provenance.of(self.files.entries()), risen)
+
+    def chain(self, *, judge: bool = False) -> ChainReport:
+        """Run the chain now: take in what sessions taught, then the gates from sessions to their projects; with `judge`
+        also from projects to all, which the operator's model decides (SPEC 6.4). Takes seconds, with `judge` as long as
+        the model does."""
+        return self._chain.run(self.catch_up, judge=judge)
+
+
+def _asks(one: LearningEntry) -> str:
+    return "is it still valid?" if one.may_guide else "use it as guidance?"
+
+
+def _find(known: Provenance, id: str) -> LearningEntry:
+    wanted = id.strip()
+    if wanted in known.entries:
+        return known.entries[wanted]
+    if of_lesson := [one for one in known.entries.values() if one.lesson == wanted]:
+        return max(of_lesson, key=lambda one: (one.active, list(LearningScope).index(one.scope), one.id))
+    found = [name for name in known.entries if wanted and name.startswith((wanted, f"lrn_{wanted}"))]
+    if len(found) == 1:
+        return known.entries[found[0]]
+    shown = sanitise(wanted)[:60]
+    if found:
+        raise Refusal("ambiguous_id", f"{len(found)} learnings begin with {shown}", "give more of the id")
+    raise Refusal("unknown_learning", f"there is no learning {shown}", "see `clawpy learnings list`")
+
+
+def _state(scope: Scope, entries: Sequence[LearningEntry], faults: Sequence[str]) -> ScopeState:
+    active = [one for one in entries if one.active]
+    dated = [one.created_at for one in entries if one.created_at is not None]
+
+    def number(kind: LearningKind) -> int:
+        return sum(one.kind is kind for one in active)
+
+    return ScopeState(
+        scope=scope.level,
+        scope_id=scope.id,
+        workspace=next((one.workspace for one in entries if one.workspace), "") if scope.project else "",
+        path=scope.folder,
+        institutional=number(LearningKind.INSTITUTIONAL),
+        tasks=number(LearningKind.TASK),
+        proxy=number(LearningKind.PROXY),
+        retired=len(entries) - len(active),
+        newest=max(dated, default=None),
+        faults=tuple(faults),
+    )
+
+
+def _newest(entry: LearningEntry) -> tuple[float, str]:
+    return (-entry.created_at.timestamp() if entry.created_at else 0.0, entry.id)
+
+
+def _named(kind: type[Named], name: str, what: str) -> Named | None:
+    if not name:
+        return None
+    try:
+        return kind(name)
+    except ValueError:
+        names = ", ".join(one.value for one in kind)
+        raise Refusal("bad_scope", f"there is no {what} {sanitise(name)[:40]!r}", f"one of {names}") from None

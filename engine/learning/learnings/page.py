@@ -1,0 +1,207 @@
+"""A Markdown page of entries, each with YAML front matter (SPEC 6.1): what is in it, and how it is changed. Pure.
+
+An entry begins at a line `---` whose next line is `id: …` and goes to the next such line; its text begins after the
+`---` that closes the front matter. A line of a text that is `---` is written `\\---`; one that somebody else wrote
+is text all the same, for no `id:` follows it. What is changed are single values; every other byte stays as it was: line
+ends, comments, fields that nobody knows, entries that make no sense.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from engine.learning.learnings import front_matter
+from engine.learning.learnings.front_matter import KEY, Value
+from engine.model import sanitise
+
+MARK = "---"
+_ESCAPED = re.compile(r"\\+---[ \t]*$")
+_TO_ESCAPE = re.compile(r"\\*---[ \t]*$")
+_OPENS = re.compile(
+    r"\ufeff?(?:id|(?P<by_hand>type|domain|title|status|importance|confidence|created_at|session_id))[ \t]*:"
+)
+"""What follows the opening mark; without an id somebody wrote it by hand."""
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
+
+MOST_FRONT = 400
+"""Lines of front matter."""
+
+
+@dataclass(slots=True)
+class Part:
+    """One entry of a page, or what stands before the first one. `line` is the number of its first line; `closing` is
+    the place of the closing mark in `lines`, 0 where there is none. `fault` says what is wrong with it."""
+
+    line: int
+    lines: list[str]
+    closing: int = 0
+    id: str = ""
+    fault: str = ""
+    fields: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Where each key stands in `lines`, from its line to the one after its last."""
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether it has, or was to have, front matter."""
+        return bool(self.closing or self.fault)
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        said = [line.rstrip("\r\n") for line in self.lines[self.closing + 1 :]] if self.closing else []
+        return sanitise("\n".join(one[1:] if _ESCAPED.match(one) else one for one in said)).strip("\n")
+
+    def value(self, key: str) -> Value:
+        """The value of a key, "" where it has none. Raises ValueError that says in which line what is wrong."""
+        start, end = self.fields.get(key, (0, 0))
+        if not end:
+            return ""
+        first, *below = (line.rstrip("\r\n") for line in self.lines[start:end])
+        try:
+            return front_matter.read([first.partition(":")[2], *below])
+        except ValueError as error:
+            raise ValueError(f"line {self.line + start}: {key}: {error}") from None
+
+    def look(self) -> None:
+        """Where the keys of its front matter are, and what is wrong with it."""
+        self.fields, self.fault, key = {}, "", ""
+        self.closing = _closing(self.lines, 0)
+        if not self.closing:
+            self.fault = f"line {self.line}: the front matter has no closing {MARK}"
+        for at in range(1, self.closing):
+            line = self.lines[at].rstrip("\r\n").lstrip("\ufeff")
+            if found := KEY.match(line):
+                key = found[1]
+                self.fields.setdefault(key, (at, at + 1))
+            elif line.strip() and line[:1] not in (("#", " ", "\t", "-") if key else ("#",)):
+                self.fault = f"line {self.line + at}: {sanitise(line.strip())[:60]!r} is not `key: value`"
+            elif line.strip() and line[:1] != "#":  # a comment or an empty line behind a value is none of it
+                self.fields[key] = (self.fields[key][0], at + 1)
+        try:
+            self.id = "" if self.fault else str(self.value("id"))
+        except ValueError as error:
+            self.fault = str(error)
+        if self.id and not _ID.fullmatch(self.id):
+            said = sanitise(self.id)[:60]
+            self.fault = f"line {self.line}: {said!r} is not an id: use letters and digits, with _ . : - between them"
+
+
+class Page:
+    """A page as it was read. `set`, `put_text` and `append` change it; `data` is what it is now."""
+
+    def __init__(self, data: bytes = b"", path: str = "") -> None:
+        """`path` is where it is: entries that somebody wrote without an id are named after it and what they say."""
+        lines = re.findall(r"[^\n]*\n|[^\n]+$", data.decode("utf-8", errors="surrogateescape"))
+        ended = next((line for line in lines if line.endswith("\n")), "\n")
+        self.newline = "\r\n" if ended.endswith("\r\n") else "\n"
+        self.parts = _parts(lines, path)
+
+    @property
+    def entries(self) -> list[Part]:
+        """Its entries that have front matter, those with a fault too."""
+        return [part for part in self.parts if part.is_entry]
+
+    @property
+    def data(self) -> bytes:
+        """The whole page."""
+        return "".join(line for part in self.parts for line in part.lines).encode("utf-8", errors="surrogateescape")
+
+    def part(self, entry: str) -> Part | None:
+        """The entry with this id; None when there is none that makes sense."""
+        return next((part for part in self.entries if part.id == entry and not part.fault), None)
+
+    def set(self, entry: str, values: Mapping[str, Value]) -> bool:
+        """Give keys of an entry these values; False when it is not there. What says so already is left alone."""
+        part = self.part(entry)
+        if part is None:
+            return False
+        for key, value in values.items():
+            if _same(part, key, value):
+                continue
+            if "id" not in part.fields:  # made by hand; from now on it keeps the name that it has
+                part.lines.insert(1, f"id: {front_matter.written(entry)}{self.newline}")
+                part.look()
+            at, end = part.fields.get(key, (part.closing, part.closing))
+            part.lines[at:end] = [f"{key}: {front_matter.written(value)}{self.newline}"]
+            part.look()
+        return True
+
+    def put_text(self, entry: str, text: str) -> None:
+        """Give an entry that is there another text."""
+        part = self.part(entry)
+        if part is not None and part.text != text:
+            part.lines[part.closing + 1 :] = self._text_lines(text)
+
+    def append(self, entry: str, values: Mapping[str, Value], text: str) -> None:
+        """Put an entry at the end. `values` are its fields without the id; one with this id must not be there."""
+        last = self.parts[-1].lines if self.parts else []
+        if last and not last[-1].endswith("\n"):
+            last[-1] += self.newline
+        if last and last[-1].strip():
+            last.append(self.newline)
+        fields = [f"{key}: {front_matter.written(value)}" for key, value in ({"id": entry} | dict(values)).items()]
+        lines = [*(line + self.newline for line in (MARK, *fields, MARK)), *self._text_lines(text)]
+        part = Part(sum(len(one.lines) for one in self.parts) + 1, lines)
+        part.look()
+        self.parts.append(part)
+
+    def _text_lines(self, text: str) -> list[str]:
+        said = clean_text(text).split("\n") if clean_text(text) else []
+        return [self.newline, *(("\\" if _TO_ESCAPE.match(line) else "") + line + self.newline for line in said)]
+
+
+def clean_text(text: str) -> str:
+    """A text as an entry has it: without control characters and without empty lines around it."""
+    return sanitise(text).strip("\n")
+
+
+def _parts(lines: list[str], path: str) -> list[Part]:
+    starts: list[int] = []
+    at = 0
+    while at < len(lines):
+        closing = _closing(lines, at)
+        opens = _OPENS.match(lines[at + 1]) if _bare(lines[at]) == MARK and at + 1 < len(lines) else None
+        if opens and (closing or not opens["by_hand"]):
+            starts.append(at)
+            at = max(at, closing)
+        at += 1
+    parts = [Part(1, lines[: starts[0] if starts else len(lines)])]
+    known: set[str] = set()
+    for start, end in zip(starts, [*starts, len(lines)][1:], strict=True):
+        part = Part(start + 1, lines[start:end])
+        part.look()
+        if not part.id and not part.fault:
+            # The same words in another scope are another entry: three sessions that say so recur.
+            said = f"{path}\n{part.text}".encode(errors="replace")
+            part.id = f"lrn_{hashlib.sha256(said).hexdigest()[:12]}"
+        if not part.fault and part.id in known:
+            part.fault = f"line {part.line}: {part.id[:80]} appears twice"
+        known.add(part.id)
+        parts.append(part)
+    return [part for part in parts if part.lines]
+
+
+def _closing(lines: list[str], opening: int) -> int:
+    """Where the front matter is closed that was opened there; 0 where another entry begins before, or nothing does."""
+    for at in range(opening + 1, min(len(lines), opening + MOST_FRONT)):
+        if _bare(lines[at]) == MARK:
+            begins = at + 1 < len(lines) and re.match(r"id[ \t]*:", lines[at + 1])
+            return 0 if begins else at
+    return 0
+
+
+def _bare(line: str) -> str:
+    return line.lstrip("\ufeff").rstrip()
+
+
+def _same(part: Part, key: str, value: Value) -> bool:
+    """Whether a key has this value already, as it comes back when it was written."""
+    plain = list(value) if isinstance(value, tuple) else "" if value is None else value
+    try:
+        return key in part.fields and part.value(key) == plain
+    except ValueError:
+        return False

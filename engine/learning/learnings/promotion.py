@@ -1,0 +1,247 @@
+"""The gates (SPEC 6.2 to 6.4): what climbs from sessions to their project and from projects to all, and what is said
+again. Pure: a plan is made of entries, and carried out elsewhere.
+
+What a scope has already is reinforced, and not written again; each entry counts each session once. So a plan that was
+carried out leaves nothing to plan. What is retired, waits for review, is about the human or an agent's own tools, or
+was only feared or assumed goes no further; and what the operator retired in a project does not come back by being said
+again. Quotes (SPEC 6.8) are counted with quotes only, and wait in the project for the operator's word.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from engine.events import Event, LearningPromoted, LearningReinforced
+from engine.learning.learnings.entries import UNAPPROVED, entry_id, sources_written, stamp
+from engine.learning.learnings.front_matter import Value
+from engine.learning.learnings.recurrence import Cluster, Vectors, clusters, matches
+from engine.learning.learnings.rules import IN_FLIGHT, PROSPECTIVE, of_own_tools
+from engine.learning.learnings.scopes import Scope
+from engine.learning.learnings.store import Change, added
+from engine.model import (
+    Basis,
+    EntrySource,
+    LearningEntry,
+    LearningKind,
+    LearningStatus,
+    Trust,
+)
+from engine.model.evidence import CONFIDENCE, REACH, confidence
+from engine.model.trust import least, may_guide
+
+REPEATED = CONFIDENCE[Basis.REPEATED][0]
+ENOUGH = 3
+"""From so many sessions on what was observed once is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be changed: entries that go up, and by the id of each that is said again, the sessions that do so."""
+
+    promoted: tuple[LearningEntry, ...] = ()
+    reinforced: tuple[tuple[LearningEntry, tuple[str, ...]], ...] = ()
+
+    def changes(self, now: datetime) -> list[Change]:
+        """As changes of files."""
+        found = [added(one) for one in self.promoted]
+        for entry, sessions in self.reinforced:
+            said = [*entry.reinforced_by, *sessions]
+            fields: dict[str, Value] = {
+                "reinforcement_count": entry.reinforcement_count + len(sessions),
+                "last_reinforced": stamp(now),
+                "reinforced_by": said,
+            }
+            everyone = len(set(said) | {one.session for one in entry.promoted_from})
+            if entry.confidence < REPEATED and everyone >= ENOUGH:
+                score = confidence(Basis.SINGLE, everyone)
+                fields |= {"confidence": score.value, "reasons": [*entry.reasons, *score.reasons]}
+            found.append(Change(entry.path, entry.id, fields))
+        return found
+
+    def facts(self, by: str) -> list[Event]:
+        """What becomes true with it."""
+        told: list[Event] = [
+            LearningPromoted(
+                subject=one.id,
+                workspace=one.workspace,
+                scope=one.scope.value,
+                sources=tuple(dict.fromkeys(source.entry for source in one.promoted_from)),
+                sessions=tuple(sorted({source.session for source in one.promoted_from} - {""})),
+                by=by,
+            )
+            for one in self.promoted
+        ]
+        return told + [
+            LearningReinforced(subject=entry.id, workspace=entry.workspace, sessions=sessions)
+            for entry, sessions in self.reinforced
+        ]
+
+
+def promotable(entry: LearningEntry) -> bool:
+    """Whether an entry may go up at all."""
+    return (
+        entry.active
+        and entry.kind is not LearningKind.PROXY
+        and not entry.review
+        and bool(entry.text.strip())
+        and entry.phase not in (PROSPECTIVE, IN_FLIGHT)
+    )
+
+
+def to_project(
+    below: Iterable[LearningEntry], there: Iterable[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
+) -> Plan:
+    """Session → project: `below` are the entries of its sessions and teams, `there` those of the project."""
+    every = list(below)
+    pool = [one for one in every if promotable(one) and one.session_id and not of_own_tools(one)]
+    standing = [one for one in there if one.kind is not LearningKind.PROXY]
+    used = {source.entry for one in standing for source in one.promoted_from}
+    had = _matched(pool, standing, vectors) | _echoed(pool, standing, vectors)
+    free = [one for one in pool if one.id not in had and one.id not in used]
+    new = [_promoted(one, scope, now) for one in clusters(free, vectors)]
+    ids = {one.id for one in standing}
+    new = [one for one in new if one.id not in ids]
+    works = {one.session_id: one.work for one in every}
+    return Plan(tuple(new), _reinforced(pool, [*standing, *new], vectors, works))
+
+
+def to_global(
+    entry: LearningEntry, there: Sequence[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
+) -> Plan:
+    """Project → global, of an entry that was judged to hold beyond its project."""
+    sessions = tuple(sorted(({one.session for one in entry.promoted_from} | set(entry.reinforced_by)) - {""}))
+    had = _matched([entry], [one for one in there if one.kind is not LearningKind.PROXY], vectors).get(entry.id)
+    if had is not None:
+        ours = {one.session for one in had.promoted_from} | set(had.reinforced_by)
+        more = tuple(one for one in sessions if one not in ours)
+        return Plan(reinforced=((had, more),) if more and had.active and not had.review else ())
+    id = entry_id(scope.level, scope.id, entry.kind, entry.about, entry.text, entry.trust)
+    risen = replace(
+        entry,
+        id=id,
+        scope=scope.level,
+        scope_id=scope.id,
+        path=scope.page(entry.kind, id),
+        created_at=now,
+        promoted_from=tuple(EntrySource(entry.id, one) for one in sessions or ("",)),
+        promoted_at=now,
+        reinforced_by=(),
+        reinforcement_count=0,
+        last_reinforced=None,
+        reasons=(*entry.reasons, f"it was valid in {entry.workspace or 'a project'}"),
+    )
+    return Plan(() if any(one.id == id for one in there) else (risen,))
+
+
+def folded_together(entries: Iterable[LearningEntry], vectors: Vectors) -> list[Cluster]:
+    """Entries of one scope that say the same (SPEC 6.6): each cluster's centre takes in the other members. What is
+    about the human is compared with nothing (SPEC 6.3)."""
+    pool = [
+        one
+        for one in entries
+        if one.active and not one.review and one.kind is not LearningKind.PROXY and one.text.strip()
+    ]
+    return [one for one in clusters(pool, vectors, least=1) if len(one.members) > 1]
+
+
+def folding(cluster: Cluster) -> list[Change]:
+    """The changes that fold a cluster into its centre; no source, no session and no text is lost, and a session that
+    said several of them again is counted once."""
+    centre, others = cluster.members[0], cluster.members[1:]
+    sources = list(dict.fromkeys(source for one in cluster.members for source in one.promoted_from))
+    named = [name for one in cluster.members for name in one.reinforced_by]
+    sessions = [name for name in dict.fromkeys(named) if name not in {source.session for source in sources}]
+    counted = sum(one.reinforcement_count for one in cluster.members) - (len(named) - len(sessions))
+    fields: dict[str, Value] = {
+        "promoted_from": sources_written(tuple(sources)),
+        "reinforced_by": sessions,
+        "reinforcement_count": max(len(sessions), counted),  # a count may have been written by hand
+        "importance": max(one.importance for one in cluster.members),
+    }
+    done: dict[str, Value] = {"status": LearningStatus.COMPACTED.value, "merged_into": centre.id}
+    return [Change(centre.path, centre.id, fields), *(Change(one.path, one.id, done) for one in others)]
+
+
+def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
+    """The entry of the project that a cluster becomes. Of an entry and the one that it rose from the latter is no
+    source of its own."""
+    centre = cluster.centre
+    below = {source.entry for one in cluster.members for source in one.promoted_from}
+    tops = [one for one in cluster.members if one.id not in below or one is centre]
+    trust = least(one.trust for one in cluster.members)
+    waits = not may_guide(trust, approved=False)
+    id = entry_id(scope.level, scope.id, centre.kind, centre.about, centre.text, trust)
+    number = len(cluster.sessions)
+    best = max(cluster.members, key=lambda one: (one.confidence, one.id))
+    sure = confidence(Basis.SINGLE, number)
+    value, reasons = (
+        (best.confidence, (*best.reasons[:1], *sure.reasons))
+        if best.confidence > sure.value
+        else (sure.value, sure.reasons)
+    )
+    weight = max(one.importance for one in cluster.members)
+    return replace(
+        centre,
+        id=id,
+        scope=scope.level,
+        scope_id=scope.id,
+        path=scope.page(centre.kind, id),
+        confidence=value,
+        importance=round(min(1.0, weight + REACH * min(1.0, number / 5)), 2),
+        reasons=(*reasons, f"the strongest: {weight:.2f}", f"it came up in {number} sessions"),
+        created_at=now,
+        session_id="",
+        continues="",
+        promoted_from=tuple(EntrySource(one.id, one.session_id) for one in tops),
+        promoted_at=now,
+        agent="",
+        reinforced_by=(),
+        reinforcement_count=0,
+        last_reinforced=None,
+        trust=trust,
+        approved_by="",
+        approved_at=None,
+        review=UNAPPROVED if waits else "",
+        review_since=now if waits else None,
+    )
+
+
+def _echoed(
+    pool: Sequence[LearningEntry], standing: Sequence[LearningEntry], vectors: Vectors
+) -> dict[str, LearningEntry]:
+    """Quotes that say what the scope holds already in trusted words: nobody has to be asked about them."""
+    quotes = [one for one in pool if one.trust is Trust.QUOTED]
+    return _matched(quotes, [replace(one, trust=Trust.QUOTED) for one in standing if one.may_guide], vectors)
+
+
+def _matched(
+    pool: Sequence[LearningEntry], standing: Iterable[LearningEntry], vectors: Vectors
+) -> dict[str, LearningEntry]:
+    """By the id of an entry, the one of the scope that says the same: the same lesson, however the operator may have
+    worded it since, or what is the same by meaning."""
+    known = [one for one in standing if one.status is not LearningStatus.COMPACTED]
+    lessons = {(one.lesson, one.trust is Trust.QUOTED): one for one in reversed(known) if one.lesson and not one.about}
+    said = {one.id: lessons.get((one.lesson, one.trust is Trust.QUOTED)) for one in pool if not one.about}
+    found = {id: one for id, one in said.items() if one is not None}
+    return found | matches([one for one in pool if one.id not in found], known, vectors)
+
+
+def _reinforced(
+    pool: Sequence[LearningEntry], standing: Sequence[LearningEntry], vectors: Vectors, works: Mapping[str, str]
+) -> tuple[tuple[LearningEntry, tuple[str, ...]], ...]:
+    said: dict[str, set[str]] = defaultdict(set)
+    work = {one.id: one.work for one in pool}
+    for id, entry in _matched(pool, standing, vectors).items():
+        said[entry.id].add(work[id])
+    found = []
+    for entry in sorted(standing, key=lambda one: one.id):
+        if not entry.active or entry.review:
+            continue
+        counted = {works.get(one.session, one.session) for one in entry.promoted_from} | set(entry.reinforced_by)
+        new = tuple(sorted(said.get(entry.id, set()) - counted))
+        if new:
+            found.append((entry, new))
+    return tuple(found)

@@ -1,0 +1,199 @@
+"""What recurs (SPEC 6.2): entries that say the same, over all sessions of a project. Pure.
+
+Clusters are stars. Of all wordings the one whose likes came up in the most sessions is a centre (then the better
+established one, then the first by its words), and every wording with a cosine of 0.8 or more to it is its member; of
+what is left again. So every member is the same as the centre itself: none joins because it is like a member only, and
+what is found depends on the entries alone, not on the order in which they come.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.learning.learnings.sameness import AXES, DISTINCT_SESSIONS, THRESHOLD, Kin, kin, ordered, sides
+from engine.model import LearningEntry, LearningScope
+from engine.model.lessons import folded
+
+ROWS = 1_024
+"""So many wordings are compared with all others at once: 40 MB for 10,000."""
+
+SLACK = 1e-6
+"""Float32 makes 0.8 of what is a hair less."""
+
+Vectors = Callable[[Sequence[str]], Sequence[bytes | None]]
+"""A unit vector (float32) for each text, all of one length; None where there is none, which then is the same as its own
+words only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Entries that say the same. `centre` is the one whose words it goes by; `members` has it first, then the others
+    in their order; `sessions` are distinct pieces of work, sorted."""
+
+    centre: LearningEntry
+    members: tuple[LearningEntry, ...]
+    sessions: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Wording:
+    """Entries with the same words."""
+
+    entries: list[LearningEntry]
+    vector: bytes | None = None
+
+    @property
+    def text(self) -> str:
+        return self.entries[0].text
+
+    @property
+    def best(self) -> LearningEntry:
+        """The best established one; of those the one that rose highest."""
+        return min(
+            self.entries, key=lambda one: (-one.confidence, -one.importance, one.scope is LearningScope.TEAM, one.id)
+        )
+
+
+def clusters(entries: Iterable[LearningEntry], vectors: Vectors, *, least: int = DISTINCT_SESSIONS) -> list[Cluster]:
+    """Clusters that came up in at least `least` distinct sessions, in an order that follows from what they say."""
+    every = [
+        wordings
+        for wordings in _partitioned(entries).values()
+        if len({one.work for wording in wordings for one in wording.entries}) >= least
+    ]
+    _give_vectors([one for wordings in every if len(wordings) > 1 for one in wordings], vectors)
+    return [cluster for wordings in every for cluster in _stars(wordings, least)]
+
+
+def matches(
+    entries: Iterable[LearningEntry], known: Iterable[LearningEntry], vectors: Vectors
+) -> dict[str, LearningEntry]:
+    """Which of the `known` each entry is the same as, the nearest one; by the entry's id, those without are left
+    out."""
+    at_home = _partitioned(known)
+    pairs = [(some, at_home[relation]) for relation, some in _partitioned(entries).items() if relation in at_home]
+    _give_vectors([one for some, candidates in pairs for one in (*some, *candidates)], vectors)
+    found: dict[str, LearningEntry] = {}
+    for wordings, candidates in pairs:
+        for wording, best in zip(wordings, _nearest(wordings, candidates), strict=True):
+            if best is not None:
+                found |= {one.id: best for one in wording.entries}
+    return found
+
+
+def _partitioned(entries: Iterable[LearningEntry]) -> dict[Kin, list[_Wording]]:
+    """Wordings by kin, in their order."""
+    grouped: dict[Kin, dict[str, _Wording]] = defaultdict(dict)
+    for one in ordered(entries):
+        relation = kin(one)
+        said = "" if relation.about else folded(one.text)
+        grouped[relation].setdefault(said, _Wording([])).entries.append(one)
+    return {relation: list(group.values()) for relation, group in grouped.items()}
+
+
+def _give_vectors(wordings: Sequence[_Wording], vectors: Vectors) -> None:
+    """The vectors of wordings that are compared by meaning: no others are asked for."""
+    compared = [one for one in wordings if not one.entries[0].about]
+    if compared:
+        for wording, vector in zip(compared, vectors([one.text for one in compared]), strict=True):
+            wording.vector = vector
+
+
+def _stars(wordings: Sequence[_Wording], least: int) -> list[Cluster]:
+    import numpy
+
+    near = _near(wordings)
+    works = [{one.work for one in wording.entries} for wording in wordings]
+    # No wording has more sessions than its likes have entries: it is counted when it is its turn.
+    entries = numpy.array([len(one.entries) for one in wordings])
+    left = numpy.ones(len(wordings), dtype=bool)
+
+    def place(at: int, bound: int) -> tuple[int, float, float, int]:
+        best = wordings[at].best
+        return -bound, -best.confidence, -best.importance, at
+
+    bounds = ((at, int(entries[near[at]].sum())) for at in range(len(wordings)))
+    queue = [place(at, bound) for at, bound in bounds if bound >= least]
+    heapq.heapify(queue)
+    found = []
+    while queue:
+        bound, *_, at = heapq.heappop(queue)
+        if not left[at]:
+            continue
+        members = [int(one) for one in near[at] if left[one]]
+        count = len(set().union(*(works[one] for one in members)))
+        if count < least:
+            continue
+        if count < -bound:  # perhaps there is a greater one
+            heapq.heappush(queue, place(at, count))
+            continue
+        left[members] = False
+        found.append(_cluster(wordings[at], [wordings[one] for one in members if one != at]))
+    return found
+
+
+def _near(wordings: Sequence[_Wording]) -> list[Any]:
+    """For each wording the places of those that are the same as it, itself with them, in order."""
+    import numpy
+
+    near = [numpy.array([at]) for at in range(len(wordings))]
+    places = [at for at, one in enumerate(wordings) if one.vector is not None]
+    if not places:
+        return near
+    matrix, opposites = _matrix(wordings, places), _sides(wordings, places)
+    at_home = numpy.array(places)
+    for start in range(0, len(places), ROWS):
+        rows = slice(start, start + ROWS)
+        same = matrix[rows] @ matrix.T >= THRESHOLD - SLACK
+        for row in range(len(same)):
+            like = numpy.flatnonzero(same[row])
+            like = like[(opposites[like] * opposites[start + row] >= 0).all(axis=1)]
+            near[places[start + row]] = numpy.union1d(at_home[like], [places[start + row]])
+    return near
+
+
+def _cluster(centre: _Wording, others: Sequence[_Wording]) -> Cluster:
+    first = centre.best
+    members = [one for wording in (centre, *others) for one in ordered(wording.entries) if one is not first]
+    return Cluster(first, (first, *members), tuple(sorted({one.work for one in (first, *members)})))
+
+
+def _nearest(wordings: Sequence[_Wording], known: Sequence[_Wording]) -> list[LearningEntry | None]:
+    """For each wording the known one that it is the same as."""
+    if any(one.entries[0].about for one in known):
+        return [known[0].entries[0]] * len(wordings)
+    same = {folded(one.text): one.entries[0] for one in reversed(known)}
+    found = [same.get(folded(one.text)) for one in wordings]
+    theirs = [at for at, one in enumerate(known) if one.vector is not None]
+    ours = [at for at, one in enumerate(wordings) if one.vector is not None and found[at] is None]
+    if theirs and ours:
+        right, opposites = _matrix(known, theirs), _sides(known, theirs)
+        for start in range(0, len(ours), ROWS):
+            some = ours[start : start + ROWS]
+            products, own = _matrix(wordings, some) @ right.T, _sides(wordings, some)
+            for row, at in enumerate(some):
+                product = products[row]
+                product[(opposites * own[row] < 0).any(axis=1)] = -1.0
+                best = int(product.argmax())
+                if product[best] >= THRESHOLD - SLACK:
+                    found[at] = known[theirs[best]].entries[0]
+    return found
+
+
+def _sides(wordings: Sequence[_Wording], places: Sequence[int]) -> Any:
+    """On which side of each pair of opposites the wordings are, a row for each; the product of two rows is negative
+    where one says the opposite of the other."""
+    import numpy
+
+    return numpy.array([sides(wordings[at].text) for at in places], dtype=numpy.int8).reshape(len(places), AXES)
+
+
+def _matrix(wordings: Sequence[_Wording], places: Sequence[int]) -> Any:
+    import numpy
+
+    joined = b"".join(wordings[at].vector or b"" for at in places)
+    return numpy.frombuffer(joined, dtype="<f4").reshape(len(places), -1)

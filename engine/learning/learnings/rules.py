@@ -1,0 +1,289 @@
+"""What a session teaches, by rules, from its record (SPEC 6.6, 6.7). Pure.
+
+Streams: *observations* (tests, tools, what was stated), *escalation* (what was asked for, allowed, denied, refused),
+*intent-alignment* (what the operator corrected, threw away, took back). What tests or people showed to be wrong is
+*corrective*. What rules find carries what it is `about`, so that it is known again without comparing words; what people
+and agents said is kept in their words alone, the operator's as the rule that is in them.
+
+Each says whose words it is made of (SPEC 6.8): the operator's, ours about what was measured, or a quote. What names a
+command, an error or a prompt that is not the operator's own is a quote, even where the operator decided about it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from engine.learning.learnings.record import Said, SessionRecord
+from engine.model import (
+    Basis,
+    LearningEntry,
+    LearningKind,
+    LearningType,
+    PermissionRequest,
+    Score,
+    SessionState,
+    Touched,
+    Trust,
+    sanitise,
+)
+from engine.model.evidence import CONFIDENCE, confidence, importance
+from engine.model.lessons import Correction, Rule, added, distil, folded, sentences
+from engine.model.trust import of_names
+from engine.storage.facts_read import Fact
+
+OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
+PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
+
+ERRED, REFUSED = "erred/", "refused/"
+DISCARDED, UNDONE = "discarded/", "undone/"
+"""What entries are about that say so of a tool's error, a rail's word, a session's changes."""
+
+MOST_OF_ONE = 5
+"""Tests or files of one fact."""
+
+MOST = 60
+"""Entries that rules make of one session."""
+
+QUOTED = 300
+"""Characters of what is quoted."""
+
+_OF_THE_OPERATOR = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist)\b")
+"""The operator speaks of himself: a taste of one person, which is no rule of the project (SPEC 6.3)."""
+
+NOBODY = "nobody"
+"""Who answers where a session runs by itself."""
+
+ABOUT_ONE = "about one thing; three tasks must confirm it"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something that was learnt, before it is an entry of a scope. `general` says why it holds beyond this session, ""
+    where three tasks have to meet it first (SPEC 6.8)."""
+
+    kind: LearningKind
+    type: LearningType
+    text: str
+    phase: str
+    confidence: Score
+    importance: Score
+    about: str = ""
+    title: str = ""
+    trust: Trust = Trust.QUOTED
+    general: str = ""
+
+
+_OF_TESTS: dict[str, tuple[str, str, str, LearningType, bool]] = {
+    "ValidationHealed": (
+        "healed", "Run `{}` before handing over: changes here break it unnoticed.", CORRECTIVE,
+        LearningType.PROCEDURAL, True,
+    ),
+    "ValidationFailed": (
+        "unmended", "`{}` resists being fixed: look for the cause outside of the change.", CORRECTIVE,
+        LearningType.DECLARATIVE, False,
+    ),
+    "RetryRepeated": (
+        "circles", "Another attempt of the same kind leaves `{}` red: change the approach after the first.",
+        OBSERVATIONS, LearningType.PROCEDURAL, False,
+    ),
+}  # fmt: skip
+"""What facts about failing tests teach of each: what it is about, in which words, when, how, and whether it holds for
+every change of the project: what was red and is green again because somebody ran it."""
+
+
+def found(record: SessionRecord) -> list[Found]:
+    """What a session teaches, each thing once, in the order in which it came up."""
+    view = record.view
+    every: list[Found] = []
+    for fact in record.facts:
+        every += of_fact(fact, record)
+    for request in record.permissions:
+        every += _answered(request, record)
+    if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED):
+        said = f"Such work ended without a result: {_short(view.error)}"
+        every.append(_task(said, f"failed/{signature(view.error, view.cwd)}", OBSERVATIONS, _spent(record)))
+    if record.edit is not None:
+        every += edited(record.edit)
+    every += [_stated(one, record) for one in record.said]
+    once: dict[tuple[str, str, str], Found] = {}
+    for one in every:
+        if one.text.strip():
+            key = (one.kind.value, one.about, "" if one.about else folded(one.text))
+            former = once.setdefault(key, one)
+            if former.trust is not Trust.OPERATOR and one.trust is Trust.OPERATOR:
+                once[key] = one
+    return list(once.values())[:MOST]
+
+
+def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
+    """What one fact of the ledger about a session teaches."""
+    payload, spent, cwd = fact.payload, _spent(record), record.view.cwd
+    if fact.kind in _OF_TESTS:
+        about, text, phase, type, general = _OF_TESTS[fact.kind]
+        failing = [str(one) for one in payload.get("failing", ())]
+        healed = fact.kind == "ValidationHealed"
+        touched = replace(spent, failure_avoided=healed, reach=max(1, len(failing)))
+        return [
+            replace(
+                _task(text.format(one), f"{about}/{one}", phase, touched, Basis.TESTS, of_names([one])),
+                type=type,
+                general="every change of the project can break it" if general else "",
+            )
+            for one in failing[:MOST_OF_ONE]
+        ]
+    match fact.kind:
+        case "AgentErred":
+            message, tool = _short(str(payload.get("message", ""))), str(payload.get("tool", "")) or "its model"
+            about = f"{ERRED}{tool}/{signature(message, cwd)}"
+            return [_task(f"`{tool}` fails here: {message}", about, OBSERVATIONS, spent)]
+        case "ToolRefused" if not _answered_no(str(payload.get("what", "")), record):
+            what, rule = _short(str(payload.get("what", ""))), str(payload.get("rule", ""))
+            about = f"{REFUSED}{rule}/{signature(what, cwd)}"
+            said = f"`{what}` is refused here ({rule}): do without it."
+            return [_institutional(said, about, ESCALATION, Basis.SINGLE, spent)]
+        case "WorkOverlapped":
+            files = list(dict.fromkeys([*payload.get("conflicting", ()), *payload.get("files", ())]))[:MOST_OF_ONE]
+            touched = replace(spent, reach=max(1, len(files)))
+            said = "`{}` is changed by several pieces of work at once: see what waits before changing it."
+            return [
+                _task(said.format(one), f"overlap/{one}", OBSERVATIONS, touched, trust=of_names([one])) for one in files
+            ]
+        case "ChangeSetDiscarded" if not payload.get("continued_in"):
+            return [_unwanted(record, "was thrown away", DISCARDED)]
+        case "LandingUndone" if not payload.get("left"):
+            return [_unwanted(record, "was landed and undone", UNDONE)]
+    return []
+
+
+def edited(edit: Correction) -> list[Found]:
+    """What the operator wants instead: the rules in what was put into a prompt; where it was only shortened, that."""
+    new = [distil(one) for one in added(edit.original, edit.edited)]
+    kept = set(map(folded, sentences(edit.edited)))
+    gone = [Rule(f"Not wanted: {one}", False, "") for one in sentences(edit.original) if folded(one) not in kept]
+    trust = Trust.OPERATOR if new else Trust.QUOTED
+    return [corrected(one, edit, trust) for one in (new or gone)[:MOST_OF_ONE]]
+
+
+def corrected(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Found:
+    """A rule of the operator's, out of a correction."""
+    kind = LearningKind.PROXY if _OF_THE_OPERATOR.search(rule.text) else LearningKind.INSTITUTIONAL
+    touched = Touched(failure_avoided=True, cost=edit.estimate, reach=edit.reach if rule.general else 1)
+    return Found(
+        kind, LearningType.CORRECTIVE, _short(rule.text), ALIGNMENT, confidence(Basis.OPERATOR),
+        importance(touched), trust=trust, general=rule.why if rule.general else "",
+    )  # fmt: skip
+
+
+def signature(text: str, folder: str = "") -> str:
+    """What tells one cause from another: a message without the folder it happened in, numbers and addresses."""
+    flat = text.replace(folder, "") if folder else text
+    flat = re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+|(?:sess|auto|pred|call)_\w+", "#", flat.lower())
+    return " ".join(re.findall(r"[\w#./:-]+", flat))[:100]
+
+
+def _stated(one: Said, record: SessionRecord) -> Found:
+    """What somebody said: of the operator's words the rule, of all others the words. To go against a decision or a
+    correction is work that is thrown away."""
+    own = one.speaker == "operator"
+    rule = distil(one.text)
+    basis = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}.get(one.speaker, Basis.MODEL)
+    types = {"decision": LearningType.DIRECTIVE, "correction": LearningType.CORRECTIVE}
+    touched = replace(
+        _spent(record), failure_avoided=one.kind in types, reach=record.reach if rule.general and own else 1
+    )
+    return Found(
+        LearningKind.PROXY if one.preference else LearningKind.INSTITUTIONAL,
+        types.get(one.kind, LearningType.DECLARATIVE),
+        _short(rule.text if own else one.text),
+        CORRECTIVE if one.kind == "correction" else ALIGNMENT if own else OBSERVATIONS,
+        confidence(basis),
+        importance(touched),
+        trust=Trust.OPERATOR if own else Trust.QUOTED,
+        general=rule.why if rule.general else "",
+    )
+
+
+def _answered(request: PermissionRequest, record: SessionRecord) -> Iterator[Found]:
+    """What the operator said to what was asked for; what nobody or an earlier answer said teaches nothing new."""
+    if request.answer is None or request.by.startswith(NOBODY) or "(" in request.by:
+        return
+    title = _short(request.title)
+    about = f"{request.tool}/{signature(title, record.view.cwd)}"
+    if request.answer.allows:
+        said = f"`{title}` needs the operator's word, and had it."
+        allowed = _institutional(said, f"allowed/{about}", ESCALATION, Basis.OPERATOR, Touched())
+        yield replace(allowed, type=LearningType.DECLARATIVE)
+    else:
+        said = f"The operator does not allow `{title}`: find another way."
+        yield _institutional(said, f"denied/{about}", ESCALATION, Basis.OPERATOR, Touched(failure_avoided=True))
+
+
+def _answered_no(what: str, record: SessionRecord) -> bool:
+    """Whether it was refused because a person said no: that answer tells of it."""
+    denied = [one for one in record.permissions if one.answer is not None and not one.answer.allows]
+    return any(what in one.title or what in one.detail for one in denied)
+
+
+def _unwanted(record: SessionRecord, how: str, about: str) -> Found:
+    """What the operator did once with the result; that it was for want of an agreement is no word of the operator's."""
+    prompt = _short(record.view.prompt)
+    said = f"What was made of “{prompt}” {how}: agree on the result first."
+    trust = Trust.OPERATOR if record.own_words else Trust.QUOTED
+    touched = replace(_spent(record), failure_avoided=True)
+    return replace(
+        _task(said, f"{about}{folded(prompt)}", ALIGNMENT, touched, trust=trust), type=LearningType.CORRECTIVE
+    )
+
+
+def _task(
+    text: str, about: str, phase: str, touched: Touched, basis: Basis = Basis.SINGLE, trust: Trust = Trust.QUOTED
+) -> Found:
+    return Found(
+        LearningKind.TASK, LearningType.DECLARATIVE, text, phase, confidence(basis), importance(touched), about,
+        trust=trust,
+    )  # fmt: skip
+
+
+def _institutional(text: str, about: str, phase: str, basis: Basis, touched: Touched) -> Found:
+    return Found(
+        LearningKind.INSTITUTIONAL, LearningType.DIRECTIVE, text, phase, confidence(basis), importance(touched), about
+    )
+
+
+def _spent(record: SessionRecord) -> Touched:
+    return Touched(seconds=record.seconds, cost=record.view.cost)
+
+
+def _short(text: str) -> str:
+    flat = " ".join(sanitise(text).split())
+    return flat if len(flat) <= QUOTED else flat[: QUOTED - 1].rstrip() + "…"
+
+
+# -- what concerns an agent's own tools only
+
+_NAME = (
+    r"(?:read|write|edit|multi_?edit|exec|bash|shell|glob|grep|web[_ ]?search|web[_ ]?fetch|apply_patch|str_replace\w*)"
+)
+_TOOL = rf"(?:[`'\"“]?{_NAME}[`'\"”]?(?: file)? tools?|(?:{_NAME} )?tool[ -]calls?|my (?:own )?tools?)"
+_BEHAVES = (
+    r"(?:refuse|reject|fail|want|need|require|expect|take|accept|return|complain|demand|cut|den(?:y|ie)|truncate|block)"
+    r"(?:s|d|es|ed|ing)?|(?:must|can(?:not|['’]t)?|won['’]t|will|would|only|do(?:es)?(?: not|n['’]t)|has to|have to"
+    r"|(?:is|are|was|were) (?:not|only|un\w+|refused|denied|blocked|allowed|limited))"
+)
+_OWN_TOOLS: tuple[Callable[[str], object], ...] = (
+    re.compile(rf"\b{_TOOL}(?: (?:always|never|here|still|also|often))? (?:{_BEHAVES})\b", re.IGNORECASE).search,
+    re.compile(rf"\b(?:use|call|using|calling|with|through|via|by) (?:the |my )?{_TOOL}", re.IGNORECASE).search,
+)
+
+
+def of_own_tools(entry: LearningEntry) -> bool:
+    """Whether an entry is about the tools that its agent was given, and not about the project: who comes next with
+    other tools has no use for it. A program that cannot run here, or does not end, is the project's; and what the
+    operator said is what the operator wants of everybody."""
+    if entry.about:
+        return entry.about.startswith((ERRED, REFUSED)) and not entry.about.startswith(f"{ERRED}exec/exec")
+    if entry.confidence >= CONFIDENCE[Basis.OPERATOR][0]:
+        return False
+    return any(matches(entry.text) for matches in _OWN_TOOLS)

@@ -1,0 +1,310 @@
+"""Pages of entries on disk (SPEC 6.1): read whoever wrote them, changed whole or not at all. Files are the truth.
+
+A change of several pages is an intent row first, with all it needs; applied twice it is as applied once. The facts that
+it makes true are recorded when it is done, or by the next start that does it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine import events
+from engine.events import Event
+from engine.learning.learnings.entries import as_fields, read_entry
+from engine.learning.learnings.front_matter import Value
+from engine.learning.learnings.page import Page
+from engine.learning.learnings.scopes import ROOT, Scope, place_of
+from engine.model import LearningEntry, Refusal, sanitise
+from engine.plain_files import read_plain
+from engine.storage import intents
+from engine.storage.database import Database, Transaction
+from engine.storage.files import write_atomic
+
+log = logging.getLogger(__name__)
+
+INTENT = "learnings"
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of an entry: `fields` are set, with `text` it says something else; with `add` it is a new one."""
+
+    path: str
+    entry: str
+    fields: Mapping[str, Value] = field(default_factory=dict)
+    text: str | None = None
+    add: bool = False
+
+
+def added(entry: LearningEntry) -> Change:
+    """The change that writes a new entry; `entry.path` says where."""
+    return Change(entry.path, entry.id, as_fields(entry), entry.text, add=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A page as it was read: what makes sense, and in words what does not."""
+
+    path: str
+    entries: tuple[LearningEntry, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+Stamp = tuple[int, int, int]
+Holds = Callable[[str], bool]
+"""Whether a text holds words that are being forgotten."""
+
+Forgotten = Callable[[Iterable[str]], bool]
+"""Whether any of these texts holds what was forgotten since they were read."""
+
+
+class LearningFiles:
+    """The pages of one home. All methods may be called from any thread."""
+
+    def __init__(self, data: Path, database: Database | None = None) -> None:
+        """`data` is the home's data folder; who only reads needs no database."""
+        self._data = data
+        self._db = database
+        self._lock = threading.RLock()
+        self._known: dict[str, tuple[Stamp, Read]] = {}
+        self._behind = False
+        """Whether there may be an intent that could not be carried out."""
+        self._in_the_way: set[str] = set()
+        """Pages that could not be read when they were to be changed."""
+        self._watching: list[list[Holds]] = []
+        """What was forgotten since each of those began who are about to write; nobody else needs the words."""
+        self.changes = 0
+        """Counts the changes that were made here."""
+
+    @property
+    def _database(self) -> Database:
+        assert self._db is not None, "these were opened to read"
+        return self._db
+
+    # -- reading
+
+    def pages(self, scope: Scope | None = None, *, below: bool = True) -> Iterator[Read]:
+        """The pages of a scope, and with `below` of those within it; of all scopes when none is named. In the order of
+        their paths."""
+        top = ROOT if scope is None else scope.folder
+        for path in self._paths(top, below=below):
+            read = self._read(path)
+            if read is not None:
+                yield read
+
+    def entries(self, scope: Scope | None = None, *, below: bool = True) -> list[LearningEntry]:
+        """The entries of these pages that make sense; of two with one id the first."""
+        found: dict[str, LearningEntry] = {}
+        for read in self.pages(scope, below=below):
+            for one in read.entries:
+                found.setdefault(one.id, one)
+        return list(found.values())
+
+    def faults(self) -> list[str]:
+        """What in the pages makes no sense, in words with file and line; of two entries with one id the second is left
+        out."""
+        found: list[str] = []
+        known: dict[str, str] = {}
+        for read in self.pages():
+            found += read.faults
+            for one in read.entries:
+                first = known.setdefault(one.id, read.path)
+                if first != read.path:
+                    found.append(f"{read.path} has {one.id}, which is in {first} already")
+        return found
+
+    def _paths(self, top: str, *, below: bool) -> Iterator[str]:
+        start = self._data / top
+        for parent, names, files in os.walk(start):
+            names.sort()
+            if not below and Path(parent) == start:
+                names[:] = [name for name in names if name in ("tasks", "proxy-tasks")]
+            relative = Path(parent).relative_to(self._data).as_posix()
+            for name in sorted(files):
+                if name.endswith(".md") and place_of(f"{relative}/{name}") is not None:
+                    yield f"{relative}/{name}"
+
+    def _read(self, path: str) -> Read | None:
+        """A page, read anew when it has changed, whoever changed it; None when it is gone."""
+        file = self._data / path
+        try:
+            seen = file.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return Read(path, faults=(f"{path} cannot be read: {error.strerror or error}",))
+        stamp = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
+        with self._lock:
+            kept = self._known.get(path)
+        if kept is None or kept[0] != stamp:
+            kept = (stamp, self._parse(path, file))
+            with self._lock:
+                self._known[path] = kept
+        return kept[1]
+
+    def _parse(self, path: str, file: Path) -> Read:
+        place = place_of(path)
+        assert place is not None, "only pages are read"
+        try:
+            page = Page(read_plain(file, LARGEST), path)
+        except FileNotFoundError:
+            return Read(path)
+        except (OSError, ValueError) as error:
+            return Read(path, faults=(sanitise(f"{path} cannot be read: {error}"),))
+        entries, faults = [], []
+        if page.data.strip() and not page.entries:
+            faults.append(f"{path} has no entry; an entry begins with front matter between two lines with ---")
+        for part in page.entries:
+            try:
+                entries.append(read_entry(part, place))
+            except ValueError as error:
+                faults.append(f"{path} {error}")
+        return Read(path, tuple(entries), tuple(faults))
+
+    # -- writing
+
+    def apply(self, changes: Sequence[Change], facts: Sequence[Event] = ()) -> None:
+        """Make changes, all of them or, after a crash, all at the next start, and record the facts that they make true.
+
+        Raises `Refusal`: `learnings_damaged` (nothing was changed), `unwritable_home`.
+        """
+        if not changes:
+            return
+        with self._lock:
+            self.must_be_whole()
+            for path in {one.path for one in changes}:
+                self._must_be_readable(path)
+            payload = {"changes": [asdict(one) for one in changes], "facts": [_fact(one) for one in facts]}
+            intent = self._database.write(lambda tx: intents.begin(tx, INTENT, changes[0].entry, payload))
+            self._finish(intent, changes, facts)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else writes meanwhile."""
+        with self._lock:
+            yield
+
+    @contextmanager
+    def watched(self) -> Iterator[Forgotten]:
+        """For who reads now what he writes later, a model's time from now: whether any of these texts holds what was
+        forgotten in between (SPEC 4.10). To be asked while `alone`, together with the writing."""
+        since: list[Holds] = []
+        with self._lock:
+            self._watching.append(since)
+        try:
+            yield lambda texts: any(holds(text) for text in texts for holds in since)
+        finally:
+            with self._lock:
+                self._watching = [one for one in self._watching if one is not since]
+
+    def forgetting(self, holds: Holds) -> None:
+        """Words are being forgotten: whoever is `watched` does not write them any more. Call it `alone`, with the
+        erasing. Raises as `apply`: what waits to be written may hold them, and is written first."""
+        with self._lock:
+            for since in self._watching:
+                since.append(holds)
+            self.must_be_whole()
+
+    def must_be_whole(self) -> None:
+        """Write what could not be written, and look whether the pages that were in the way are not any more: before
+        that nothing new is written. Raises as `apply`."""
+        with self._lock:
+            for path in sorted(self._in_the_way):
+                self._must_be_readable(path)
+            if self._behind and (words := self.recover()):
+                raise Refusal(
+                    "unwritable_home", words[0], "free some space or make the folder writable; nothing was lost"
+                )
+
+    def recover(self) -> list[str]:
+        """Finish what a crash or a full disk left half done. Says in words what cannot be."""
+        words = []
+        for intent in intents.unfinished(self._database, INTENT):
+            changes = [Change(**one) for one in intent.payload["changes"]]
+            try:
+                with self._lock:
+                    self._finish(intent.id or 0, changes, [_event(one) for one in intent.payload["facts"]])
+            except Refusal as refusal:
+                words.append(f"learnings of {intent.begun_at:%Y-%m-%d} are waiting to be written: {refusal}")
+        self._behind = bool(words)
+        return words
+
+    def _must_be_readable(self, path: str) -> None:
+        self._in_the_way.add(path)
+        self._page(path)
+        self._in_the_way.discard(path)
+
+    def _finish(self, intent: int, changes: Sequence[Change], facts: Iterable[Event]) -> None:
+        self._behind = True
+        by_path: dict[str, list[Change]] = {}
+        for one in changes:
+            by_path.setdefault(one.path, []).append(one)
+        try:
+            for path, some in by_path.items():
+                self._write(path, some)
+        except OSError as error:
+            raise Refusal(
+                "unwritable_home",
+                f"{self._data / ROOT} cannot be written: {error.strerror or error}",
+                "free some space or make the folder writable; the rest is written as soon as possible",
+            ) from error
+
+        def done(tx: Transaction) -> None:
+            intents.finish(tx, intent)
+            for fact in facts:
+                tx.record(fact)
+
+        self._database.write(done)
+        self._behind = False
+        self.changes += 1
+
+    def _write(self, path: str, changes: Iterable[Change]) -> None:
+        page = self._page(path)
+        before = page.data
+        for one in changes:
+            if one.add:
+                if all(part.id != one.entry for part in page.entries):
+                    page.append(one.entry, one.fields, one.text or "")
+                continue
+            if not page.set(one.entry, one.fields):
+                log.warning("%s is not in %s any more: it was not changed", one.entry, path)
+            elif one.text is not None:
+                page.put_text(one.entry, one.text)
+        if page.data != before:
+            file = self._data / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(file, page.data)
+
+    def _page(self, path: str) -> Page:
+        try:
+            return Page(read_plain(self._data / path, LARGEST), path)
+        except FileNotFoundError:
+            return Page(path=path)
+        except (OSError, ValueError) as error:
+            raise Refusal(
+                "learnings_damaged", sanitise(f"{path} cannot be read: {error}"), "fix the file, or move it away"
+            ) from error
+
+
+def texts_of(one: LearningEntry) -> list[str]:
+    """Everything in an entry that is somebody's words."""
+    return [one.text, one.title, one.about, one.session_task, one.retired_because, one.review, *one.reasons]
+
+
+def _fact(event: Event) -> dict[str, Any]:
+    return {"kind": event.kind, "subject": event.subject, "workspace": event.workspace, "payload": event.payload()}
+
+
+def _event(fact: Mapping[str, Any]) -> Event:
+    payload = {key: tuple(value) if isinstance(value, list) else value for key, value in fact["payload"].items()}
+    kind: type[Event] = getattr(events, fact["kind"])
+    return kind(subject=fact["subject"], workspace=fact["workspace"], **payload)

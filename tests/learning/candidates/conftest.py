@@ -1,0 +1,14 @@
+"""A world for each test."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.storage.database import Database
+from tests.learning.candidates.world import World
+
+
+@pytest.fixture
+def world(database: Database, clock: FakeClock) -> World:
+    return World(database, clock)

@@ -1,0 +1,115 @@
+"""Overlays, trials and the part of prompts over a real database."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from engine.clock import FakeClock
+from engine.config import AdaptationSettings, FixedSettings, Settings
+from engine.events import ChangeSetDiscarded, ChangeSetLanded, SessionEnded, ToolsUsed
+from engine.learning.candidates.candidates import CandidateRow, add, decide, row_of
+from engine.learning.candidates.fragments import LearnedGuidance
+from engine.learning.candidates.overlays import Overlays
+from engine.learning.candidates.trials import Trials
+from engine.memory.ledger import Ledger
+from engine.model import Contribution, PromptRequest
+from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment
+from engine.storage.database import Database, Transaction
+
+OWN_FLOWS = ("run_tests", "lint")
+
+
+@dataclass
+class World:
+    """The services; `settings` may be replaced, they ask it each time."""
+
+    database: Database
+    clock: FakeClock
+    settings: FixedSettings = field(default_factory=FixedSettings)
+
+    def __post_init__(self) -> None:
+        self.numbers = itertools.count()
+        self.overlays = Overlays(self.database)
+        self.ledger = Ledger(self.database)
+        self.trials = Trials(self.database, self.overlays, self, facts=self.ledger)
+        self.fragments = LearnedGuidance(self.overlays, self.trials, self)
+
+    @property
+    def current(self) -> Settings:
+        return self.settings.current
+
+    def adapt(self, **settings: object) -> None:
+        self.settings = FixedSettings(Settings(adaptation=AdaptationSettings.model_validate(settings)))
+
+    def candidate(
+        self, effect: Effect, *, agent: str = "", run_kind: str = "", workspace: str = "", id: str = ""
+    ) -> Candidate:
+        id = id or f"cand_{next(self.numbers)}"
+        return Candidate(
+            id=id,
+            type=effect.kind,
+            scope_type="agent",
+            scope_id=agent,
+            source_label=f"failed_tdd/{id}",
+            title="a title",
+            status=CandidateStatus.PROMOTED,
+            score=80.0,
+            effect=effect,
+            created_at=self.clock.now(),
+            changed_at=self.clock.now(),
+            agent_id=agent,
+            run_kind=run_kind,
+            workspace=workspace,
+        )
+
+    def promote(self, candidate: Candidate) -> Overlay:
+        """Put it in force; again, if it was rolled back."""
+
+        def work(tx: Transaction) -> Overlay:
+            row = tx.session.get(CandidateRow, candidate.id) or add(tx, candidate, "drafted")
+            assert row is not None
+            if row.status == CandidateStatus.DRAFTED:
+                row.status = CandidateStatus.REVIEW.value
+            decide(tx, row, CandidateMove.APPROVE, "operator", "", OWN_FLOWS)
+            return row.overlay
+
+        return self.database.write(work)
+
+    def put(self, effect: Effect, **where: str) -> Overlay:
+        """In force from now on, and a second goes by: what comes later is newer."""
+        overlay = self.promote(self.candidate(effect, **where))
+        self.clock.advance(timedelta(seconds=1))
+        return overlay
+
+    def guide(self, *lines: str, **where: str) -> Overlay:
+        return self.put(PromptFragment(lines or ("Keep it small.",)), **where)
+
+    def withdraw(self, candidate_id: str) -> None:
+        self.database.write(lambda tx: decide(tx, row_of(tx, candidate_id), CandidateMove.ROLL_BACK, "operator", ""))
+
+    def part(
+        self, session: str = "", *, agent: str = "cto", run_kind: str = "task", workspace: str = ""
+    ) -> Contribution:
+        return self.fragments.part(PromptRequest(agent, "koji-core", workspace, "do it", run_kind, session_id=session))
+
+    def run(self, session: str, *, good: bool = True, landed: bool | None = None) -> None:
+        """A session whose prompt is made and sent, and which ends."""
+        told = self.part(session).provenance
+        self.database.write(lambda tx: self.trials.applied(tx, told, session_id=session, agent="cto", workspace=""))
+        self.end(session, good=good, landed=landed)
+
+    def end(self, session: str, *, good: bool = True, landed: bool | None = None) -> None:
+        state = "succeeded" if good else "failed"
+        facts = [
+            ToolsUsed(subject=session, workspace="", agent="cto", calls=("read",)),
+            SessionEnded(subject=session, workspace="", prediction_id="", state=state, summary="", cost=0),
+        ]
+        if landed is not None:
+            kind = ChangeSetLanded if landed else ChangeSetDiscarded
+            facts.append(kind(subject="chg", workspace="", session_id=session, **({"files": 1} if landed else {})))
+        self.database.write(lambda tx: [tx.record(fact) for fact in facts])
+
+    def kinds(self) -> list[str]:
+        return [entry.kind for entry in reversed(self.ledger.latest(500))]

@@ -1,0 +1,263 @@
+"""Detect, score, corroborate (SPEC 5.3): the pure rules and their numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.learning.candidates.evaluation import (
+    ALONE,
+    NEW_AGAIN,
+    PASS,
+    SOURCES,
+    TOP,
+    corroborated_score,
+    evaluate,
+    matching,
+    opportunities,
+    outweighs,
+    same_change,
+    speaks_against,
+    types_of,
+)
+from engine.model.adaptation import (
+    Candidate,
+    CandidateStatus,
+    CandidateType,
+    Effect,
+    FixTemplate,
+    FlowOffload,
+    LearningRecord,
+    PolicyTweak,
+    PromptFragment,
+    RecordKind,
+    RoutingHint,
+)
+from tests.conftest import MONDAY_MORNING
+
+AGENT = "backend_builder"
+TEST = "tests/test_cart.py::test_total"
+
+
+def record(number: int, *, label: str = "repeated_retry", score: float = 80.0, **changes: object) -> LearningRecord:
+    kind = RecordKind(label.partition("/")[0])
+    one = LearningRecord(
+        f"rec_{number}", MONDAY_MORNING + timedelta(hours=number), kind, label, "agent", AGENT, score, "",
+        agent=AGENT, session_id=f"sess_{number}", fact=number,
+    )  # fmt: skip
+    return replace(one, **changes)  # type: ignore[arg-type]
+
+
+def candidate(of: LearningRecord, effect: Effect | None = None, **changes: object) -> Candidate:
+    one = Candidate(
+        "cand_1", CandidateType.POLICY_TWEAK, of.scope_type, of.scope_id, of.source_label, "t", CandidateStatus.DRAFTED,
+        of.score, effect or PolicyTweak(1), of.at, of.at, agent_id=AGENT, drafted_from=(of.id,),
+    )  # fmt: skip
+    return replace(one, **changes)  # type: ignore[arg-type]
+
+
+# -- detect
+
+
+def test_every_kind_is_the_source_of_some_type() -> None:
+    assert {kind for kinds in SOURCES.values() for kind in kinds} == set(RecordKind)
+    assert all(types_of(kind) for kind in RecordKind)
+
+
+def test_sources_are_those_of_the_specification() -> None:
+    assert types_of(RecordKind.FAILED_TDD) == types_of(RecordKind.SUCCESSFUL_HEAL) == (CandidateType.FIX_TEMPLATE,)
+    for kind in (RecordKind.BUDGET_INCIDENT, RecordKind.TASK_CONFLICT, RecordKind.SUCCESSFUL_BUBBLE):
+        assert types_of(kind) == (CandidateType.ROUTING_HINT,)
+    for kind in (RecordKind.REPEATED_RETRY, RecordKind.CLOUD_SYNC_FAILURE):
+        assert types_of(kind) == (CandidateType.POLICY_TWEAK,)
+    for kind in (RecordKind.STALE_GUIDANCE, RecordKind.GUIDANCE_NOISY):
+        assert set(types_of(kind)) == {CandidateType.POLICY_TWEAK, CandidateType.PROMPT_FRAGMENT}
+    assert types_of(RecordKind.TOOL_SEQUENCE) == (CandidateType.FLOW_OFFLOAD,)
+
+
+@pytest.mark.parametrize(("score", "found"), [(59.9, 0), (60.0, 1), (100.0, 1)])
+def test_from_60_points_on_it_is_an_opportunity(score: float, found: int) -> None:
+    assert len(opportunities([record(1, score=score)])) == found
+
+
+def test_one_of_each_key_the_best_and_newest_and_five_in_all() -> None:
+    same = [record(1, score=70), record(2, score=90), record(3, score=90), record(4, score=61)]
+    (one,) = opportunities(same)
+    assert one.record.id == "rec_3"
+    assert one.key == f"validator_policy_tweak:agent:{AGENT}:repeated_retry"
+    assert opportunities(same, {one.key}) == []
+    others = [record(n, scope_id=f"agent_{n}", score=60 + n) for n in range(10)]
+    assert [each.record.score for each in opportunities(others)] == [69, 68, 67, 66, 65]
+    assert TOP == 5
+
+
+records = st.lists(
+    st.builds(
+        lambda n, score, agent: record(n, score=score, scope_id=agent),
+        st.integers(0, 50), st.floats(0, 100), st.sampled_from(["a", "b", "c", "d", "e", "f", "g"]),
+    ),
+    max_size=30,
+)  # fmt: skip
+
+
+@given(records)
+def test_whatever_happened_at_most_five_distinct_and_strong(found: list[LearningRecord]) -> None:
+    picked = opportunities(found)
+    assert len(picked) == min(5, len({one.scope_id for one in found if one.score >= 60}))
+    assert len({one.key for one in picked}) == len(picked)
+    for one in picked:
+        assert one.record.score == max(each.score for each in found if each.scope_id == one.record.scope_id)
+
+
+# -- corroborate
+
+
+@pytest.mark.parametrize(
+    ("drafted", "scores", "expected"),
+    [
+        (100.0, [], 45.0),
+        (30.0, [], 30.0),
+        (80.0, [80.0], 73.0),
+        (80.0, [64.8], 60.08),
+        (80.0, [64.7], 59.995),  # below 60 is below
+        (80.0, [50.0, 50.0, 50.0], 57.5),
+        (80.0, [53.0, 53.0, 53.0], 60.05),
+        (80.0, [80.0] * 3, 83.0),
+        (80.0, [80.0] * 4, 83.0),  # the bonus ends at 15
+        (80.0, [100.0] * 3, 100.0),
+        (80.0, [0.0] * 9, 15.0),
+    ],
+)
+def test_the_score_is_that_of_the_specification(drafted: float, scores: list[float], expected: float) -> None:
+    assert corroborated_score(drafted, scores) == expected
+
+
+@given(st.floats(0, 100), st.lists(st.floats(0, 100), max_size=20))
+def test_alone_it_never_passes_and_no_score_leaves_the_scale(drafted: float, scores: list[float]) -> None:
+    found = corroborated_score(drafted, scores)
+    assert 0 <= found <= 100
+    if not scores:
+        assert found <= ALONE < PASS
+
+
+def test_held_out_is_the_same_label_and_scope_of_other_sessions() -> None:
+    first = record(1)
+    others = [
+        first,
+        record(2),
+        record(3, label="failed_tdd/a"),
+        record(4, scope_id="other"),
+        record(5, scope_type="workspace"),
+        record(6, session_id="sess_1"),  # the session it was drafted from
+        record(7, session_id="sess_2", score=90),  # of a session the weightier
+        record(8, session_id=""),
+        record(9, session_id=""),  # without a session each is one of its own
+    ]
+    assert {one.id for one in matching(candidate(first), [first], others)} == {"rec_7", "rec_8", "rec_9"}
+
+
+@given(st.permutations([record(n) for n in range(2, 8)]))
+def test_the_order_of_records_does_not_matter(found: list[LearningRecord]) -> None:
+    first = record(1)
+    told = evaluate(candidate(first), [first], [first, *found])
+    assert (told.score, set(told.corroborated_by)) == (83.0, {f"rec_{n}" for n in range(2, 8)})
+
+
+def test_alone_it_fails_and_with_one_more_it_may_pass() -> None:
+    first = record(1, score=100)
+    alone = evaluate(candidate(first), [first], [first])
+    assert (alone.score, alone.passed, alone.corroborated_by) == (45.0, False, ())
+    assert "no other record" in alone.reason
+    assert evaluate(candidate(first), [first], [first, record(2, score=65)]).passed
+    assert not evaluate(candidate(first), [first], [first, record(2, score=64)]).passed
+
+
+# -- against
+
+
+HEAL = {"attempts": 3, "cost": 200_000, "test": TEST, "failing": [TEST]}
+
+
+@pytest.mark.parametrize(
+    ("effect", "against", "speaks"),
+    [
+        (PolicyTweak(1), record(2, label=f"successful_heal/{TEST}", details=HEAL), True),
+        (PolicyTweak(2), record(2, label=f"successful_heal/{TEST}", details=HEAL), False),
+        (PolicyTweak(None, 199_999), record(2, label=f"successful_heal/{TEST}", details=HEAL), True),
+        (PolicyTweak(None, 200_000), record(2, label=f"successful_heal/{TEST}", details=HEAL), False),
+        (PolicyTweak(1), record(2, label=f"successful_heal/{TEST}", details=HEAL, agent="other"), False),
+        (RoutingHint("openai:small"), record(2, label=f"failed_tdd/{TEST}"), True),
+        (RoutingHint("openai:small"), record(0, label=f"failed_tdd/{TEST}"), False),  # before the evidence began
+        (PromptFragment(("x",)), record(2, label="guidance_noisy"), True),
+        (PromptFragment(("x",)), record(2, label="stale_guidance"), False),
+        (
+            FlowOffload("f", "f", ("git status --short", "pytest")),
+            record(2, label="agent_error/exec/x", details={"tool": "exec", "message": "exec:git status: code 127"}),
+            True,
+        ),
+        (
+            FlowOffload("f", "f", ("git status --short", "pytest")),
+            record(2, label="agent_error/exec/x", details={"tool": "exec", "message": "exec:ruff: code 127"}),
+            False,
+        ),
+    ],
+)  # fmt: skip
+def test_what_speaks_against_an_effect(effect: Effect, against: LearningRecord, speaks: bool) -> None:
+    first = record(1)
+    told = evaluate(candidate(first, effect), [first], [first, against])
+    assert (told.against == (against.id,)) is speaks
+    assert told.score == 45.0  # it is named, and moves no score
+
+
+def test_a_repair_is_spoken_against_only_once_it_is_in_force() -> None:
+    heal = record(1, label=f"successful_heal/{TEST}", details=HEAL)
+    red = record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
+    one = candidate(heal, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
+    assert not speaks_against(one, red, heal.at)
+    assert speaks_against(one, red, heal.at, promoted_at=heal.at)
+    assert not speaks_against(one, red, heal.at, promoted_at=red.at)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (RoutingHint("openai:small", "c", 10, "why"), RoutingHint("openai:small", "c", 20, "because"), True),
+        (RoutingHint("openai:small", "c"), RoutingHint("openai:small", "d"), False),
+        (FixTemplate(("a", "b"), ("fix",)), FixTemplate(("b",), ("fix",)), True),
+        (FixTemplate(("a",), ("fix",)), FixTemplate(("b",), ("fix",)), False),
+        (FixTemplate(("a",), ("fix",)), FixTemplate(("a",), ("other",)), False),
+        (PolicyTweak(1), PolicyTweak(1), True),
+        (PolicyTweak(1), PolicyTweak(1, 5), False),
+        (PromptFragment(("x",)), PromptFragment(("x",)), True),
+        (PromptFragment(("x",)), PolicyTweak(1), False),
+    ],
+)
+def test_what_comes_to_the_same_change(one: Effect, other: Effect, same: bool) -> None:
+    assert same_change(one, other) is same_change(other, one) is same
+
+
+# -- again
+
+
+@pytest.mark.parametrize(
+    ("had", "new", "again"), [(1, 2, False), (1, 3, True), (4, 3, False), (4, 4, False), (4, 5, True)]
+)
+def test_as_many_new_ones_as_there_were_and_no_fewer_than_three(had: int, new: int, again: bool) -> None:
+    """`had` bore it out when it was rejected, besides the one it was drafted from."""
+    first = record(0)
+    old = [record(n) for n in range(1, had + 1)]
+    rejected = record(50).at
+    later = [record(50 + n) for n in range(1, new + 1)]
+    one = candidate(first, corroborated_by=tuple(each.id for each in old))
+    assert outweighs(one, [first], [first, *old, *later], rejected) is again
+    assert NEW_AGAIN == 3
+
+
+def test_new_ones_that_do_not_pass_by_themselves_outweigh_nothing() -> None:
+    first = record(0)
+    later = [record(50 + n, score=50) for n in range(1, 9)]
+    assert not outweighs(candidate(first), [first], [first, *later], record(50).at)

@@ -1,0 +1,388 @@
+"""What a candidate would change comes from what happened, and from nothing else (SPEC 5.2, 5.4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engine.learning.candidates import reading
+from engine.learning.candidates.drafting import Draft, NothingToDraft, NotYet, draft
+from engine.learning.candidates.evaluation import Opportunity, types_of
+from engine.learning.candidates.sources import ModelsUsed, Priced
+from engine.model import Refusal
+from engine.model.adaptation import (
+    LONGEST_PATCH,
+    CandidateType,
+    FixTemplate,
+    FlowOffload,
+    KnownFix,
+    LearningRecord,
+    PolicyTweak,
+    PromptFragment,
+    RecordKind,
+    RoutingHint,
+)
+from tests.conftest import MONDAY_MORNING
+from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, Told, lines
+
+
+def record(kind: RecordKind, session: str = "sess_1", label: str = "", /, **details: Any) -> LearningRecord:
+    return LearningRecord(
+        f"rec_{session}", MONDAY_MORNING, kind, label or kind.value, "agent", AGENT, 80.0, "", SHOP, AGENT, session, 1,
+        details,
+    )  # fmt: skip
+
+
+def heal(session: str = "sess_1", attempts: int = 2, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)) -> Any:
+    return record(
+        RecordKind.SUCCESSFUL_HEAL, session, f"successful_heal/{failing[0]}", test=failing[0], failing=list(failing),
+        attempts=attempts, cost=cost,
+    )  # fmt: skip
+
+
+def vain(session: str = "sess_1", attempts: int = 4, cost: int = 300_000) -> Any:
+    return record(RecordKind.REPEATED_RETRY, session, attempts=attempts, cost=cost, failing=[TOTAL])
+
+
+def drafted(one: LearningRecord, *known: LearningRecord, told: Told, type: CandidateType | None = None) -> Draft:
+    return draft(Opportunity(type or types_of(one.kind)[0], one), [one, *known], told)
+
+
+# -- repairs
+
+BACK = ("note", "1 test failed; back to the agent, try 1")
+
+
+def diff(name: str, *lines: str, new: bool = False) -> str:
+    """One file of a diff of git."""
+    head = f"diff --git a/{name} b/{name}\nindex 1..2 100644\n--- {'/dev/null' if new else f'a/{name}'}\n+++ b/{name}\n"
+    return head + "@@ -1,3 +1,3 @@ def total():\n" + "".join(f"{line}\n" for line in lines)
+
+
+MEND = diff("cart.py", " def total():", "-    return net", "+    return net - discount")
+
+
+def test_a_repair_is_what_the_agent_said_and_what_turned_the_tests_green() -> None:
+    told = Told(patches={"sess_1": MEND + diff("new.py", "+x", new=True)})
+    told.transcripts["sess_1"] = lines(
+        ("say", "I add the discount."), ("tool", "edit readme.md:1"), BACK,
+        ("say", "total() left the discount out;"), ("say", "it is subtracted now."),
+        ("tool", "edit cart.py failed: no_match"), ("tool", "edit cart.py:4"), ("command", "pytest"), ("say", "Done."),
+    )  # fmt: skip
+    assert drafted(heal(failing=(TOTAL, "t.py::other")), told=told).effect == FixTemplate(
+        (TOTAL, "t.py::other"),
+        (HEALED_BY, "in cart.py it replaced `return net` by `return net - discount`", "it wrote new.py"),
+        told.patches["sess_1"],
+    )
+
+
+def landed() -> LearningRecord:
+    return record(
+        RecordKind.SUCCESSFUL_HEAL, "sess_1", f"successful_heal/{TOTAL}", test=TOTAL, failing=[TOTAL], landed="chg_1",
+        causes=["TypeError: no discount in cart.py"], project="shop", cost=0,
+    )  # fmt: skip
+
+
+def test_a_landed_fix_keeps_its_diff_and_the_cause() -> None:
+    told = Told(patches={"sess_1": MEND}, summaries={"sess_1": "Subtract the discount."})
+    assert drafted(landed(), told=told).effect == FixTemplate(
+        (TOTAL,),
+        ("Subtract the discount.", "in cart.py it replaced `return net` by `return net - discount`"),
+        MEND,
+        ("TypeError: no discount in cart.py",),
+        "shop",
+    )
+    long = f"{MEND} {'x' * (LONGEST_PATCH - len(MEND) - 1)}"
+    for patch, kept in ((long, long), (f"{long}x", ""), (f"{MEND}+token = '{SECRET}'\n", "")):
+        told.patches["sess_1"] = patch
+        effect = drafted(landed(), told=told).effect
+        assert isinstance(effect, FixTemplate)
+        assert effect.patch == kept
+
+
+SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
+
+
+@pytest.mark.parametrize(
+    ("test", "signature", "causes", "alike"),
+    [
+        (TOTAL, "", (), True),
+        ("t.py::other", "", (), False),
+        (TOTAL, "TypeError: x in a.py", (), True),  # what it was then is not known
+        (TOTAL, "", ("TypeError: x in a.py",), True),  # what it is now is not known
+        ("t.py::other", "TypeError: x in a.py", ("TypeError: x in a.py",), True),
+        (TOTAL, "TypeError: x in b.py", ("TypeError: x in a.py",), False),
+    ],
+)
+def test_a_failure_is_alike_by_its_signature_or_else_by_its_test(
+    test: str, signature: str, causes: tuple[str, ...], alike: bool
+) -> None:
+    fix = KnownFix("cand_1", "a change", MONDAY_MORNING, FixTemplate((TOTAL,), ("fix",), MEND, causes))
+    assert fix.alike(test, signature) is alike
+
+
+def test_of_several_tries_it_is_the_last() -> None:
+    told = Told()
+    told.transcripts["sess_1"] = lines(
+        BACK, ("say", "a guess"), ("command", "pytest"), ("note", "1 test failed; back to the agent, try 2"),
+        ("say", "the cause"), ("command", "pytest"),
+    )  # fmt: skip
+    assert drafted(heal(attempts=3), told=told).effect == FixTemplate((TOTAL,), ("the cause",))
+
+
+def test_where_nobody_tells_what_was_edited_the_files_of_the_change_are_named() -> None:
+    told = Told(files={"sess_1": ["cart.py"]})
+    told.transcripts["sess_1"] = lines(BACK, ("say", HEALED_BY))
+    assert drafted(heal(), told=told).effect == FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))
+
+
+def test_without_words_the_summary_stands_for_it_and_without_that_nothing() -> None:
+    told = Told(summaries={"sess_1": "Rounded once, at the end."})
+    assert drafted(heal(), told=told).effect == FixTemplate((TOTAL,), ("Rounded once, at the end.",))
+    with pytest.raises(NothingToDraft, match="does not say how"):
+        drafted(heal("sess_2"), told=told)
+    told.running.add("sess_1")
+    with pytest.raises(NotYet):
+        drafted(heal(), told=told)
+
+
+def test_red_tests_ask_for_the_repair_of_the_same_test() -> None:
+    told = Told(summaries={"sess_9": "The fixture was shared."})
+    red = record(RecordKind.FAILED_TDD, "sess_1", f"failed_tdd/{TOTAL}", test=TOTAL, failing=[TOTAL])
+    with pytest.raises(NothingToDraft, match="nothing has fixed"):
+        drafted(red, heal("sess_9", failing=("t.py::other",)), told=told)
+    assert drafted(red, heal("sess_9"), told=told).effect == FixTemplate((TOTAL,), ("The fixture was shared.",))
+
+
+def test_a_long_word_of_an_agent_ends_with_a_sentence() -> None:
+    (told,) = reading.healing([], "", (), "First this. " * 20 + "And an end that nobody needs " * 20)
+    assert told.endswith("First this.")
+    assert len(told) <= reading.MOST_SAID
+
+
+def test_of_a_large_change_the_file_is_named_alone() -> None:
+    most = [f"+line {number}" for number in range(reading.MOST_CHANGED)]
+    (told,) = reading.changes_of(diff("cart.py", *most))
+    assert told.startswith("in cart.py it added `line 0 / line 1")
+    assert reading.changes_of(diff("cart.py", *most, "+one more")) == ["it changed cart.py"]
+    assert reading.changes_of(diff("cart.py", " a", "-b")) == ["in cart.py it took out `b`"]
+    assert reading.changes_of("") == []
+
+
+# -- models
+
+USED = ModelsUsed(
+    Priced("openai:gpt-5", 3_000_000), "koji-core",
+    (Priced("openai:gpt-5-mini", 600_000), Priced("openai:gpt-5-nano", 100_000), Priced("openai:like", 2_400_001)), 800,
+)  # fmt: skip
+OVER = record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_000_000, day="2026-01-05")
+
+
+def test_a_hint_is_the_next_cheaper_model_that_is_configured() -> None:
+    effect = drafted(OVER, told=Told(used=USED)).effect
+    assert effect == RoutingHint(
+        "openai:gpt-5-mini", "koji-core", 800,
+        f"{AGENT} spent $1.20 of its $1.00 on 2026-01-05; openai:gpt-5-mini costs 80% less than openai:gpt-5",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("price", [2_400_000, 2_400_001])
+def test_a_model_is_cheaper_at_four_fifths_of_the_price(price: int) -> None:
+    told = Told(used=ModelsUsed(USED.present, "koji-core", (Priced("openai:other", price),)))
+    if price <= 2_400_000:
+        assert drafted(OVER, told=told).title.endswith("openai:other")
+        return
+    with pytest.raises(NothingToDraft, match="no configured model is cheaper"):
+        drafted(OVER, told=told)
+
+
+def test_between_two_models_that_nobody_bills_nothing_is_hinted() -> None:
+    free = ModelsUsed(Priced("ollama:large", 0), "koji-core", (Priced("ollama:small", 0),))
+    with pytest.raises(NothingToDraft, match="ollama:large costs nothing"):
+        drafted(OVER, told=Told(used=free))
+
+
+def test_without_prices_nothing_is_hinted() -> None:
+    with pytest.raises(NothingToDraft, match="is not known"):
+        drafted(OVER, told=Told())
+
+
+def test_conflicts_and_findings_say_why() -> None:
+    conflict = record(RecordKind.TASK_CONFLICT, files=["a.py"], conflicting=["a.py"])
+    found = record(RecordKind.SUCCESSFUL_BUBBLE, leader="cto", pattern="round_once", bubble="bub_1")
+    told = Told(used=USED)
+    assert "conflicted with other work in a.py" in drafted(conflict, told=told).effect.why  # type: ignore[union-attr]
+    assert "cto adopted its finding round_once" in drafted(found, told=told).effect.why  # type: ignore[union-attr]
+
+
+# -- bounds
+
+
+@pytest.mark.parametrize(
+    ("records", "tries", "tweak"),
+    [
+        ([vain()], 3, PolicyTweak(1)),
+        ([vain(attempts=3)], 3, PolicyTweak(1)),
+        ([vain(attempts=2)], 3, None),  # one try is what it takes to see
+        ([vain()], 1, None),  # the settings allow no more
+        ([vain(), heal("sess_2")], 3, PolicyTweak(1, 150_000)),
+        ([vain(), heal("sess_2", attempts=3)], 3, PolicyTweak(2, 150_000)),
+        ([vain(), heal("sess_2", attempts=4)], 3, None),  # a heal took as many
+        ([vain(cost=140_000), heal("sess_2")], 3, PolicyTweak(1)),  # the cap would save nothing
+        ([vain(), heal("sess_2", cost=0)], 3, PolicyTweak(1, 50_000)),
+    ],
+)
+def test_a_bound_is_what_heals_took_and_less_than_was_tried_in_vain(
+    records: list[LearningRecord], tries: int, tweak: PolicyTweak | None
+) -> None:
+    told = Told(most_tries=tries)
+    if tweak is None:
+        with pytest.raises(NothingToDraft):
+            drafted(*records, told=told)
+        return
+    assert drafted(*records, told=told).effect == tweak
+
+
+def test_other_sources_tighten_only_what_was_tried_in_vain() -> None:
+    outage = record(RecordKind.CLOUD_SYNC_FAILURE, "", message="x", unsent=10)
+    with pytest.raises(NothingToDraft, match="no failed attempt"):
+        drafted(outage, told=Told())
+    assert drafted(outage, vain("sess_2"), told=Told()).effect == PolicyTweak(1)
+
+
+# -- fragments
+
+
+def said(one: LearningRecord, told: Told, *known: LearningRecord) -> tuple[str, ...]:
+    effect = drafted(one, *known, told=told, type=CandidateType.PROMPT_FRAGMENT).effect
+    assert isinstance(effect, PromptFragment)
+    return effect.guidance
+
+
+def test_an_edit_is_told_in_the_operators_words() -> None:
+    edit = record(
+        RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/edited:koji-core:run-tests", added="and run the tests",
+        channel="koji-core", kind="fix",
+    )  # fmt: skip
+    with pytest.raises(NothingToDraft, match="about a single case"):
+        said(edit, Told())
+    assert said(edit, Told(), edit, edit) == said(edit, Told(), edit, edit, edit) == ("run the tests",)
+    every = replace(edit, details={**edit.details, "added": "Docs end with a full stop."})
+    assert said(every, Told()) == ("Docs end with a full stop",)
+    with pytest.raises(NothingToDraft):
+        said(record(RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/card"), Told())
+    kept = record(RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="Prices are whole cents.")
+    assert said(kept, Told()) == ("Prices are whole cents.",)
+
+
+ERROR = record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
+
+
+def test_an_error_is_told_with_what_worked_then() -> None:
+    told = Told(learnt={"sess_1": ["Actually the file uses tabs."]})
+    told.transcripts["sess_1"] = lines(
+        ("tool", "edit src/a.py:1"), ("tool", "edit src/a.py failed: the old text is not in src/a.py"),
+        ("tool", "read src/a.py"), ("tool", "edit src/a.py failed: something else"), ("tool", "edit src/a.py:7"),
+    )  # fmt: skip
+    line, learnt = said(ERROR, told)
+    assert line.startswith("A call of edit failed: “the old text is not in src/a.py”. What worked then: ")
+    assert line.endswith("`read src/a.py`, `edit src/a.py:7`.")
+    assert learnt == "Actually the file uses tabs."
+    told.transcripts["sess_1"] = told.transcripts["sess_1"][:3]
+    assert "What worked then: `read src/a.py`" in said(ERROR, told)[0]
+
+
+def test_an_error_that_nothing_helped_is_no_lesson() -> None:
+    with pytest.raises(NothingToDraft, match="no remedy is known"):
+        said(ERROR, Told())
+
+
+GUIDANCE = {"leader": "cto", "ref": "cto#patterns/x", "told": 12, "told_bad": 9, "untold": 14, "untold_bad": 2}
+
+
+def test_noisy_and_stale_guidance_is_told_with_its_figures() -> None:
+    told = Told(said={"cto#patterns/x": "Mock everything."})
+    (line,) = said(record(RecordKind.GUIDANCE_NOISY, harm=0.2, **GUIDANCE), told)
+    assert "“Mock everything”. Of 12 sessions with it 9 ended badly, of 14 without it 2" in line
+    stale = record(
+        RecordKind.STALE_GUIDANCE, leader="cto", ref="cto#patterns/x", days=200, most=180, gone=["src/old.py"]
+    )
+    (line,) = said(stale, told)
+    assert "200 days old, where 180 are the rule and files that it names are gone: src/old.py" in line
+    with pytest.raises(NothingToDraft, match="no longer in use"):
+        said(stale, Told())
+
+
+def test_what_was_promoted_and_does_harm_is_not_talked_over() -> None:
+    harmful = record(RecordKind.GUIDANCE_NOISY, candidate_id="cand_1", ref="over_1")
+    with pytest.raises(NothingToDraft, match="rolled back"):
+        said(harmful, Told())
+
+
+def test_what_is_served_again_and_again_is_kept_before_the_agent() -> None:
+    hit = record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1", origin="h1")
+    assert said(hit, Told(said={"mem_1": "The queue\nis Redis."})) == ("The queue is Redis.",)
+    with pytest.raises(NothingToDraft, match="forgotten"):
+        said(hit, Told())
+
+
+@pytest.mark.parametrize("kind", [RecordKind.GUIDANCE_APPLIED, RecordKind.TEACHING_REFRESH])
+def test_what_went_its_way_changes_nothing(kind: RecordKind) -> None:
+    with pytest.raises(NothingToDraft, match="records a success"):
+        said(record(kind), Told())
+
+
+# -- flows
+
+CALLS = ["exec:git status", "exec:pytest", "exec:git diff"]
+
+
+def test_a_flow_runs_what_most_sessions_ran_word_for_word() -> None:
+    steps = record(RecordKind.TOOL_SEQUENCE, calls=CALLS, sessions=["sess_1", "sess_2", "sess_3"])
+    told = Told()
+    for session, ran in (("sess_1", "pytest -q"), ("sess_2", "pytest -q"), ("sess_3", "pytest -x tests")):
+        told.transcripts[session] = lines(
+            ("tool", "exec git status --short"), ("tool", f"exec {ran}"), ("tool", "exec git diff"),
+        )  # fmt: skip
+    assert drafted(steps, told=told).effect == FlowOffload(
+        "git_status_then_pytest_then_git_diff", "git status --short > pytest -q > git diff",
+        ("git status --short", "pytest -q", "git diff"),
+    )  # fmt: skip
+    with pytest.raises(NothingToDraft, match="without a shell"):
+        drafted(steps, told=Told())
+
+
+def test_what_a_model_must_decide_is_no_flow() -> None:
+    with pytest.raises(NothingToDraft, match="no session has its steps"):
+        drafted(record(RecordKind.TOOL_SEQUENCE, calls=["read", *CALLS], sessions=[]), told=Told())
+
+
+def test_an_effect_that_cannot_be_in_force_is_not_drafted() -> None:
+    kept = record(RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="x" * 501)
+    with pytest.raises(Refusal) as refused:
+        said(kept, Told())
+    assert refused.value.code == "bad_effect"
+
+
+KEY = "sk-" + "a1b2c3d4" * 4
+
+
+@pytest.mark.parametrize("secret", [KEY, "hunter2hunter2"])
+def test_no_secret_is_drafted(secret: str) -> None:
+    """A coding agent's transcript is its own: what stands there may be anything."""
+    told = Told(
+        patches={"sess_1": diff("cart.py", "-token = read()", f"+token = '{secret}'")}, keys=("hunter2hunter2",)
+    )
+    told.transcripts["sess_1"] = lines(BACK, ("say", f"It wanted {secret}."))
+    one = Opportunity(CandidateType.FIX_TEMPLATE, heal())
+    effect = draft(one, [one.record], told).effect
+    assert isinstance(effect, FixTemplate)
+    assert effect.repairs[0] == "It wanted [secret cut]."
+    assert secret not in " ".join(effect.repairs)
+    steps = record(RecordKind.TOOL_SEQUENCE, calls=["exec:curl", "exec:git status"], sessions=["sess_1", "sess_2"])
+    for session in ("sess_1", "sess_2"):
+        told.transcripts[session] = lines(("tool", f"exec curl -u ann:{secret} host"), ("tool", "exec git status"))
+    with pytest.raises(NothingToDraft, match="a key or a password"):
+        draft(Opportunity(CandidateType.FLOW_OFFLOAD, steps), [steps], told)

@@ -1,0 +1,244 @@
+"""From what happened to a change of behaviour and back (SPEC 5.3 to 5.7), on a real database and ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from engine.config import Settings
+from engine.events import ChangeSetLanded
+from engine.learning.candidates.adaptation import Adaptation
+from engine.learning.candidates.forgetting import CandidateTexts
+from engine.learning.candidates.sources import Mended
+from engine.model import Refusal
+from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate
+from engine.storage.retention import RetentionRounds
+from engine.wiring.retention import RECORDS
+from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, World, failed, retried
+
+
+def kinds(world: World, like: str = "Candidate") -> list[str]:
+    from engine.memory.ledger import Ledger
+
+    return [one.kind for one in Ledger(world.database).since(0, 10_000) if one.kind.startswith(like)]
+
+
+def test_one_heal_is_drafted_from_its_own_words_and_waits_for_more(world: World) -> None:
+    world.heal("sess_1")
+    (drafted,) = world.adaptation.digest()
+    assert drafted.status is CandidateStatus.DRAFTED
+    assert drafted.effect == FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))
+    assert drafted.dedupe_key == f"fix_template:workspace:{SHOP}:successful_heal/{TOTAL}"
+    assert (drafted.score, drafted.agent_id, drafted.workspace, drafted.run_kind) == (45.0, "", SHOP, "heal")
+    assert world.adaptation.waiting() == []
+    with pytest.raises(Refusal) as refused:
+        world.adaptation.approve(drafted.id)
+    assert refused.value.code == "not_corroborated"
+
+
+def test_a_second_session_bears_it_out_and_the_operator_decides(world: World) -> None:
+    world.heal("sess_1")
+    world.adaptation.digest()
+    world.heal("sess_2")
+    assert world.adaptation.digest() == []  # of the same nothing is drafted twice
+    (one,) = world.adaptation.candidates()
+    assert one.status is CandidateStatus.REVIEW
+    assert len(one.drafted_from) == len(one.corroborated_by) == 1
+    assert [wait.kind for wait in world.adaptation.waiting()] == ["candidate"]
+    promoted = world.adaptation.approve(one.id[:8])
+    assert promoted.status is CandidateStatus.PROMOTED
+    assert promoted.decided_by == "operator"
+    assert world.shelf.in_force == [one.id]
+    assert world.adaptation.waiting() == []
+    with pytest.raises(Refusal) as refused:
+        world.adaptation.approve(one.id)
+    assert refused.value.code == "already_decided"
+    world.adaptation.roll_back(one.id, "it did not help")
+    assert world.shelf.in_force == []
+    world.adaptation.approve(one.id)
+    assert world.shelf.in_force == [one.id]
+    assert kinds(world) == [
+        "CandidateDrafted", "CandidateWeighed", "CandidatePromoted", "CandidateRolledBack", "CandidatePromoted",
+    ]  # fmt: skip
+    view = world.adaptation.view(one.id)
+    assert [station.name for station in view.stations] == [
+        "detect", "draft", "score", "corroborate", "review", "promote",
+    ]  # fmt: skip
+    assert {station.state for station in view.stations} == {"done"}
+    assert len(view.records) == 2
+    assert len(view.overlays) == 2
+
+
+def test_red_tests_get_the_repair_that_healed_them_elsewhere(world: World) -> None:
+    world.happened(failed("sess_1"))
+    assert world.adaptation.digest() == []
+    assert "nothing has fixed" in next(iter(world.adaptation.not_drafted().values()))
+    world.heal("sess_2")
+    made = world.adaptation.digest()
+    assert [one.effect for one in made] == [FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))] * 2
+    world.happened(failed("sess_3"))
+    world.adaptation.digest()
+    by_status = {one.status: one.source_label for one in world.adaptation.candidates()}
+    assert by_status[CandidateStatus.REVIEW] == f"failed_tdd/{TOTAL}"
+    world.heal("sess_4")  # the same repair for the other reason is not asked about a second time
+    world.adaptation.digest()
+    assert world.adaptation.counts().statuses[CandidateStatus.REVIEW] == 1
+    world.adaptation.reject(world.adaptation.candidates(CandidateStatus.REVIEW)[0].id)
+    world.heal("sess_5")
+    world.adaptation.digest()
+    assert world.adaptation.counts().statuses[CandidateStatus.REVIEW] == 0
+
+
+def test_what_was_rejected_comes_up_again_only_when_new_evidence_outweighs(world: World) -> None:
+    world.heal("sess_1")
+    world.heal("sess_2")
+    world.adaptation.digest()
+    (one,) = world.adaptation.candidates(CandidateStatus.REVIEW)
+    world.adaptation.reject(one.id, "not now")
+    for number in range(3, 5):
+        world.heal(f"sess_{number}")
+        world.adaptation.digest()
+        assert world.adaptation.candidates()[0].status is CandidateStatus.REJECTED
+    world.heal("sess_5")
+    world.adaptation.digest()
+    assert world.adaptation.candidates()[0].status is CandidateStatus.REVIEW
+    assert world.adaptation.candidates(type=CandidateType.ROUTING_HINT) == []
+
+
+def test_a_round_is_wanted_only_when_something_happened(world: World) -> None:
+    adaptation: Adaptation = world.adaptation
+    adaptation.digest()
+    assert not adaptation.wanted()
+    adaptation.reflect()
+    assert not adaptation.wanted()
+    world.heal("sess_1")
+    assert adaptation.reflect() == 1
+    assert adaptation.wanted()
+    adaptation.digest()
+    assert not adaptation.wanted()
+
+
+def test_old_records_go_but_for_those_that_a_candidate_names(world: World) -> None:
+    world.heal("sess_1")
+    world.happened(failed("sess_2", failing=("t.py::other",)))
+    world.adaptation.digest()
+    world.clock.advance(timedelta(days=179))
+    world.happened(failed("sess_3", failing=("t.py::other",)))
+    world.adaptation.digest()
+    assert [one.session_id for one in world.adaptation.records()] == ["sess_3", "sess_2", "sess_1"]
+    world.clock.advance(timedelta(days=1, minutes=1))
+    world.happened(failed("sess_4", failing=("t.py::other",)))
+    world.adaptation.digest()
+    assert RetentionRounds(world.database, world.clock, [RECORDS], Settings().kept_days).round() == {
+        "learning_records": 1
+    }
+    assert [one.session_id for one in world.adaptation.records()] == ["sess_4", "sess_3", "sess_1"]
+
+
+@dataclass
+class Words:
+    """What somebody wants forgotten."""
+
+    text: str
+
+    def holds(self, text: str) -> bool:
+        return self.text in text
+
+
+def test_what_is_forgotten_is_proposed_no_more(world: World) -> None:
+    world.heal("sess_1")
+    world.heal("sess_2")
+    world.adaptation.digest()
+    texts = CandidateTexts(world.database)
+    (one,) = world.adaptation.candidates(CandidateStatus.REVIEW)
+    assert list(texts.find(Words("nobody said this"))) == []
+    assert list(texts.find(Words("discount"))) == [(one.id, HEALED_BY)]
+    assert texts.erase(Words("discount")) == 1
+    (less,) = world.adaptation.candidates()
+    assert less.effect == FixTemplate((TOTAL,), ("it changed cart.py",))
+    assert less.status is CandidateStatus.REVIEW
+    assert texts.erase(Words("cart.py")) == 1
+    (gone,) = world.adaptation.candidates()
+    assert (gone.status, gone.reason) == (CandidateStatus.REJECTED, "its text was forgotten")
+    assert texts.erase(Words("cart.py")) == 0
+
+
+def test_a_damaged_effect_takes_no_other_candidate_with_it(world: World) -> None:
+    world.heal("sess_1")
+    world.heal("sess_2")
+    world.happened(retried("sess_3"))
+    world.adaptation.digest()
+    bad = world.adaptation.candidates(type=CandidateType.FIX_TEMPLATE)[0]
+    world.database.write(
+        lambda tx: tx.session.connection().execute(
+            text("UPDATE candidates SET effect = '{}' WHERE id = :id"), {"id": bad.id}
+        )
+    )
+    world.happened(retried("sess_4"))
+    world.adaptation.digest()
+    assert [one.type for one in world.adaptation.candidates()] == [CandidateType.POLICY_TWEAK]
+    with pytest.raises(Refusal) as refused:
+        world.adaptation.approve(bad.id)
+    assert refused.value.code == "bad_effect"
+    assert world.shelf.in_force == []
+    assert world.adaptation.reject(bad.id).status is CandidateStatus.REJECTED
+
+
+def test_a_damaged_effect_in_force_can_be_rolled_back_and_holds_up_no_forgetting(world: World) -> None:
+    world.heal("sess_1")
+    world.heal("sess_2")
+    world.adaptation.digest()
+    (one,) = world.adaptation.candidates()
+    world.adaptation.approve(one.id)
+    damaged = '{"kind": "fix_template", "failing": "Ann, no list"}'
+    world.database.write(
+        lambda tx: tx.session.connection().execute(text("UPDATE candidates SET effect = :told"), {"told": damaged})
+    )
+    assert world.adaptation.roll_back(one.id).status is CandidateStatus.ROLLED_BACK
+    assert world.shelf.in_force == []
+    with pytest.raises(Refusal) as refused:
+        world.adaptation.approve(one.id)
+    assert refused.value.code == "bad_effect"
+    texts = CandidateTexts(world.database)
+    assert texts.erase(Words("Bob")) == 0
+    assert [id for id, _ in texts.find(Words("Ann"))] == [one.id]
+    assert texts.erase(Words("Ann")) == 1
+    assert texts.erase(Words("Ann")) == 0
+    assert world.adaptation.view(one.id).candidate.status is CandidateStatus.REJECTED
+
+
+def test_fixes_that_may_be_offered_are_landed_and_stand(world: World) -> None:
+    world.heal("sess_1")
+    world.told.patches["sess_1"] = "diff --git a/cart.py b/cart.py"
+    world.adaptation.catch_up()
+    assert world.adaptation.fixes(SHOP) == [], "what an agent fixed of its own was never in the operator's files"
+    for session in ("sess_2", "sess_3"):
+        world.told.turned_green[session] = Mended({f"t.py::{session}": ""}, "", AGENT, 0)
+        world.told.patches[session] = "diff --git a/price.py b/price.py"
+        world.told.summaries[session] = "Rounded once."
+        world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
+    world.adaptation.catch_up()
+    assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_3", "the task of sess_2"]
+    assert world.adaptation.fixes("/other") == []
+    newest = world.adaptation.fixes(SHOP)[0]
+    assert newest.template.failing == ("t.py::sess_3",)
+    world.adaptation.reject(newest.id)
+    assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_2"]
+
+
+def test_a_landing_that_was_taken_back_bears_no_fix_out(world: World) -> None:
+    world.told.taken_back.add("sess_2")
+    for session in ("sess_1", "sess_2"):
+        world.told.turned_green[session] = Mended({TOTAL: ""}, "", AGENT, 0)
+        world.told.summaries[session] = "Rounded once."
+        world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
+        world.adaptation.digest()
+    (one,) = world.adaptation.candidates()
+    assert one.status is CandidateStatus.DRAFTED
+    world.told.taken_back.clear()
+    world.heal("sess_3")
+    world.adaptation.digest()
+    assert len(world.adaptation.candidates()[0].corroborated_by) == 2

@@ -1,0 +1,269 @@
+"""The overlay store: in force from one commit to another, for whom it is for, and never half."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, suppress
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.learning.candidates.candidates import Candidates
+from engine.learning.candidates.effects import LINE_MOST, MOST_LINES, checked, preview_lines, words
+from engine.learning.candidates.forgetting import CandidateTexts
+from engine.learning.candidates.overlays import Overlays
+from engine.memory.ledger import append
+from engine.model import Refusal
+from engine.model.adaptation import (
+    CandidateType,
+    Effect,
+    FixTemplate,
+    FlowOffload,
+    PolicyTweak,
+    PromptFragment,
+    RoutingHint,
+)
+from engine.storage.database import Database
+from tests.learning.candidates.overlay_world import OWN_FLOWS, World
+
+FRAGMENT = PromptFragment(("Prefer concrete patterns.",))
+EFFECTS: tuple[Effect, ...] = (
+    FRAGMENT,
+    FixTemplate(("tests/test_cart.py::test_total",), ("Round once, at the end.",)),
+    RoutingHint("openai:gpt-6-luna", "koji-core", 400, "short questions cost less there"),
+    PolicyTweak(tries=1),
+    FlowOffload("check_release", "Check the release", ("git status", "pytest tests")),
+)
+
+
+@pytest.fixture
+def world(database: Database, clock: FakeClock) -> World:
+    return World(database, clock)
+
+
+def asked(
+    world: World, type: CandidateType, agent: str = "cto", kind: str = "task", workspace: str = "/w"
+) -> list[str]:
+    run_kind = kind if type in (CandidateType.PROMPT_FRAGMENT, CandidateType.ROUTING_HINT) else None
+    found = world.overlays.of(type, agent, run_kind, workspace)
+    return [one.id for one in found]
+
+
+@pytest.mark.parametrize("effect", EFFECTS, ids=lambda one: one.kind.value)
+def test_an_effect_is_in_force_from_promotion_to_roll_back(world: World, effect: Effect) -> None:
+    assert asked(world, effect.kind) == []
+    overlay = world.put(effect)
+    assert asked(world, effect.kind) == [overlay.id]
+    assert overlay.effect == effect
+    terms = Candidates(world.database)
+    assert [one.until for one in terms.get(overlay.candidate_id).overlays] == [None]
+    world.withdraw(overlay.candidate_id)
+    assert asked(world, effect.kind) == []
+    (past,) = terms.get(overlay.candidate_id).overlays
+    assert past.until == world.clock.now()
+
+
+def test_it_answers_by_agent_kind_of_run_and_workspace(world: World) -> None:
+    everywhere = world.guide()
+    mine = world.guide(agent="introspection_loop", run_kind="introspection_evaluation")
+    there = world.guide(agent="cto", workspace="/w")
+
+    def get(**how: str) -> set[str]:
+        return {one.id for one in world.overlays.get_prompt_fragments(**how)}
+
+    assert get(agent_id="introspection_loop", run_kind="introspection_evaluation") == {everywhere.id, mine.id}
+    assert get(agent_id="introspection_loop", run_kind="task") == {everywhere.id}
+    assert get(agent_id="cto", run_kind="task", workspace="/w") == {everywhere.id, there.id}
+    assert get(agent_id="cto", run_kind="task", workspace="/other") == {everywhere.id}
+    assert get(agent_id="cto", run_kind="task") == {everywhere.id}, "no workspace is none of them"
+
+
+def test_it_is_promoted_again_after_a_roll_back_and_never_twice_at_once(world: World) -> None:
+    candidate = world.candidate(FRAGMENT)
+    first = world.promote(candidate)
+    with pytest.raises(Refusal) as refused:
+        world.promote(candidate)
+    assert refused.value.code == "already_decided"
+    world.withdraw(candidate.id)
+    world.clock.advance(timedelta(minutes=1))
+    second = world.promote(candidate)
+    assert [one.id for one in Candidates(world.database).get(candidate.id).overlays] == [second.id, first.id]
+    world.withdraw(candidate.id)
+    with pytest.raises(Refusal) as refused:
+        world.withdraw(candidate.id)
+    assert refused.value.code == "nothing_to_roll_back"
+
+
+def test_asking_again_asks_no_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay = world.guide()
+    assert asked(world, CandidateType.PROMPT_FRAGMENT) == [overlay.id]
+
+    def no_disk() -> None:
+        raise AssertionError("the disk was asked")
+
+    monkeypatch.setattr(world.database, "read", no_disk)
+    for one in CandidateType:
+        assert asked(world, one) == ([overlay.id] if one is CandidateType.PROMPT_FRAGMENT else [])
+
+
+def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_twice_is_refused(world: World) -> None:
+    long = "a" * 40
+    names = ("check_release", "check_release", "run_tests", long, long)
+    for number, name in enumerate(names):
+        candidate = world.candidate(FlowOffload(name, "Some", ("git status", f"echo {number}")))
+        present = [one.effect for one in world.overlays.flows()]
+        shown = [
+            line.split()[1] for line in lines(candidate.type, *present, candidate.effect) if line.startswith("flow: ")
+        ]
+        world.promote(candidate)
+        world.clock.advance(timedelta(seconds=1))
+        said = [one.effect.name for one in world.overlays.flows() if isinstance(one.effect, FlowOffload)]
+        assert shown == said
+    assert said == ["check_release", "check_release_2", "run_tests_2", long, f"{'a' * 36}_2"]
+    world.put(FlowOffload("here", "Here", ("make",)), workspace="/a")
+    world.put(FlowOffload("there", "There", ("make",)), workspace="/b")
+    for workspace in ("/a", ""):
+        with pytest.raises(Refusal) as refused:
+            world.put(FlowOffload("again", "Again", ("git status", "echo 0")), workspace=workspace)
+        assert refused.value.code == "already_in_force"
+
+
+@pytest.mark.parametrize(
+    ("effect", "said"),
+    [
+        (PromptFragment(()), "says nothing"),
+        (PromptFragment((" \n",)), "says nothing"),
+        (PromptFragment(tuple("x" * 3 for _ in range(MOST_LINES + 1))), "at most 20"),
+        (PromptFragment(("x" * (LINE_MOST + 1),)), "at most 500"),
+        (FixTemplate((), ("fix it",)), "no failing test"),
+        (FixTemplate(("t",), ()), "says nothing"),
+        (RoutingHint("gpt"), "not a model"),
+        (RoutingHint("openai:gpt-6-luna", longest_prompt=-1), "below 0"),
+        (PolicyTweak(), "changes no limit"),
+        (PolicyTweak(tries=-1), "below 0"),
+        (PolicyTweak(cost=-1), "below 0"),
+        (FlowOffload("Run it!", "x", ("git status",)), "not a valid flow name"),
+        (FlowOffload("ok_flow", "x", ()), "says nothing"),
+        (FlowOffload("ok_flow", "x", ("git 'status",)), "not a command"),
+        (FlowOffload("ok_flow", "x", ("--help",)), "not a command"),
+        (FlowOffload("ok_flow", "x", ("pytest -q | tail",)), "needs a shell"),
+        (FlowOffload("ok_flow", "x", ("cd src && make",)), "needs a shell"),
+    ],
+)
+def test_an_effect_that_cannot_work_is_refused_and_says_why(effect: Effect, said: str) -> None:
+    with pytest.raises(Refusal, match=said) as refused:
+        checked(effect)
+    assert refused.value.code == "bad_effect"
+
+
+def test_the_bounds_of_texts_are_still_good() -> None:
+    many = PromptFragment(tuple("x" * LINE_MOST for _ in range(MOST_LINES)))
+    assert checked(many) == many
+    assert checked(PromptFragment(("one\n  line\x1b[31m",))) == PromptFragment(("one line",))
+    assert checked(PolicyTweak(tries=0)) == PolicyTweak(tries=0)
+
+
+@given(st.text(max_size=40))
+@settings(deadline=None)
+def test_a_command_is_words_or_refused(command: str) -> None:
+    with suppress(Refusal):
+        found = words(command)
+        assert found
+        assert not found[0].startswith("-")
+
+
+def test_one_damaged_row_takes_no_other_with_it(world: World) -> None:
+    good, bad = world.guide(), world.guide()
+    world.database.close()
+    with closing(sqlite3.connect(world.database.path)) as connection:
+        connection.execute("UPDATE candidates SET effect = '{}' WHERE id = ?", (bad.candidate_id,))
+        connection.commit()
+    again = Database(world.database.path, clock=world.clock, bus=EventBus(), recorder=append)
+    assert [one.id for one in Overlays(again).every()] == [good.id]
+    assert Candidates(again).get(bad.candidate_id).overlays == ()
+    again.close()
+
+
+# -- previews
+
+
+def lines(type: CandidateType, *effects: Effect) -> list[str]:
+    return preview_lines(type, effects, model="openai:gpt-5", tries=3, cost=500_000, flows=OWN_FLOWS)
+
+
+def test_previews_in_words() -> None:
+    def shown(effect: Effect) -> tuple[set[str], set[str]]:
+        before, after = set(lines(effect.kind)), set(lines(effect.kind, effect))
+        return before - after, after - before
+
+    assert shown(EFFECTS[0])[1] == {"- Prefer concrete patterns."}
+    assert shown(EFFECTS[1])[1] == {"failing: tests/test_cart.py::test_total", "advice: Round once, at the end."}
+    assert shown(EFFECTS[2])[1] == {
+        "prompts of at most 400 characters on koji-core: openai:gpt-6-luna (short questions cost less there)"
+    }
+    assert shown(EFFECTS[3]) == ({"tries to heal: 3"}, {"tries to heal: 1"})
+    assert shown(PolicyTweak(tries=9, cost=9_000_000)) == (set(), set()), "a tweak never widens"
+    assert shown(EFFECTS[4])[1] == {"flow: check_release (Check the release)", "  $ git status", "  $ pytest tests"}
+    assert "+    return 1" in shown(FixTemplate(("t",), ("fix",), "diff --git a/a b/a\n+    return 1\n"))[1]
+
+
+# -- forgetting
+
+
+class Wanted:
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def holds(self, text: str) -> bool:
+        return self.word in text
+
+
+def test_forgotten_words_leave_prompts_at_once_and_no_command_is_cut(world: World) -> None:
+    texts = CandidateTexts(world.database)
+    told = world.guide("Ask Ann before you deploy.", "Test first.")
+    alone = world.guide("Ann knows.")
+    world.put(FlowOffload("clean_up", "Clean up", ("rm -r build/ Ann", "git status")))
+    world.put(RoutingHint("openai:gpt-6-luna", why="Ann said so"))
+    repair = world.put(FixTemplate(("t::a",), ("Ask Ann.", "Round once.")))
+    assert len(asked(world, CandidateType.PROMPT_FRAGMENT)) == 2
+    assert (told.candidate_id, "Ask Ann before you deploy.") in list(texts.find(Wanted("Ann")))
+    assert texts.erase(Wanted("Ann")) == 5
+    assert texts.erase(Wanted("Ann")) == 0
+    (left,) = world.overlays.get_prompt_fragments(agent_id="cto", run_kind="task")
+    assert left.effect == PromptFragment(("Test first.",))
+    assert alone.id not in asked(world, CandidateType.PROMPT_FRAGMENT)
+    assert not world.overlays.flows()
+    assert [one.effect for one in world.overlays.of(CandidateType.FIX_TEMPLATE, "cto", None, "")] == [
+        FixTemplate(("t::a",), ("Round once.",))
+    ]
+    world.withdraw(repair.candidate_id)
+    world.withdraw(alone.candidate_id)
+
+
+@given(st.data())
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_behaviour_depends_on_what_is_in_force_alone(world: World, data: st.DataObject) -> None:
+    """However it was promoted and rolled back: the same effects in force make the same prompt."""
+    world.adapt(withheld=0.0)
+    candidates = [world.candidate(PromptFragment((f"Line {number}.",))) for number in range(4)]
+    in_force: list[str] = []
+    empty = world.part()
+    for _ in range(10):
+        one = data.draw(st.sampled_from(candidates))
+        if one.id in in_force:
+            world.withdraw(one.id)
+            in_force.remove(one.id)
+        else:
+            world.clock.advance(timedelta(seconds=1))
+            world.promote(one)
+            in_force.append(one.id)
+        part = world.part().part
+        lines = [line.source.ref for line in part.lines[2:-1]] if part else []
+        assert lines == in_force
+    for id in in_force:
+        world.withdraw(id)
+    assert world.part() == empty

@@ -1,0 +1,71 @@
+"""The operator takes his last decision on a candidate back: it stands, and acts, as it did before (SPEC 5.3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.model import Refusal
+from engine.model.adaptation import Candidate, CandidateStatus
+from tests.learning.candidates.world import World
+
+
+@pytest.fixture
+def one(world: World) -> Candidate:
+    """A candidate that waits for the operator."""
+    world.heal("sess_1")
+    world.adaptation.digest()
+    world.heal("sess_2")
+    world.adaptation.digest()
+    (found,) = world.adaptation.candidates(CandidateStatus.REVIEW)
+    return found
+
+
+def test_what_was_promoted_waits_again_and_acts_no_longer(world: World, one: Candidate) -> None:
+    world.adaptation.approve(one.id)
+    back = world.adaptation.undo(one.id)
+    assert (back.status, back.decided_by, back.reason) == (one.status, one.decided_by, one.reason)
+    assert world.shelf.in_force == []
+    assert [wait.id for wait in world.adaptation.waiting()] == [one.id]
+    states = [(station.name, station.state) for station in world.adaptation.view(one.id).stations]
+    assert states[-2:] == [("review", "now"), ("promote", "ahead")]
+    assert world.adaptation.approve(one.id).status is CandidateStatus.PROMOTED
+
+
+def test_what_was_rejected_waits_again(world: World, one: Candidate) -> None:
+    world.adaptation.reject(one.id, "not now")
+    assert world.adaptation.undo(one.id).status is CandidateStatus.REVIEW
+    review = next(station for station in world.adaptation.view(one.id).stations if station.name == "review")
+    assert review.words == "needs your decision; undone: reject (not now)"
+
+
+def test_what_was_rolled_back_acts_again_and_its_promotion_can_still_be_rolled_back(
+    world: World, one: Candidate
+) -> None:
+    world.adaptation.approve(one.id)
+    world.adaptation.roll_back(one.id, "it did not help")
+    assert world.adaptation.undo(one.id).status is CandidateStatus.PROMOTED
+    assert world.shelf.in_force == [one.id]
+    assert world.adaptation.roll_back(one.id).status is CandidateStatus.ROLLED_BACK
+
+
+def test_a_rejection_of_what_was_rolled_back_is_taken_back_to_there(world: World, one: Candidate) -> None:
+    world.adaptation.approve(one.id)
+    world.adaptation.roll_back(one.id)
+    world.adaptation.reject(one.id)
+    assert world.adaptation.undo(one.id).status is CandidateStatus.ROLLED_BACK
+    assert world.shelf.in_force == []
+
+
+def test_only_the_last_step_and_only_the_operators_own(world: World, one: Candidate) -> None:
+    def refused() -> bool:
+        with pytest.raises(Refusal) as told:
+            world.adaptation.undo(one.id)
+        return told.value.code == "nothing_to_undo"
+
+    assert refused()  # nobody decided
+    world.adaptation.approve(one.id)
+    world.adaptation.undo(one.id)
+    assert refused()  # it was taken back already
+    world.adaptation.approve(one.id, by="autonomy")
+    assert refused()
+    assert world.shelf.in_force == [one.id]

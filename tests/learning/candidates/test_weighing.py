@@ -1,0 +1,139 @@
+"""Each formula of a record's score at its boundaries, and what all of them have in common (SPEC 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.learning.candidates import weighing
+from engine.learning.candidates.weighing import FULL_COST, OPPORTUNITY, Weight, share, weight
+from engine.model import Trust
+
+AT_THE_LINE: list[tuple[Callable[[], Weight], float]] = [
+    (lambda: weighing.failed_tdd(1, 0, 0), 45.0),
+    (lambda: weighing.failed_tdd(2, 0, 2), 59.0),  # one try in vain is no opportunity yet
+    (lambda: weighing.failed_tdd(2, 0, 3), 61.0),
+    (lambda: weighing.failed_tdd(4, FULL_COST, 5), 100.0),
+    (lambda: weighing.failed_tdd(9, 10 * FULL_COST, 50), 100.0),
+    (lambda: weighing.successful_heal(2, 0, 1), 82.0),
+    (lambda: weighing.successful_heal(3, 0, 1), 72.0),
+    (lambda: weighing.successful_heal(2, FULL_COST, 5), 100.0),
+    (lambda: weighing.repeated_retry(2, 0), 55.0),
+    (lambda: weighing.repeated_retry(2, FULL_COST // 5), 60.0),
+    (lambda: weighing.repeated_retry(3, 0), 65.0),
+    (lambda: weighing.repeated_retry(4, FULL_COST), 100.0),
+    (lambda: weighing.task_conflict(1, 0), 24.0),
+    (lambda: weighing.task_conflict(50, 0), 40.0),
+    (lambda: weighing.task_conflict(50, 1), 54.5),
+    (lambda: weighing.task_conflict(4, 1), 60.2),
+    (lambda: weighing.task_conflict(5, 5), 95.0),
+    (lambda: weighing.budget_incident(0, 1_000_000), 50.0),
+    (lambda: weighing.budget_incident(999_000, 1_000_000), 60.0),
+    (lambda: weighing.budget_incident(1_000_000, 1_000_000), 60.0),
+    (lambda: weighing.budget_incident(1_500_000, 1_000_000), 80.0),
+    (lambda: weighing.budget_incident(2_000_000, 1_000_000), 100.0),
+    (lambda: weighing.budget_incident(0, 0), 50.0),
+    (lambda: weighing.budget_incident(1, 0), 100.0),
+    (lambda: weighing.edited_approval(0.0, 0), 50.0),
+    (lambda: weighing.edited_approval(0.25, 0), 60.0),
+    (lambda: weighing.edited_approval(1.0, 3), 100.0),
+    (lambda: weighing.agent_error(weighing.MISUSED, "x", explained=True, before=0), 60.0),
+    (lambda: weighing.agent_error(weighing.MISUSED, "x", explained=False, before=1), 55.0),
+    (lambda: weighing.agent_error(weighing.MISUSED, "x", explained=False, before=2), 60.0),
+    (lambda: weighing.agent_error(weighing.BROKE_OFF, "x", explained=False, before=3), 60.0),
+    (lambda: weighing.agent_error(weighing.PROGRAM, "x", explained=False, before=99), 50.0),
+    (lambda: weighing.successful_bubble(0.75, 0.60), 67.5),  # what the gates let through at least
+    (lambda: weighing.successful_bubble(0.9, 1.0), 95.0),
+    (lambda: weighing.guidance_applied(0, 0), 20.0),
+    (lambda: weighing.guidance_applied(99, 99), 55.0),
+    (lambda: weighing.guidance_noisy(0.0), 60.0),
+    (lambda: weighing.guidance_noisy(0.5), 100.0),
+    (lambda: weighing.stale_guidance(0, 0, 0, 0), 40.0),
+    (lambda: weighing.stale_guidance(0, 0, 1, 1), 59.0),
+    (lambda: weighing.stale_guidance(0, 0, 1, 2), 61.0),
+    (lambda: weighing.stale_guidance(360, 180, 0, 0), 60.0),
+    (lambda: weighing.stale_guidance(359, 180, 0, 0), 59.9),
+    (lambda: weighing.stale_guidance(720, 180, 9, 99), 100.0),
+    (lambda: weighing.teaching_refresh(0, 5), 10.0),
+    (lambda: weighing.teaching_refresh(5, 0), 50.0),
+    (lambda: weighing.cloud_sync_failure(0, 0), 40.0),
+    (lambda: weighing.cloud_sync_failure(9, 0), 58.0),
+    (lambda: weighing.cloud_sync_failure(10, 0), 60.0),
+    (lambda: weighing.cloud_sync_failure(0, 4), 60.0),
+    (lambda: weighing.cloud_sync_failure(99, 99), 100.0),
+    (lambda: weighing.recall_hit(0), 45.0),
+    (lambda: weighing.recall_hit(2), 55.0),
+    (lambda: weighing.recall_hit(3), 60.0),
+    (lambda: weighing.recall_hit(99), 85.0),
+    (lambda: weighing.tool_sequence(3, 3.0, 0.1), 60.0),
+    (lambda: weighing.tool_sequence(3, 3.0, 0.05), 59.0),
+    (lambda: weighing.tool_sequence(5, 10.0, 1.0), 100.0),
+]
+
+
+@pytest.mark.parametrize(("formula", "score"), AT_THE_LINE)
+def test_every_formula_at_its_boundaries(formula: Callable[[], Weight], score: float) -> None:
+    found = formula()
+    assert found.score == score
+    assert found.reason
+
+
+def test_what_went_its_way_is_no_opportunity() -> None:
+    """However much of it there is: nothing is to be done otherwise."""
+    most = [
+        weighing.guidance_applied(99, 99),
+        weighing.teaching_refresh(99, 0),
+        *(weighing.approval(one, "x") for one in (weighing.APPROVED, weighing.PERMISSION, weighing.LASTING_PERMISSION)),
+        weighing.landed(99),
+    ]
+    assert all(one.score < OPPORTUNITY for one in most)
+
+
+@pytest.mark.parametrize(
+    ("trust", "before", "score"),
+    [(Trust.QUOTED, 0, 65.0), (Trust.QUOTED, 1, 70.0), (Trust.OPERATOR, 0, 75.0), (Trust.QUOTED, 9, 85.0)],
+)
+def test_a_kept_fact_weighs_by_whose_words_it_is_and_by_how_many_were_kept_before(
+    trust: Trust, before: int, score: float
+) -> None:
+    assert weighing.kept_fact(trust, before, "x").score == score
+
+
+NUMBERS = st.integers(min_value=0, max_value=10**7)
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_more_of_it_never_weighs_less(attempts: int, cost: int, failing: int) -> None:
+    for formula in (weighing.failed_tdd, weighing.successful_heal):
+        assert formula(attempts, cost, failing).score <= formula(attempts, cost + 1_000, failing).score
+        assert formula(attempts, cost, failing).score <= formula(attempts, cost, failing + 1).score
+    assert weighing.failed_tdd(attempts, cost, failing).score <= weighing.failed_tdd(attempts + 1, cost, failing).score
+    assert weighing.repeated_retry(attempts, cost).score <= weighing.repeated_retry(attempts + 1, cost).score
+    # A heal at a later try is the weaker repair.
+    assert weighing.successful_heal(attempts + 1, cost, 1).score <= weighing.successful_heal(attempts, cost, 1).score
+
+
+@given(st.lists(st.tuples(st.floats(-200, 200), st.text(min_size=1, max_size=9))))
+def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]) -> None:
+    found = weight(*parts)
+    assert 0 <= found.score <= 100
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1e9))
+def test_a_share_is_from_0_to_1(amount: float, full: float) -> None:
+    assert 0 <= share(amount, full) <= 1
+
+
+def test_a_reason_names_its_parts() -> None:
+    assert weighing.repeated_retry(3, FULL_COST).reason == (
+        "45.0 another attempt left the same tests failing; +20.0 2 attempts made; +25.0 $0.50 spent on it"
+    )
+
+
+def test_one_is_told_in_the_singular() -> None:
+    assert weighing.teaching_refresh(1, 0).reason.endswith("+40.0 1 soul")
+    assert weighing.failed_tdd(2, 0, 1).reason.endswith("+10.0 1 attempt to fix them; +2.0 1 test")
+    assert weighing.failed_tdd(3, 0, 2).reason.endswith("+20.0 2 attempts to fix them; +4.0 2 tests")

@@ -1,0 +1,129 @@
+"""Scores made before their outcome, and how far they may be believed (SPEC 2.6, 8.6)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.learning.decisions.calibration import (
+    CARE,
+    UNANIMOUS,
+    UNDECIDED_MOVE,
+    Calibration,
+    KindCalibration,
+    calibration_bound,
+    calibration_error,
+)
+
+SCORE = st.floats(0, 1)
+CASES = st.lists(st.tuples(st.sampled_from(["tests", "lint", "docs"]), SCORE, st.booleans()), max_size=60)
+
+
+def fitted(truth: float, score: float, many: int, calibration: Calibration | None = None) -> Calibration:
+    calibration = calibration or Calibration(level=0.5, slope=0.5)
+    for number in range(many):
+        calibration.learn(score, (number * truth) % 1 + truth >= 1)
+    return calibration
+
+
+def test_before_the_first_case_scores_up_to_care_stay_as_they_are() -> None:
+    calibration = Calibration(level=0.0, slope=0.0)
+    assert [calibration.apply(score) for score in (0.1, 0.5, CARE)] == pytest.approx([0.1, 0.5, CARE])
+    assert calibration.apply(0.95) == CARE
+
+
+@pytest.mark.parametrize(("cases", "believed"), [(11, False), (12, True)])
+def test_twelve_that_came_true_make_a_high_score_believed(cases: int, believed: bool) -> None:
+    calibration = Calibration(level=0.0, slope=0.0)
+    for _ in range(cases):
+        calibration.learn(0.9, True)
+    assert (calibration.apply(0.9) >= 0.8) is believed
+
+
+@pytest.mark.parametrize(("truth", "score"), [(0.25, 0.5), (0.75, 0.4), (0.5, 0.9)])
+def test_what_was_off_is_put_right(truth: float, score: float) -> None:
+    assert fitted(truth, score, 200).apply(score) == pytest.approx(truth, abs=0.05)
+
+
+@pytest.mark.parametrize(("truth", "believed"), [(0.875, 0.875), (0.8125, 0.8125), (0.625, CARE)])
+def test_after_many_outcomes_a_high_score_is_believed_as_far_as_it_came_true(truth: float, believed: float) -> None:
+    only_the_cap = Calibration(level=0.0, slope=0.0)
+    assert fitted(truth, 0.95, 200, only_the_cap).apply(0.95) == pytest.approx(believed, abs=0.005)
+
+
+def by_kind(cases: list[tuple[str, float, bool]]) -> KindCalibration:
+    calibration = KindCalibration()
+    for kind, score, yes in cases:
+        calibration.learn(kind, score, yes)
+    return calibration
+
+
+@settings(max_examples=60)
+@given(CASES, st.sampled_from(["tests", "lint", "docs", "never seen"]), SCORE, SCORE)
+def test_within_a_kind_a_higher_score_never_comes_out_lower(
+    cases: list[tuple[str, float, bool]], kind: str, one: float, other: float
+) -> None:
+    calibration = by_kind(cases)
+    low, high = (calibration.apply(kind, score) for score in sorted((one, other)))
+    assert 0 < low <= high + 1e-9 < 1
+
+
+@pytest.mark.long
+@settings(max_examples=30)
+@given(st.lists(st.tuples(SCORE, SCORE), min_size=60, max_size=60), SCORE)
+def test_sixty_approvals_and_sixty_dismissals_are_told_apart_whatever_the_scores(
+    scores: list[tuple[float, float]], score: float
+) -> None:
+    calibration = by_kind([one for up, down in scores for one in (("lint", up, True), ("docs", down, False))])
+    assert calibration.apply("lint", score) > 0.9
+    assert calibration.apply("docs", score) < 0.1
+    assert calibration.base_rate == pytest.approx(0.5)
+    assert abs(calibration.apply("never seen", score) - 0.5) <= UNDECIDED_MOVE + 1e-9
+
+
+@given(st.lists(SCORE, min_size=1, max_size=40), CASES, SCORE)
+def test_a_low_score_never_lowers_what_was_always_approved(
+    scores: list[float], others: list[tuple[str, float, bool]], score: float
+) -> None:
+    calibration = by_kind([*others, *(("bisect", one, True) for one in scores)])
+    weight = sum(0.9592**number for number in range(len(scores)))  # each newer decision counts the others 4 % less
+    share = (weight + 3 * calibration.base_rate) / (weight + 3)
+    assert calibration.apply("bisect", score) >= share - 0.001
+
+
+@pytest.mark.parametrize(("dismissed", "raised"), [(UNANIMOUS - 1, True), (UNANIMOUS, False)])
+def test_a_high_score_raises_what_was_dismissed_only_until_a_dozen_agree(dismissed: int, raised: bool) -> None:
+    calibration = by_kind([("lint", 0.3, False)] * dismissed)
+    assert (calibration.apply("lint", 0.9) > calibration.apply("lint", 0.3)) is raised
+
+
+def test_where_decisions_differ_the_score_tells_them_apart() -> None:
+    chance = random.Random(2)
+    cases = [("lint", score, score > 0.6) for score in (chance.random() for _ in range(80))]
+    calibration = by_kind(cases)
+    assert calibration.apply("lint", 0.9) > 0.8
+    assert calibration.apply("lint", 0.2) < 0.2
+
+
+def test_new_kinds_are_expected_to_go_as_the_first_decisions_on_kinds_did() -> None:
+    cases = [(f"kind {number}", 0.5, number % 4 > 0) for number in range(40)]
+    assert by_kind(cases).base_rate == pytest.approx(0.75, abs=0.03)
+    known = [("kind 1", 0.5, False)] * 30  # only the first three decisions on a kind say something of new ones
+    assert by_kind([*cases, *known]).base_rate == by_kind([*cases, *known[:2]]).base_rate
+
+
+def test_the_error_is_the_weighted_distance_of_the_bins() -> None:
+    assert calibration_error([0.25, 0.25, 0.25, 0.25], [True, False, False, False]) == 0
+    assert calibration_error([0.9, 0.9, 0.1, 0.1], [False, True, False, False]) == pytest.approx(0.25)
+    assert calibration_error([], []) == 0
+
+
+def test_perfectly_calibrated_scores_stay_below_the_bound_in_about_95_of_100_cases() -> None:
+    chance = random.Random(1)
+    scores = [chance.random() for _ in range(150)]
+    bound = calibration_bound(scores)
+    below = sum(calibration_error(scores, [chance.random() < score for score in scores]) <= bound for _ in range(400))
+    assert 0.9 <= below / 400 <= 0.99

@@ -1,0 +1,165 @@
+"""Each pair is brought out once, whatever happens on the way (SPEC 8.3)."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlmodel import select
+
+from engine.clock import FakeClock
+from engine.learning.decisions import exporting, pairs
+from engine.learning.decisions.exporting import BATCH_FROM, Exporter
+from engine.learning.decisions.pairs import DpoPair
+from engine.learning.decisions.records import Shape, check_preferences
+from engine.model import Refusal
+from engine.storage.database import Database
+
+
+@pytest.fixture
+def exporter(database: Database, tmp_path: Path) -> Exporter:
+    return Exporter(database, tmp_path, conversations=lambda: [("shall I merge?", "no, rebase it")])
+
+
+def make(database: Database, count: int, name: str = "one") -> None:
+    sides = [(f"situation {name} {n}", f"run {n} → koji-core", f"sum up {n} → garden") for n in range(count)]
+    assert database.write(lambda tx: pairs.curate(tx, sides)) == count
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().splitlines()
+
+
+def situations(file: Path) -> list[str]:
+    return [json.loads(line)["prompt"] for line in lines(file)]
+
+
+def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter, clock: FakeClock) -> None:
+    make(database, 1, "the first")
+    with pytest.raises(Refusal, match="1 new pair;"):
+        exporter.batch()
+    make(database, BATCH_FROM - 2)
+    assert not exporter.due(clock.now())
+    with pytest.raises(Refusal, match="49 new pairs") as refused:
+        exporter.batch()
+    assert refused.value.code == "few_pairs"
+    assert not exporter.file.exists()
+    make(database, 1, "the fiftieth")
+    assert exporter.due(clock.now())
+    done = exporter.batch()
+    assert (done.records, done.new) == (50, 50)
+    assert check_preferences(lines(exporter.file)) == []
+    assert done.weights is not None
+    assert len(lines(done.weights)) == 50
+
+
+def test_each_pair_once_and_once_a_day(database: Database, exporter: Exporter, clock: FakeClock) -> None:
+    make(database, 50)
+    exporter.batch()
+    make(database, 60, "two")
+    assert not exporter.due(clock.now() + timedelta(hours=24) - timedelta(seconds=1))
+    assert exporter.due(clock.now() + timedelta(hours=24))
+    assert exporter.batch().new == 60
+    told = situations(exporter.file)
+    assert len(told) == len(set(told)) == 110
+
+
+def test_a_file_that_was_moved_away_is_begun_anew(database: Database, exporter: Exporter) -> None:
+    make(database, 50)
+    exporter.batch()
+    exporter.file.rename(exporter.file.with_name("mine.jsonl"))
+    make(database, 50, "two")
+    exporter.batch()
+    assert [one.split()[1] for one in situations(exporter.file)] == ["two"] * 50
+
+
+class _Crash(BaseException):
+    """The process is gone here."""
+
+
+STEPS = ("before the file", "before the weights", "before done")
+
+
+@pytest.fixture(params=STEPS)
+def crash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch is cut off at a step."""
+    real, calls = exporting._append_once, 0
+
+    def cut(file: Path, offset: int, data: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        if calls - 1 == STEPS.index(request.param):
+            raise _Crash
+        real(file, offset, data)
+        if calls == len(STEPS) - 1 and request.param == STEPS[-1]:
+            raise _Crash
+
+    monkeypatch.setattr(exporting, "_append_once", cut)
+
+
+@pytest.mark.usefixtures("crash")
+def test_a_crash_at_any_step_neither_loses_nor_doubles(
+    database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(database, 50)
+    with pytest.raises(_Crash):
+        exporter.batch()
+    monkeypatch.undo()
+    make(database, 3, "later")
+    assert exporter.recover() == 1
+    assert exporter.recover() == 0
+    assert situations(exporter.file) == [f"situation one {n}" for n in range(50)]
+    assert len(lines(exporter.file.with_suffix(".weights.jsonl"))) == 50
+    with database.read() as session:
+        assert len(list(session.exec(select(DpoPair).where(DpoPair.exported_at == None)))) == 3  # noqa: E711
+
+
+def test_what_another_program_appended_meanwhile_stays(
+    database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(database, 50)
+
+    def gone(file: Path, offset: int, data: bytes) -> None:
+        raise _Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting, "_append_once", gone)
+        with pytest.raises(_Crash):
+            exporter.batch()
+    exporter.file.write_text('{"prompt": "mine"}\n')
+    exporter.recover()
+    assert sorted(situations(exporter.file)) == sorted(["mine", *(f"situation one {n}" for n in range(50))])
+
+
+@pytest.mark.parametrize("shape", list(Shape))
+def test_other_shapes_hold_the_same_pairs(database: Database, exporter: Exporter, shape: Shape) -> None:
+    with pytest.raises(Refusal, match="0 new pairs"):
+        exporter.preferences(shape)
+    make(database, 50)
+    first = exporter.preferences(shape)
+    again = exporter.preferences(shape)
+    assert (first.new, again.new, again.records) == (50, 0, 50)
+    assert check_preferences(lines(again.file)) == []
+    assert again.weights is not None
+    assert len(lines(again.weights)) == len(lines(again.file)) == 50
+
+
+def test_conversations_that_an_operator_had(exporter: Exporter) -> None:
+    done = exporter.conversations()
+    assert (done.records, done.new) == (1, 1)
+    assert exporter.conversations().new == 0
+    [line] = lines(done.file)
+    assert [one["content"] for one in json.loads(line)["messages"][1:]] == ["shall I merge?", "no, rebase it"]
+
+
+def test_curated_pairs_are_taken_once_and_whole(database: Database, exporter: Exporter) -> None:
+    line = json.dumps({"prompt": "monday", "chosen": "run the tests → koji-core", "rejected": "rest → garden"})
+    assert exporter.curate([line]) == 1
+    assert exporter.curate([line]) == 0
+    with pytest.raises(Refusal, match="line 2: no JSON") as refused:
+        exporter.curate([line.replace("monday", "tuesday"), "{"])
+    assert refused.value.code == "bad_pairs"
+    with database.read() as session:
+        assert [one.context for one in pairs.stored(session)] == ["monday"]

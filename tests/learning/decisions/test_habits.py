@@ -1,0 +1,119 @@
+"""What decisions add up to: shrunk shares, levels, time, words (SPEC 2.3b, 2.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.learning.decisions.habits import CHANNEL_FROM, WORDS, Habits, shrunk
+from engine.learning.decisions.query import Query
+from engine.model import PartOfDay, PastDecision
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+ASKED = Query(
+    "run_tests", "koji-core", "/shop", "run_tests", frozenset({"run", "tests"}), PartOfDay.MORNING, False, NOW, 9
+)
+YES = PastDecision(
+    "run_tests", "koji-core", "/shop", "run_tests", frozenset({"run", "tests"}), PartOfDay.MORNING, False, True, 1.0,
+    2.0, NOW, hour=9,
+)  # fmt: skip
+NO = replace(YES, chosen=False)
+ANY = st.builds(
+    replace,
+    st.just(YES),
+    kind=st.sampled_from(["run_tests", "lint", "bisect"]),
+    channel=st.sampled_from(["koji-core", "garden"]),
+    part=st.sampled_from(PartOfDay),
+    weekend=st.booleans(),
+    chosen=st.booleans(),
+    weight=st.sampled_from([0.3, 0.5, 0.7, 0.8, 1.0]),
+)
+
+
+def of(past: Sequence[PastDecision]) -> Habits:
+    habits = Habits()
+    for decision in past:
+        habits.add(decision)
+    return habits
+
+
+@given(st.floats(0, 1), st.floats(0, 100), st.floats(0, 1))
+def test_a_shrunk_share_lies_between_share_and_prior(share: float, decided: float, prior: float) -> None:
+    result = shrunk(share * decided, decided, prior)
+    low, high = (min(share, prior), max(share, prior)) if decided else (prior, prior)
+    assert low - 1e-9 <= result <= high + 1e-9
+
+
+@given(st.lists(ANY, max_size=40))
+def test_one_more_approval_of_the_like_never_lowers_it(past: list[PastDecision]) -> None:
+    before, after = of(past), of([*past, YES])
+    assert 0 < before.time(ASKED) <= after.time(ASKED) < 1
+
+
+@pytest.mark.long
+def test_what_is_learnt_of_words_holds_none_of_them_and_stays_small() -> None:
+    many = [replace(YES, words=frozenset(f"hunter{n}word{m}" for m in range(1_000))) for n in range(200)]
+    learnt = of(many)
+    assert "hunter" not in repr(learnt.shares)
+    assert len(learnt.shares) < WORDS + 100 < 200_000
+
+
+def test_an_unknown_operator_is_met_with_indifference() -> None:
+    assert of([]).time(ASKED) == 0.5
+    assert of([]).words(ASKED) == ("you have not decided on anything like this yet",)
+
+
+def test_the_particular_overrules_the_general() -> None:
+    lint = [replace(NO, kind="lint", flow="lint") for _ in range(20)]
+    habits = of([YES] * 20 + lint)
+    assert habits.time(ASKED) > 0.85
+    assert habits.time(replace(ASKED, kind="lint")) < 0.15
+
+
+def test_time_relevance_knows_part_of_day_week_and_hour() -> None:
+    evenings = [replace(NO, part=PartOfDay.EVENING, hour=20)] * 10
+    weekends = [replace(NO, weekend=True)] * 10
+    habits = of([YES] * 10 + evenings + weekends)
+    assert habits.time(ASKED) > 0.6 > habits.time(replace(ASKED, part=PartOfDay.EVENING, hour=20))
+    assert habits.time(ASKED) > 0.6 > habits.time(replace(ASKED, weekend=True, hour=None))
+    early = of([YES] * 10 + [replace(NO, hour=6)] * 10)
+    assert early.time(ASKED) > 0.6 > 0.4 > early.time(replace(ASKED, hour=6))
+
+
+def test_what_was_chosen_lately_is_told_apart_from_what_was_ever() -> None:
+    ((_, _), (ever, lately)) = of([YES] * 60 + [NO] * 8).down([(), ("kind", "run_tests")])
+    assert ever > 0.8
+    assert lately < 0.55
+
+
+def test_weak_signals_weigh_less() -> None:
+    expired = [replace(NO, weight=0.3)] * 5
+    assert of([NO] * 5).time(ASKED) < of(expired).time(ASKED) < 0.5
+
+
+def test_words_say_how_often_and_when() -> None:
+    morning = [YES] * 6 + [NO]
+    assert of(morning).words(ASKED) == ("you approved 6 of 7 like this in the morning",)
+    assert of(morning).words(replace(ASKED, part=PartOfDay.NIGHT)) == ("you approved 6 of 7 like this",)
+    assert of(morning).words(replace(ASKED, channel="garden")) == ("you approved 6 of 7 like this on any channel",)
+    ignored = [replace(NO, weight=0.3)]
+    assert of(morning + ignored).words(ASKED) == ("you approved 6 of 7 like this in the morning",)
+
+
+def test_the_usual_wait_is_learnt_from_five_approvals_on() -> None:
+    assert of([YES] * 4).usual("run_tests") is None
+    assert of([YES] * 5).usual("run_tests") == timedelta(hours=2)
+
+
+@pytest.mark.parametrize(("there", "against", "named"), [(CHANNEL_FROM - 1, 0, None), (CHANNEL_FROM, 0, "garden"),
+                                                         (CHANNEL_FROM, CHANNEL_FROM, None)])  # fmt: skip
+def test_a_channel_is_named_after_enough_approvals_there(there: int, against: int, named: str | None) -> None:
+    garden = replace(YES, channel="garden")
+    habits = of([garden] * there + [replace(garden, chosen=False)] * against)
+    assert habits.channel("run_tests", ["koji-core", "garden"]) == named
+    assert habits.channel("run_tests", ["koji-core"]) is None

@@ -1,0 +1,17 @@
+"""A home in which sessions learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.storage.database import Database
+from tests.learning.learnings.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
+    """Without a model: what is said is compared by its words."""
+    return World(tmp_path / "data", database, clock)

@@ -1,0 +1,491 @@
+"""The gates from sessions to their project, once and no more (SPEC 6.2, 6.3), and compaction (SPEC 6.6)."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import SessionEnded, SessionStarted
+from engine.learning.learnings import chain as chain_module
+from engine.learning.learnings import promotion
+from engine.learning.learnings.page import Page
+from engine.learning.learnings.record import Said, SessionRecord
+from engine.learning.learnings.store import added
+from engine.model import LearningKind, LearningScope, LearningStatus, Refusal, RetractReport
+from engine.storage import intents
+from engine.storage.database import Database
+from engine.storage.files import write_atomic
+from engine.storage.following import TRIES
+from tests.learning.learnings.made import WordMeaning, entry
+from tests.learning.learnings.world import SHOP, Says, World, fact, view
+
+UV = "We install with uv"
+
+
+def project(world: World) -> list[str]:
+    return [one.text for one in world.learnings.entries("project")]
+
+
+def test_a_thing_said_in_three_sessions_becomes_the_projects(world: World) -> None:
+    world.session("s1", UV, "We like tea in the office")
+    world.session("s2", UV)
+    assert project(world) == []
+    world.session("s3", "we install with UV!")
+    (known,) = world.learnings.entries("project")
+    assert known.text == UV
+    assert known.status is LearningStatus.ACTIVE
+    assert known.confidence == 0.75
+    assert "it was observed repeatedly (3 times)" in known.reasons
+    assert known.promoted_at == world.clock.now()
+    assert known.reinforcement_count == 0
+    assert known.review, "an agent's words wait for the operator"
+    (told,) = world.events("LearningPromoted")
+    assert told.payload["sessions"] == ["s1", "s2", "s3"]
+
+
+def test_a_quote_that_recurs_is_one_question_and_goes_up_when_it_is_approved(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}", UV)
+    (known,) = world.learnings.entries("project")
+    above = f"{known.id}@backend_builder"
+    assert above not in world.told.offered
+    world.learnings.keep(known.id)
+    assert world.told.offered[above].approved_by == "operator"
+
+
+def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: World) -> None:
+    for number in range(5):
+        world.session(f"s{number}", UV, by="operator")
+    (known,) = world.learnings.entries("project")
+    assert known.reinforcement_count == 2
+    assert known.reinforced_by == ("s3", "s4")
+    before, events = world.files(), len(world.events("LearningReinforced"))
+    world.clock.advance(timedelta(days=1))
+    assert world.learnings.chain().nothing
+    again = SessionEnded(subject="s4", workspace=SHOP, prediction_id="p", state="succeeded", summary="", cost=0)
+    world.record(again)  # the same fact again, as after a crash
+    assert world.learnings.chain().nothing
+    assert world.files() == before
+    assert len(world.events("LearningReinforced")) == events
+
+
+def test_a_quote_counts_again_once_the_operator_kept_it(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}", UV)
+    (known,) = world.learnings.entries("project")
+    world.session("s3", UV)
+    assert world.learnings.entries("project")[0].reinforced_by == ()
+    assert world.learnings.keep(known.id).may_guide
+    world.session("s4", UV)
+    (kept,) = world.learnings.entries("project")
+    assert kept.reinforced_by == ("s3", "s4")
+
+
+def test_an_entry_of_an_earlier_version_waits_until_it_is_kept(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}", UV)
+    (known,) = world.learnings.entries("project")
+    path = world.data / known.path
+    named = ("trust:", "review:", "review_since:")
+    lines = [line for line in path.read_text().splitlines() if not line.startswith(named)]
+    path.write_text("\n".join(lines) + "\n")
+    (waits,) = world.learnings.waiting()
+    assert (waits.id, waits.text) == (known.id, UV)
+    assert world.learnings.keep(known.id).may_guide
+    assert world.learnings.waiting() == []
+
+
+def test_reinforcing_one_entry_leaves_its_neighbours_in_the_file_alone(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}", UV, "We keep our tests beside the code", by="operator")
+    path = next(one for one in world.files() if one.startswith("learnings/projects") and "/sessions/" not in one)
+    other = next(one for one in world.learnings.entries("project") if one.text != UV)
+    world.session("s9", UV, by="operator")
+    page = Page((world.data / path).read_bytes())
+    kept = {part.text: part.value("reinforcement_count") for part in page.entries}
+    assert kept == {UV: 1, other.text: 0}
+
+
+def test_the_session_is_known_after_reading_and_leads_to_everything_that_came_of_it(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}", UV)
+    below = world.learnings.entries("team")
+    assert {one.session_id for one in below} == {"s0", "s1", "s2"}
+    view = world.learnings.view(below[0].id[:12])
+    assert [one.text for one in view.promoted_to] == [UV]
+
+
+def test_retired_entries_never_promote(world: World) -> None:
+    world.session("s1", UV)
+    world.session("s2", UV)
+    world.learnings.retract(world.learnings.entries("team", session="s1")[0].id, "a mistake")
+    world.session("s3", UV)
+    assert project(world) == []
+    world.session("s4", UV)
+    (known,) = world.learnings.entries("project")
+    assert "s1" not in world.learnings.view(known.id).sessions
+
+
+def test_what_the_operator_retired_in_the_project_does_not_come_back(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}", UV)
+    world.learnings.retract(world.learnings.entries("project")[0].id, "we use pip")
+    for number in range(3, 7):
+        world.session(f"s{number}", UV)
+    (known,) = world.learnings.entries("project")
+    assert known.status is LearningStatus.RETIRED
+    assert known.reinforcement_count == 0
+
+
+def test_what_the_operator_worded_better_is_still_the_same(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}", UV, by="operator")
+    (known,) = world.learnings.entries("project")
+    path = world.data / known.path
+    path.write_bytes(path.read_bytes().replace(UV.encode(), b"Everything is installed by uv, never by pip"))
+    world.session("s3", UV, by="operator")
+    (better,) = world.learnings.entries("project")
+    assert better.text == "Everything is installed by uv, never by pip"
+    assert better.reinforced_by == ("s3",)
+
+
+def test_what_is_about_the_human_never_goes_up(world: World) -> None:
+    for number in range(4):
+        world.session(f"s{number}", said=(Said("fact", "I prefer tabs to spaces", "operator", preference=True),))
+    assert project(world) == []
+    assert {one.kind for one in world.learnings.entries()} == {LearningKind.PROXY}
+    by_hand = world.data / "learnings/projects/x/sessions/s9/proxy-tasks/p.md"
+    by_hand.parent.mkdir(parents=True)
+    by_hand.write_text("---\ntype: directive\n---\nI prefer tabs to spaces\n")
+    assert world.learnings.chain().nothing
+
+
+def test_what_is_about_an_agents_own_tools_stays_with_its_team(world: World) -> None:
+    """The next agent may have other tools. What a program does here, and what the operator wants, is the project's."""
+    erred = [
+        {"tool": "edit", "message": "not_once: the old text is in the file 2 times"},
+        {"tool": "read", "message": "bad_arguments: read needs path"},
+        {"tool": "model", "message": "the provider is overloaded"},
+        {"tool": "exec", "message": "bad_arguments: exec needs command"},
+        {"tool": "exec", "message": "exec:ruff check: exit code 127"},
+    ]
+    for number in range(3):
+        session = f"s{number}"
+        facts = [fact("AgentErred", session, agent="backend_builder", **one) for one in erred]
+        facts.append(fact("ToolRefused", session, tool="write", what="/etc/hosts", rule="outside", reason="outside"))
+        wants = Said("fact", "Never use the edit tool on generated files", "operator")
+        said = (Said("fact", "The read tool requires a relative path.", "agent"), Said("decision", UV, "agent"), wants)
+        world.session(session, said=said, facts=tuple(facts))
+    kept = {one.text for one in world.learnings.entries("project")}
+    assert kept == {UV, wants.text, "`exec` fails here: exec:ruff check: exit code 127"}
+    stays = {one.text for one in world.learnings.entries("team", session="s2")} - kept
+    assert "The read tool requires a relative path." in stays
+    assert {one.split("`")[1] for one in stays if "`" in one} == {"edit", "read", "model", "exec", "/etc/hosts"}
+
+
+def test_another_projects_sessions_are_not_counted(world: World) -> None:
+    for number, workspace in enumerate([SHOP, SHOP, "/other/shop"]):
+        one = replace(view(f"s{number}"), workspace=workspace)
+        world.session(f"s{number}", UV, view=one)
+    assert project(world) == []
+
+
+def test_meaning_makes_what_is_worded_otherwise_the_same(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    words = WordMeaning()
+    world = World(tmp_path / "data", database, clock, make=words.vectors)
+    said = "please always install all of our python packages with uv and nothing else at all"
+    for number, end in enumerate(["", " ok", " now"]):
+        world.session(f"s{number}", said + end)
+    assert len(project(world)) == 1
+    asked = len(words.asked)
+    world.learnings.chain()
+    assert len(words.asked) == asked, "every vector is made once"
+
+
+def test_compaction_folds_what_says_the_same_loses_nothing_and_tells(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}", UV, by="operator")
+    (known,) = world.learnings.entries("project")
+    twin = replace(known, id="lrn_by_hand", promoted_from=(), reinforced_by=("s7",), reinforcement_count=1)
+    world.learnings.files.apply([added(twin)])
+    report = world.learnings.chain()
+    assert report.compacted == ("lrn_by_hand",)
+    (told,) = world.events("LearningsCompacted")
+    assert (told.payload["folded"], told.payload["into"]) == (["lrn_by_hand"], [known.id])
+    left = {one.id: one for one in world.learnings.entries("project")}
+    assert left["lrn_by_hand"].status is LearningStatus.COMPACTED
+    assert left["lrn_by_hand"].text == UV
+    assert left["lrn_by_hand"].merged_into == known.id
+    assert left[known.id].promoted_from == known.promoted_from
+    assert left[known.id].reinforced_by == ("s7",)
+    assert world.learnings.chain().nothing
+
+
+def test_a_compaction_that_fails_says_so_and_stops_nothing_else(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise Refusal("unwritable_home", "the disk is full")
+
+    monkeypatch.setattr("engine.learning.learnings.chain.folded_together", broken)
+    report = world.learnings.chain()
+    assert report.faults == ("the disk is full",)
+    assert world.faults == ["learnings: the disk is full"]
+
+
+def test_a_bad_page_is_named_once_and_the_others_go_on(world: World) -> None:
+    bad = world.data / "learnings/global/institutional.md"
+    bad.parent.mkdir(parents=True)
+    bad.write_text("---\nid: lrn_x\ntype: poem\n---\nRoses\n")
+    for number in range(3):
+        world.session(f"s{number}", UV)
+    assert len(project(world)) == 1
+    for _ in range(2):
+        (fault,) = world.learnings.chain().faults
+    assert "learnings/global/institutional.md line 3: type is 'poem'" in fault
+    assert len(world.faults) == 1
+    assert bad.read_text().startswith("---\nid: lrn_x\ntype: poem")
+    state = world.learnings.scopes()[0]
+    assert (state.scope, state.faults) == (LearningScope.GLOBAL, (fault,))
+
+
+def test_a_crash_between_the_intent_and_the_files_is_made_good(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2):
+        world.session(f"s{number}", UV)
+    world.session("s2")
+    one = entry(UV, "s2", scope=LearningScope.SESSION, path="learnings/projects/none/sessions/s2/institutional.md")
+
+    def crash(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.learning.learnings.store.write_atomic", crash)
+        with pytest.raises(KeyboardInterrupt):
+            world.learnings.files.apply([added(one)])
+    assert one.path not in world.files()
+    assert world.learnings.recover() == []
+    assert Page(world.files()[one.path]).part(one.id) is not None
+    before = world.files()
+    assert world.learnings.recover() == []
+    assert world.files() == before
+
+
+def test_sessions_that_go_on_with_each_other_are_one_piece_of_work(world: World) -> None:
+    world.session("s1", UV)
+    world.session("s2", UV, continues="s1")
+    world.session("s3", UV, continues="s1")
+    assert project(world) == []
+    world.session("s4", UV)
+    world.session("s5", UV)
+    (known,) = world.learnings.entries("project")
+    world.session("s6", UV, continues="s1")
+    assert world.learnings.view(known.id).entry.reinforced_by == ()
+    assert world.learnings.view(known.id).sessions == ("s1", "s2", "s3", "s4", "s5")
+    before = world.files()
+    assert world.learnings.chain().nothing
+    assert world.files() == before
+
+
+def test_no_secret_is_written(world: World) -> None:
+    world.session("s1", "The key is sk-test-0123456789abcdefghijklmnop for good")
+    assert all(b"sk-test" not in data for data in world.files().values())
+    assert "[secret cut]" in world.learnings.entries()[0].text
+
+
+def test_an_entry_that_is_in_two_files_counts_once_and_is_named(world: World) -> None:
+    world.session("s1", UV)
+    (one,) = world.learnings.entries()
+    copy = world.data / "learnings/projects/other/institutional.md"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes((world.data / one.path).read_bytes())
+    assert [each.id for each in world.learnings.entries()] == [one.id]
+    assert "is in" in world.learnings.faults()[0]
+
+
+def test_a_page_without_an_entry_says_how_one_begins(world: World) -> None:
+    page = world.data / "learnings/global/tasks/note.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("Always be kind.\n")
+    assert world.learnings.faults() == [
+        "learnings/global/tasks/note.md has no entry; an entry begins with front matter between two lines with ---"
+    ]
+    page.write_text("---\ntype: directive\n---\nAlways be kind.\n")
+    assert world.learnings.faults() == []
+    assert [one.text for one in world.learnings.entries("global")] == ["Always be kind."]
+
+
+def test_whenever_it_dies_the_next_start_comes_to_the_same(
+    tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before the n-th page that the third session writes, and before the intent is taken away."""
+    whole = World(tmp_path / "whole", database, clock)
+    for number in range(3):
+        whole.session(f"w{number}", UV)
+    wanted = [data.replace(b"@w", b"@s").count(b"@s") for data in whole.files().values()]
+
+    for died_at in range(1, 5):
+        folder = tmp_path / f"data{died_at}"
+        world = World(folder, database, clock)
+        for number in range(2):
+            world.session(f"s{died_at}{number}", UV)
+        left = died_at
+
+        def dying(path: Path, data: bytes) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+            write_atomic(path, data)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("engine.learning.learnings.store.write_atomic", dying)
+            try:
+                world.session(f"s{died_at}2", UV)
+                survived = True
+            except KeyboardInterrupt:
+                survived = False
+        again = World(folder, database, clock)
+        again.told.records |= world.told.records
+        assert again.learnings.recover() == []
+        again.learnings.catch_up()
+        assert project(again) == [UV]
+        assert [data.count(b"@s") for data in again.files().values()] == wanted
+        promoted = [one for one in again.events("LearningPromoted") if f"s{died_at}2" in one.payload["sessions"]]
+        assert len(promoted) == 1, "told once"
+        before = again.files()
+        assert again.learnings.chain().nothing
+        assert again.files() == before
+    assert survived, "the last of them did not die any more"
+
+
+def test_of_what_is_long_past_no_model_is_asked_and_nothing_is_feared(
+    tmp_path: Path, database: Database, clock: FakeClock
+) -> None:
+    """A home with years of sessions meets the chain for the first time."""
+    model = Says('{"learnings": []}')
+    world = World(tmp_path / "data", database, clock, model=model)
+    healed = fact("ValidationHealed", "s0", failing=["tests/a.py::test_b"], attempts=1, cost=0)
+    for number in range(3):
+        session = f"s{number}"
+        world.told.records[session] = SessionRecord(view(session), "backend_lead", facts=(healed,))
+        world.record(SessionStarted(subject=session, workspace=SHOP, prediction_id="p", sandbox="none"))
+        ended = SessionEnded(subject=session, workspace=SHOP, prediction_id="p", state="succeeded", summary="", cost=0)
+        world.record(ended)
+    clock.advance(timedelta(days=2))
+    world.learnings.catch_up()
+    assert model.asked == []
+    assert {one.phase for one in world.learnings.entries()} == {"corrective"}
+    assert len(world.learnings.entries("project")) == 1
+    world.session("s9", UV)
+    assert len(model.asked) == 1
+
+
+def test_gates_that_fail_are_told_of_and_gone_through_with_the_next_fact(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.session("s1", UV)
+    world.session("s2", UV)
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.learning.learnings.chain.to_project", lambda *_: 1 / 0)
+        world.session("s3", UV)
+        world.learnings.catch_up()
+    assert project(world) == []
+    (fault,) = world.faults
+    assert "could not be checked; they will be tried again: division by zero" in fault
+    world.learnings.catch_up()
+    assert project(world) == [UV]
+
+
+def test_what_cannot_be_written_waits_and_is_neither_lost_nor_asked_of_a_model_again(
+    tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Says('{"learnings": []}')
+    world = World(tmp_path / "data", database, clock, model=model)
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.learning.learnings.store.write_atomic", full)
+        world.session("s1", UV)
+        for _ in range(2 * TRIES):
+            world.learnings.catch_up()
+    asked = len(model.asked)
+    assert asked == 1
+    assert len(intents.unfinished(database, "learnings")) == 1, "nothing piles up"
+    (fault,) = world.faults
+    assert "cannot be written yet" in fault
+    world.learnings.catch_up()
+    assert [one.text for one in world.learnings.entries()] == [UV]
+    assert intents.unfinished(database, "learnings") == []
+    assert len(world.events("LearningsExtracted")) == 1
+
+
+def test_a_page_in_the_way_holds_up_what_a_session_taught_until_it_is_mended(world: World) -> None:
+    world.session("s1", UV)
+    (one,) = world.learnings.entries()
+    page = world.data / one.path.replace("s1", "s2")
+    page.mkdir(parents=True)
+    world.session("s2", UV)
+    for _ in range(2 * TRIES):
+        world.learnings.catch_up()
+    assert {each.session_id for each in world.learnings.entries()} == {"s1"}
+    page.rmdir()
+    world.learnings.catch_up()
+    assert {each.session_id for each in world.learnings.entries()} == {"s1", "s2"}
+
+
+def test_the_chain_can_be_run_by_two_at_once_and_after_a_fault(world: World) -> None:
+    chain = world.learnings._chain
+    waiting, going_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        waiting.set()
+        going_on.wait(5)
+
+    def broken() -> None:
+        raise Refusal("engine_closed", "the engine is closing")
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(chain.run, slow)
+        waiting.wait(5)
+        second = pool.submit(chain.run, lambda: None)
+        going_on.set()
+        assert first.result(10).nothing
+        assert second.result(10).nothing
+    with pytest.raises(Refusal):
+        chain.run(broken)
+    assert chain.run(lambda: None).nothing
+
+
+def test_what_is_retracted_while_the_gates_are_open_does_not_go_through_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever retracts waits for the plan that was made of what he retracts, and finds what came of it."""
+    world.session("s1", UV)
+    world.session("s2", UV)
+    below = world.learnings.entries("team", session="s1")[0]
+    reports: list[RetractReport] = []
+    real = promotion.to_project
+
+    def planned(*given: Any) -> Any:
+        plan = real(*given)
+        if plan.promoted:
+            thread = threading.Thread(target=lambda: reports.append(world.learnings.retract(below.id)), daemon=True)
+            thread.start()
+            thread.join(0.05)
+            waiting.append(thread)
+        return plan
+
+    waiting: list[threading.Thread] = []
+    monkeypatch.setattr(chain_module, "to_project", planned)
+    world.session("s3", UV)
+    waiting[0].join(5)
+    (known,) = world.learnings.entries("project")
+    assert reports[0].queued == (known.id,)
+    assert world.learnings.view(known.id).entry.review

@@ -1,0 +1,202 @@
+"""What is written of a session, when, and at which scope (SPEC 6.6)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import ChangeSetDiscarded, ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
+from engine.learning.learnings.forgetting import LearningTexts
+from engine.learning.learnings.record import SessionRecord
+from engine.memory.forgetting import Wanted
+from engine.model import Answer, LearningScope, Question, SessionState, TranscriptLine
+from engine.storage.database import Database
+from tests.conftest import MONDAY_MORNING
+from tests.learning.learnings.world import SHOP, Says, World, fact, view
+
+TEST = "tests/test_cart.py::test_total"
+HEALED = fact("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
+UV = "We install with uv"
+
+
+def scopes(world: World, session: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for one in world.learnings.entries(session=session):
+        found.setdefault(one.phase, []).append(one.scope.value)
+    return {phase: sorted(names) for phase, names in found.items()}
+
+
+def test_what_is_established_rises_from_the_team_to_the_session_and_what_is_claimed_stays(world: World) -> None:
+    world.session("s1", UV, facts=(HEALED,))
+    assert scopes(world, "s1") == {"corrective": ["session", "team"], "observations": ["team"]}
+    (risen,) = world.learnings.entries("session", session="s1")
+    (below,) = [one for one in world.learnings.entries("team", session="s1") if one.about]
+    assert [(one.entry, one.session) for one in risen.promoted_from] == [(below.id, "s1")]
+    assert below.path.startswith("learnings/projects/shop-")
+    assert "/sessions/s1/teams/backend_lead/tasks/lrn_" in below.path
+    (told,) = world.events("LearningsExtracted")
+    assert (told.subject, told.payload["entries"], told.payload["by"]) == ("s1", 3, "rules")
+
+
+def test_without_a_leader_it_is_the_sessions(world: World) -> None:
+    world.session("s1", UV, leader="")
+    assert scopes(world, "s1") == {"observations": ["session"]}
+
+
+def test_what_may_go_wrong_is_written_before_and_marked_when_it_did(world: World) -> None:
+    world.session("s1", facts=(HEALED,))
+    record = SessionRecord(view("s2"), "backend_lead")
+    world.told.records["s2"] = record
+    world.record(SessionStarted(subject="s2", workspace=SHOP, prediction_id="p", sandbox="none"))
+    world.learnings.catch_up()
+    (feared,) = world.learnings.entries(session="s2")
+    assert (feared.phase, feared.scope, feared.about) == ("prospective", LearningScope.SESSION, f"risk/healed/{TEST}")
+    assert feared.created_at == record.view.started_at
+    assert feared.reinforced_by == ()
+    failed = fact("ValidationFailed", "s2", failing=[TEST])
+    world.session("s2", view=record.view, facts=(failed,))
+    happened = world.learnings.view(feared.id).entry
+    assert (happened.reinforced_by, happened.reasons[-1]) == (("s2",), "it happened")
+    world.session("s3")
+    (unfulfilled,) = [one for one in world.learnings.entries(session="s3") if one.about == f"risk/healed/{TEST}"]
+    assert unfulfilled.reinforced_by == ()
+
+
+def test_fears_and_assumptions_are_never_promoted(world: World) -> None:
+    for number in range(4):
+        lines = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
+        world.told.transcripts[f"s{number}"] = lines
+        world.session(f"s{number}", red=(TEST,))
+    phases = {one.phase for one in world.learnings.entries()}
+    assert phases == {"prospective", "in-flight"}
+    assert world.learnings.entries("project") == []
+
+
+def test_what_is_assumed_is_written_at_a_milestone_while_it_works(world: World) -> None:
+    world.told.records["s1"] = SessionRecord(replace(view("s1"), ended_at=None), "backend_lead")
+    world.told.transcripts["s1"] = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
+    world.record(PermissionAsked(subject="perm_1", workspace=SHOP, session_id="s1", tool="exec", title="ls"))
+    world.learnings.catch_up()
+    (assumed,) = world.learnings.entries(session="s1")
+    assert (assumed.phase, assumed.title, assumed.confidence) == ("in-flight", "assumed before the first change", 0.4)
+    world.session("s1")
+    assert len([one for one in world.learnings.entries(session="s1") if one.phase == "in-flight"]) == 1
+
+
+def test_what_becomes_of_the_changes_later_is_written_too_and_recurs(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}")
+        world.record(ChangeSetDiscarded(subject=f"change_{number}", workspace=SHOP, session_id=f"s{number}"))
+    world.learnings.catch_up()
+    (known,) = world.learnings.entries("project")
+    assert known.text == "What was made of “round cart totals” was thrown away: agree on the result first."
+    assert (known.kind.value, known.type.value, known.phase) == ("task", "corrective", "intent-alignment")
+    assert known.path.endswith(f"/tasks/{known.id}.md")
+
+
+def test_a_landing_that_is_taken_back_speaks_against_the_work_and_nobody_confirmed_why(world: World) -> None:
+    world.session("s1")
+    landed, undone = (
+        ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="s1", files=2),
+        LandingUndone(subject="change_1", workspace=SHOP, session_id="s1"),
+    )
+    world.record(landed)
+    world.learnings.catch_up()
+    assert world.learnings.entries() == []
+    world.record(undone)
+    world.learnings.catch_up()
+    (one,) = world.learnings.entries()
+    assert one.text == "What was made of “round cart totals” was landed and undone: agree on the result first."
+    assert (one.confidence, one.reasons[0], one.scope) == (0.5, "it was observed once", LearningScope.TEAM)
+    world.record(landed)
+    world.learnings.catch_up()
+    (after_all,) = world.learnings.entries()
+    assert (after_all.active, after_all.retired_because) == (False, "its changes were landed after all")
+    world.record(undone)
+    world.learnings.catch_up()
+    (again,) = world.learnings.entries()
+    assert again == one
+
+
+def test_that_work_was_taken_back_as_feared_is_marked_though_it_comes_after_the_session(world: World) -> None:
+    for number in (1, 2):
+        world.session(f"s{number}")
+        world.record(LandingUndone(subject=f"change_{number}", workspace=SHOP, session_id=f"s{number}"))
+        world.learnings.catch_up()
+    (feared,) = [one for one in world.learnings.entries(session="s2") if one.phase == "prospective"]
+    assert (feared.about, feared.reinforced_by) == ("risk/undone/round cart totals", ("s2",))
+
+
+def test_a_session_that_nobody_knows_or_that_never_began_teaches_nothing(world: World) -> None:
+    world.session("s1", UV, view=view("s1", not_begun=True, state=SessionState.CANNOT_RUN))
+    world.record(ChangeSetDiscarded(subject="change_x", workspace=SHOP, session_id="nobody"))
+    world.learnings.catch_up()
+    assert world.files() == {}
+    assert world.faults == []
+
+
+def test_a_flow_is_neither_feared_for_nor_listened_to(world: World) -> None:
+    world.told.transcripts["s1"] = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
+    world.session("s1", view=view("s1", flow="run_tests"), red=(TEST,))
+    assert world.files() == {}
+
+
+def test_handling_that_fails_is_tried_again_and_told_of(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.learning.learnings.extraction.found", lambda record: 1 / 0)
+    world.session("s1", UV)
+    world.learnings.catch_up()
+    world.learnings.catch_up()
+    (fault,) = world.faults
+    assert fault.startswith("learnings (chain): SessionEnded of s1 was skipped")
+
+
+class Forgets(Says):
+    """A model during whose time the operator has something forgotten."""
+
+    def __init__(self, words: str, answer: str) -> None:
+        super().__init__(answer)
+        self.words = words
+        self.texts: LearningTexts | None = None
+
+    def ask(self, question: Question, /) -> Answer | None:
+        assert self.texts is not None
+        assert self.texts.erase(Wanted([self.words])) == 0, "nothing is written yet"
+        return super().ask(question)
+
+
+def test_what_is_forgotten_while_a_model_is_asked_is_not_written(
+    tmp_path: Path, database: Database, clock: FakeClock
+) -> None:
+    claim = {"text": f"{UV}, says Ann", "scope": "observations", "about": "team", "type": "declarative"}
+    model = Forgets(UV, json.dumps({"learnings": [claim, claim | {"text": "Prices are net"}]}))
+    world = World(tmp_path / "data", database, clock, model=model)
+    model.texts = world.learnings.texts
+    world.session("s1", UV, "Tea is at four")
+    assert {one.text for one in world.learnings.entries()} == {"Tea is at four", "Prices are net"}
+    assert all(UV.encode() not in data for data in world.files().values())
+    (told,) = world.events("LearningsExtracted")
+    assert told.payload["entries"] == 2
+    assert world.learnings.files._watching == [], "the words are kept for nobody"
+    model.words = "something else"
+    world.session("s2", UV)
+    assert UV in {one.text for one in world.learnings.entries(session="s2")}, "what is said afterwards is new"
+
+
+def test_what_waits_to_be_written_is_written_before_something_is_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("engine.learning.learnings.store.write_atomic", full)
+        world.session("s1", UV)
+        assert world.files() == {}
+    assert world.learnings.texts.erase(Wanted([UV])) == 1
+    assert all(UV.encode() not in data for data in world.files().values())
+    world.learnings.catch_up()
+    assert all(UV.encode() not in data for data in world.files().values())

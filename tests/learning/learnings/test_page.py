@@ -1,0 +1,220 @@
+"""Pages of entries: whatever is in a text or a value comes back, and what is not changed stays byte for byte."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.learning.learnings import front_matter
+from engine.learning.learnings.entries import Place, as_fields, read_entry
+from engine.learning.learnings.page import Page, clean_text
+from engine.model import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType
+from tests.learning.learnings.made import entry
+
+PLACE = Place(LearningScope.SESSION, "s1", "shop", "s1", LearningKind.INSTITUTIONAL, "learnings/x/institutional.md")
+
+PIECES = [
+    "---",
+    "id: x",
+    "\\---",
+    "-",
+    "\\",
+    "\n",
+    "\r",
+    "\r\n",
+    " ",
+    "\t",
+    ":",
+    "#",
+    "'",
+    '"',
+    "[",
+    "{",
+    "|",
+    "é",
+    "\u2028",
+    "\x00",
+]
+nasty = st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text()
+
+
+@pytest.mark.long
+@given(
+    st.lists(st.tuples(nasty, nasty), min_size=1, max_size=4), st.sampled_from([b"", b"# Notes\n\nfree words", b"\n"])
+)
+@settings(max_examples=150, deadline=None)
+def test_whatever_is_written_comes_back_entry_by_entry(said: list[tuple[str, str]], before: bytes) -> None:
+    page = Page(before)
+    for number, (text, value) in enumerate(said):
+        page.append(f"lrn_{number}", {"title": value, "reasons": [value, "b"]}, text)
+    again = Page(page.data)
+    assert [part.id for part in again.entries] == [f"lrn_{number}" for number in range(len(said))]
+    for part, (text, value) in zip(again.entries, said, strict=True):
+        assert not part.fault
+        assert part.text == clean_text(text)
+        assert part.value("title") == re.sub("[\ud800-\udfff]", "\ufffd", value)
+    assert again.data == page.data
+    assert again.data.startswith(before)
+
+
+@given(st.binary(max_size=400))
+@settings(max_examples=150, deadline=None)
+def test_any_bytes_are_kept_and_an_entry_put_after_them_is_found(data: bytes) -> None:
+    page = Page(data)
+    assert page.data == data
+    page.append("lrn_new", {"type": "declarative"}, "new")
+    assert page.data.startswith(data)
+    found = Page(page.data).part("lrn_new")
+    assert found is not None
+    assert found.text == "new"
+
+
+def test_a_line_of_dashes_in_a_text_splits_no_entry() -> None:
+    page = Page()
+    text = "above\n---\nid: lrn_false\n---\nbelow\n\\---"
+    page.append("lrn_a", {"type": "declarative"}, text)
+    page.append("lrn_b", {"type": "declarative"}, "other")
+    found = Page(page.data).entries
+    assert [part.id for part in found] == ["lrn_a", "lrn_b"]
+    assert found[0].text == text
+
+
+def test_a_line_of_dashes_that_somebody_wrote_by_hand_is_text() -> None:
+    page = Page(b"---\nid: lrn_a\ntype: directive\n---\n\nfirst\n\n---\n\nsecond\n")
+    assert [part.id for part in page.entries] == ["lrn_a"]
+    assert page.entries[0].text == "first\n\n---\n\nsecond"
+
+
+BY_HAND = b"""\xef\xbb\xbf# Our ways\r
+\r
+---\r
+id: lrn_a   # keep\r
+type: directive\r
+colour:\r
+  - {red: [1, 2]}\r
+  - |\r
+    ---\r
+reasons:\r
+- the operator said so\r
+# a remark\r
+status: active\r
+---\r
+\r
+Words   that stay.  \r
+\r
+---\r
+id: lrn_b\r
+nonsense\r
+---\r
+Lost?\r
+"""
+
+
+def test_what_is_not_changed_stays_byte_for_byte() -> None:
+    page = Page(BY_HAND)
+    assert page.set("lrn_a", {"status": "retired", "retired_because": "no: longer"})
+    changed = BY_HAND.replace(b"status: active\r\n---", b'status: retired\r\nretired_because: "no: longer"\r\n---')
+    assert page.data == changed
+    assert Page(changed).entries[0].value("reasons") == ["the operator said so"]
+
+
+def test_a_bad_entry_is_named_with_its_line_and_the_others_are_read() -> None:
+    page = Page(BY_HAND)
+    good, bad = page.entries
+    assert read_entry(good, PLACE).type is LearningType.DIRECTIVE
+    with pytest.raises(ValueError, match=r"line 20: 'nonsense' is not `key: value`"):
+        read_entry(bad, PLACE)
+    assert page.part("lrn_b") is None
+    assert not page.set("lrn_b", {"status": "retired"})
+
+
+@pytest.mark.parametrize(
+    ("front", "words"),
+    [
+        ("type: poem", "line 3: type is 'poem': Input should be 'declarative', "),
+        ("importance: 1.5", "line 3: importance is '1.5': Input should be less than or equal to 1"),
+        ("confidence: true", "confidence is 'True': Input should be a valid number"),
+        ("reinforcement_count: -1", "reinforcement_count is '-1': Input should be greater than or equal to 0"),
+        ("created_at: yesterday", "created_at is 'yesterday': Input should be a valid datetime"),
+        ("promoted_from: {a: b}", "line 3: promoted_from"),
+        ('title: "open', "line 3: title: '\"open' cannot be read"),
+        ("title: 'a' b", "cannot be read"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_named(front: str, words: str) -> None:
+    page = Page(f"---\nid: lrn_a\n{front}\n---\ntext\n".encode())
+    with pytest.raises(ValueError, match=words.replace("[", r"\[").replace(".", r"\.")):
+        read_entry(page.entries[0], PLACE)
+
+
+def test_an_entry_that_was_half_written_hides_none_behind_it() -> None:
+    for cut in range(5, 60):
+        whole = Page()
+        whole.append("lrn_a", {"type": "directive", "title": "a title", "status": "active"}, "first")
+        page = Page(whole.data[:cut])
+        page.append("lrn_b", {"type": "declarative"}, "second")
+        found = Page(page.data)
+        part = found.part("lrn_b")
+        assert part is not None, whole.data[:cut]
+        assert part.text == "second"
+
+
+def test_an_entry_that_is_there_twice_counts_once() -> None:
+    one = b"---\nid: lrn_a\n---\nfirst\n"
+    page = Page(one + one)
+    with pytest.raises(ValueError, match="line 5: lrn_a appears twice"):
+        read_entry(page.entries[1], PLACE)
+
+
+def test_an_entry_made_by_hand_without_an_id_gets_one_that_lasts() -> None:
+    page = Page(b"---\ntype: directive\n---\nUse uv.\n")
+    name = page.entries[0].id
+    assert name.startswith("lrn_")
+    page.set(name, {"status": "retired"})
+    changed = Page(page.data.replace(b"Use uv.", b"Use pip."))
+    assert changed.entries[0].id == name
+
+
+def test_the_same_words_by_hand_in_two_places_are_two_entries() -> None:
+    """Identical learnings of three sessions recur; they do not collide."""
+    data = b"---\ntype: directive\n---\nUse uv.\n"
+    ids = {Page(data, f"learnings/{session}/institutional.md").entries[0].id for session in ("s1", "s2", "s3")}
+    assert len(ids) == 3
+
+
+def test_every_field_of_an_entry_comes_back() -> None:
+    one = entry(
+        "text",
+        about="healed/x",
+        promoted_from=(EntrySource("lrn_x", "sess_1"), EntrySource("lrn_y")),
+        promoted_at=entry("x").created_at,
+        reinforced_by=("sess_2",),
+        reinforcement_count=1,
+        last_reinforced=entry("x").created_at,
+        status=LearningStatus.RETIRED,
+        retired_because='no: "longer"',
+        review="yes",
+        review_since=entry("x").created_at,
+        workspace="/a b/c",
+        agent="ada",
+        merged_into="lrn_z",
+        session_task="do # this",
+        title="- no list: 'x'",
+        lesson="les_1",
+    )
+    page = Page()
+    page.append(one.id, as_fields(one), one.text)
+    read = read_entry(Page(page.data).entries[0], replace(PLACE, session="other"))
+    assert read == replace(one, path=PLACE.path)
+
+
+@given(st.text() | st.integers() | st.floats(0, 1) | st.lists(st.text(), max_size=3) | st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_values_are_read_as_they_were_written(value: front_matter.Value) -> None:
+    written = front_matter.written(value)
+    assert "\n" not in written
+    assert front_matter.read([written]) == value

@@ -1,0 +1,142 @@
+"""Plans of what goes up, over made-up homes (SPEC 6.2): whatever the order, once and no more, nothing mixed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.learning.learnings.promotion import Plan, folded_together, folding, promotable, to_project
+from engine.learning.learnings.scopes import Scope
+from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType
+from tests.conftest import MONDAY_MORNING
+from tests.learning.learnings.made import Angles, entry, shuffled
+
+PROJECT = Scope("shop")
+
+MOSTLY = 5
+"""So many times as often as anything else that it may be."""
+
+told = st.tuples(
+    st.integers(0, 12),  # which direction
+    st.integers(0, 6),  # which session
+    st.sampled_from([*[LearningKind.INSTITUTIONAL] * MOSTLY, LearningKind.TASK, LearningKind.PROXY]),
+    st.sampled_from([*[LearningType.DIRECTIVE] * MOSTLY, LearningType.CORRECTIVE]),
+    st.sampled_from([*[LearningStatus.ACTIVE] * MOSTLY, LearningStatus.RETIRED, LearningStatus.COMPACTED]),
+    st.sampled_from([*["observations"] * MOSTLY, "prospective", "in-flight"]),
+    st.sampled_from([*[False] * MOSTLY, True]),  # whether it waits for review
+)
+
+
+def made(number: int, one: tuple[int, int, LearningKind, LearningType, LearningStatus, str, bool]) -> LearningEntry:
+    angle, session, kind, type, status, phase, review = one
+    return entry(
+        f"a{7 * angle} w{angle}",
+        f"s{session}",
+        id=f"lrn_{number}",
+        kind=kind,
+        type=type,
+        status=status,
+        phase=phase,
+        review="look" if review else "",
+    )
+
+
+def carried_out(there: list[LearningEntry], plan: Plan) -> list[LearningEntry]:
+    """The project after a plan."""
+    again = {one.id: sessions for one, sessions in plan.reinforced}
+    return [
+        replace(
+            one,
+            reinforced_by=(*one.reinforced_by, *again.get(one.id, ())),
+            reinforcement_count=one.reinforcement_count + len(again.get(one.id, ())),
+        )
+        for one in [*there, *plan.promoted]
+    ]
+
+
+@pytest.mark.long
+@given(st.lists(told, min_size=20, max_size=40), st.lists(told, max_size=3), st.integers(0, 999))
+@settings(max_examples=40, deadline=None)
+def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
+    below: list[tuple[int, int, LearningKind, LearningType, LearningStatus, str, bool]],
+    there: list[tuple[int, int, LearningKind, LearningType, LearningStatus, str, bool]],
+    seed: int,
+) -> None:
+    sessions = [made(number, one) for number, one in enumerate(below)]
+    project = [
+        replace(
+            made(100 + number, one), scope=LearningScope.PROJECT, scope_id="shop", session_id="", phase="observations"
+        )
+        for number, one in enumerate(there)
+    ]
+    plan = to_project(sessions, project, PROJECT, Angles().vectors, MONDAY_MORNING)
+    assert (
+        to_project(shuffled(sessions, seed), shuffled(project, seed), PROJECT, Angles().vectors, MONDAY_MORNING) == plan
+    )
+
+    by_id = {one.id: one for one in sessions}
+    for one in plan.promoted:
+        sources = [by_id[source.entry] for source in one.promoted_from]
+        assert len({source.session_id for source in sources}) >= 3
+        assert all(promotable(source) for source in sources)
+        assert {(source.kind, source.type) for source in sources} == {(one.kind, one.type)}
+        assert one.kind is not LearningKind.PROXY
+    for one, names in plan.reinforced:
+        assert one.active
+        assert not one.review
+        assert not set(names) & set(one.reinforced_by)
+        assert not set(names) & {source.session for source in one.promoted_from}
+
+    after = carried_out(project, plan)
+    second = to_project(sessions, after, PROJECT, Angles().vectors, MONDAY_MORNING)
+    assert second == Plan()
+
+
+def test_a_session_that_says_two_entries_again_reinforces_what_they_are_folded_into_once() -> None:
+    one, other = (
+        replace(
+            entry("a0 w0", "", id=f"lrn_{number}", scope=LearningScope.PROJECT),
+            promoted_from=(EntrySource(f"lrn_x{number}", f"s{number}"),),
+            reinforced_by=("r1", again),
+            reinforcement_count=2,
+        )
+        for number, again in enumerate(["r2", "s0"])
+    )
+    [cluster] = folded_together([one, other], Angles().vectors)
+    (into, _) = folding(cluster)
+    assert (into.fields["reinforced_by"], into.fields["reinforcement_count"]) == (["r1", "r2"], 2)
+
+
+@given(st.lists(told, max_size=12))
+@settings(max_examples=30, deadline=None)
+def test_compaction_loses_no_source_no_session_and_no_entry(
+    known: list[tuple[int, int, LearningKind, LearningType, LearningStatus, str, bool]],
+) -> None:
+    project = [
+        replace(
+            made(number, one),
+            scope=LearningScope.PROJECT,
+            promoted_from=(EntrySource(f"lrn_x{number}", f"s{number}"),),
+            reinforced_by=(f"r{number}",),
+            reinforcement_count=1,
+        )
+        for number, one in enumerate(known)
+    ]
+    left = {one.id: one for one in project}
+    for cluster in folded_together(project, Angles().vectors):
+        centre = cluster.members[0]
+        (into, *others) = folding(cluster)
+        assert into.entry == centre.id
+        sources = {source for one in cluster.members for source in one.promoted_from}
+        assert {str(one) for one in into.fields["promoted_from"]} == {f"{one.entry}@{one.session}" for one in sources}  # type: ignore[union-attr]
+        assert set(into.fields["reinforced_by"]) == {name for one in cluster.members for name in one.reinforced_by}  # type: ignore[arg-type]
+        assert into.fields["reinforcement_count"] == len(cluster.members)
+        for one in others:
+            assert one.fields == {"status": "compacted", "merged_into": centre.id}
+            left[one.entry] = replace(left[one.entry], status=LearningStatus.COMPACTED)
+        assert {(one.kind, one.type) for one in cluster.members} == {(centre.kind, centre.type)}
+        assert centre.kind is not LearningKind.PROXY, "what is about the human is in no cluster"
+    assert folded_together(left.values(), Angles().vectors) == []

@@ -1,0 +1,112 @@
+"""What recurs in three distinct sessions, at a cosine of 0.8 (SPEC 6.2), in whatever order it is found."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.learning.learnings.recurrence import Cluster, clusters, matches
+from engine.learning.learnings.sameness import names, sides
+from engine.model import LearningEntry, LearningKind, LearningType
+from tests.learning.learnings.made import Angles, WordMeaning, entry, no_vectors, shuffled
+
+
+def said(found: list[Cluster]) -> list[tuple[str, list[str], tuple[str, ...]]]:
+    return [(one.centre.id, [member.id for member in one.members], one.sessions) for one in found]
+
+
+def test_three_distinct_sessions_and_not_two() -> None:
+    twice = [entry("use uv", "s1"), entry("use uv", "s2")]
+    assert clusters(twice, no_vectors) == []
+    again = [*twice, entry("Use uv!", "s2", id="lrn_again")]
+    assert clusters(again, no_vectors) == []
+    (found,) = clusters([*twice, entry("use UV.", "s3")], no_vectors)
+    assert found.sessions == ("s1", "s2", "s3")
+
+
+def test_the_threshold_is_a_cosine_of_four_fifths() -> None:
+    # 36.86° has a cosine of 0.80010, 36.88° one of 0.79989
+    def three(last: str) -> list[LearningEntry]:
+        return [entry("a0 one", "s1"), entry("a0 two", "s2"), entry(last, "s3")]
+
+    assert len(clusters(three("a36x86 three"), Angles().vectors)) == 1
+    assert clusters(three("a36x88 three"), Angles().vectors) == []
+
+
+def test_nothing_joins_because_it_is_like_a_member_only() -> None:
+    chain = [entry(f"a{30 * step} word", f"s{step}") for step in range(6)]
+    found = clusters(chain, Angles().vectors)
+    assert len(found) == 2
+    assert all(len(one.sessions) == 3 for one in found)
+
+
+def test_a_text_without_a_vector_is_the_same_as_its_own_words() -> None:
+    found = clusters([entry("plain words", f"s{n}") for n in range(3)] + [entry("a0 x", "s9")], Angles().vectors)
+    assert [one.centre.text for one in found] == ["plain words"]
+
+
+def test_kinds_and_types_never_mix() -> None:
+    mixed = [
+        entry("use uv", "s1"),
+        entry("use uv", "s2", kind=LearningKind.TASK),
+        entry("use uv", "s3", type=LearningType.DIRECTIVE),
+        entry("use uv", "s4"),
+    ]
+    assert clusters(mixed, WordMeaning().vectors) == []
+
+
+def test_what_a_rule_found_goes_by_what_it_is_about() -> None:
+    words = "a test breaks here unnoticed, run it before handing over"
+    same = [entry(f"{words} {n}", f"s{n}", about="healed/tests/a.py") for n in range(3)]
+    other = [entry(f"{words} {n}", f"s{n}", about=f"healed/tests/{n}.py") for n in range(3)]
+    (found,) = clusters([*same, *other], WordMeaning().vectors)
+    assert {one.about for one in found.members} == {"healed/tests/a.py"}
+
+
+def test_other_files_and_the_contrary_are_not_the_same_however_near() -> None:
+    near = "please run the tests of the whole shopping cart before you hand it over"
+    files = [entry(f"{near} {name}", f"s{name}") for name in ("tests/cart.py", "tests/user.py", "tests/till.py")]
+    assert clusters(files, WordMeaning().vectors) == []
+    assert clusters([entry(near, "s1"), entry(near, "s2"), entry(f"never {near}", "s3")], WordMeaning().vectors) == []
+    assert (
+        len(clusters([entry(near, "s1"), entry(near, "s2"), entry(f"always {near}", "s3")], WordMeaning().vectors)) == 1
+    )
+    assert names("run tests/a.py::test_b with --fast on port 8080, e.g. twice and/or in 3 goes") == {
+        "tests/a.py::test_b",
+        "--fast",
+        "8080",
+    }
+
+
+def test_opposites_are_not_the_same_however_near() -> None:
+    near = "decision for the whole of this project and all who work on it we {} the old parser of the shop"
+    kept = [entry(near.format("keep"), "s1"), entry(near.format("keep") + " now", "s2")]
+    assert clusters([*kept, entry(near.format("drop"), "s3")], WordMeaning().vectors) == []
+    assert len(clusters([*kept, entry(near.format("retain"), "s3")], WordMeaning().vectors)) == 1
+    assert matches([entry(near.format("drop"), "s3")], kept, WordMeaning().vectors) == {}
+    assert set(matches([kept[0]], [kept[1]], WordMeaning().vectors)) == {kept[0].id}
+    assert [any(sides(text)) for text in ("keep it", "keep it or drop it", "it")] == [True, False, False]
+
+
+def test_the_better_established_wording_is_the_centre() -> None:
+    found = clusters(
+        [entry("a0 one", "s1"), entry("a0 two", "s2"), entry("a1 told", "s3", confidence=0.9)], Angles().vectors
+    )
+    assert found[0].centre.text == "a1 told"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 70), st.integers(0, 5)), max_size=25),
+    st.integers(0, 1000),
+)
+@settings(max_examples=60, deadline=None)
+def test_order_changes_nothing_and_a_second_look_finds_nothing_new(made: list[tuple[int, int]], seed: int) -> None:
+    entries = list({one.id: one for one in (entry(f"a{5 * a} w{a}", f"s{s}") for a, s in made)}.values())
+    found = clusters(entries, Angles().vectors)
+    assert said(clusters(shuffled(entries, seed), Angles().vectors)) == said(found)
+    for one in found:
+        assert len(one.sessions) >= 3
+        assert len({member.session_id for member in one.members}) == len(one.sessions)
+    known = matches(entries, [one.centre for one in found], Angles().vectors)
+    assert {member.id for one in found for member in one.members} <= set(known)
+    assert clusters([one for one in entries if one.id not in known], Angles().vectors) == []
