@@ -23,7 +23,7 @@ from engine.events import EventBus
 from engine.execution.runners.model.client import ModelHost
 from engine.memory.ledger import append
 from engine.storage import database as storage
-from engine.storage import migrations
+from engine.storage import schema
 from engine.storage.database import Database
 from tests.support.forked import Nursery
 
@@ -80,16 +80,14 @@ def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], bytes]:
-    """Gives a database that has all migrations and nothing in it; it is made once, when the first test asks."""
-    create, migrate = migrations._create, migrations._upgrade
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], bytes]:
+    """Gives a database with nothing in it; it is made once, when the first test asks."""
+    create = schema._create
 
     @cache
     def make() -> bytes:
-        path = tmp_path_factory.mktemp("migrated") / "clawpy.db"
+        path = tmp_path_factory.mktemp("empty") / "clawpy.db"
         create(path)
-        if migrations.stored_version(path) != migrations.HEAD:
-            migrate(path)
         storage.use_write_ahead_log(path)
         return path.read_bytes()
 
@@ -105,16 +103,16 @@ def compiled() -> Engine:
 
 
 @pytest.fixture(autouse=True)
-def _quick_homes(migrated: Callable[[], bytes], compiled: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new database is a copy of one that was migrated once, and no write waits for the disk: nobody pulls the plug.
+def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new database is a copy of one that was made once, and no write waits for the disk: nobody pulls the plug.
 
     The folders that look at just this override the fixture and take both as they are.
     """
-    create, connect = migrations._create, storage.open_sqlite
+    create, connect = schema._create, storage.open_sqlite
 
     def copy(path: Path) -> None:
         try:
-            path.write_bytes(migrated())
+            path.write_bytes(empty_database())
         except OSError:  # a full disk or one that cannot be written: let the real one say so
             path.unlink(missing_ok=True)
             create(path)
@@ -124,7 +122,7 @@ def _quick_homes(migrated: Callable[[], bytes], compiled: Engine, monkeypatch: p
         engine.dialect, engine._compiled_cache = compiled.dialect, compiled._compiled_cache
         return engine
 
-    monkeypatch.setattr(migrations, "_create", copy)
+    monkeypatch.setattr(schema, "_create", copy)
     monkeypatch.setattr(storage, "open_sqlite", quick)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 

@@ -32,7 +32,7 @@ from engine.lock import read_holder
 from engine.model import Refusal, extras, sanitise
 from engine.model.text import count
 from engine.settings_store import SettingsStore
-from engine.storage import migrations
+from engine.storage import schema
 from engine.storage.files import damaged_fix
 from engine.storage.stuck import FIX as STUCK_FIX
 from engine.storage.stuck import TOLD
@@ -221,15 +221,15 @@ def _database(path: Path) -> Check:
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as connection:
             [(said,)] = connection.execute("PRAGMA quick_check(1)").fetchall()
-        version = migrations.stored_version(path)
+        version, refusal = schema.stored_version(path), schema.refused(path)
     except (sqlite3.Error, ValueError) as error:
         return Check("database", FAIL, f"{path} cannot be read: {error}", damaged_fix(path))
     size = path.stat().st_size / 1024 / 1024
     if said != "ok":
         return Check("database", FAIL, f"{path} is damaged: {said}", damaged_fix(path))
-    if version is not None and version > migrations.HEAD:
-        return Check("database", FAIL, f"format {version} is newer than {migrations.HEAD}", "upgrade Clawpy Console")
-    return Check("database", OK, f"intact, {size:.1f} MB, format {version or 'none'}, SQLite {sqlite3.sqlite_version}")
+    if refusal is not None:
+        return Check("database", FAIL, refusal.message, refusal.fix)
+    return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
 
 
 def _readers(path: Path) -> list[Check]:

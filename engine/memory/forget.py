@@ -274,7 +274,7 @@ class GraphTasks:
 
 
 class Rows:
-    """Everything else in the database, prompts and the ledger with it; and the copies that migrations made of it."""
+    """Everything else in the database, prompts and the ledger with it."""
 
     name = "records"
 
@@ -285,14 +285,6 @@ class Rows:
         with self._database.read() as session:
             for one in erasing.find(driver_of(session.connection()), wanted, _ROWS_ELSEWHERE):
                 yield f"{one.table}.{one.column}:{one.rowid}", erasing.words_in(one.value)
-        for copy in self._copies():
-            number = erasing.find_in_copy(copy, wanted)
-            if number:
-                yield copy.name, f"{number} values in a copy of an older version"
 
     def erase(self, wanted: Wanted) -> int:
-        number = self._database.write(lambda tx: erasing.erase(tx.driver, wanted, _ROWS_ELSEWHERE))
-        return number + sum(erasing.erase_copy(copy, wanted) for copy in self._copies())
-
-    def _copies(self) -> list[Path]:
-        return sorted((self._database.path.parent / "backups").glob("*.db"))
+        return self._database.write(lambda tx: erasing.erase(tx.driver, wanted, _ROWS_ELSEWHERE))

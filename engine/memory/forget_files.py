@@ -11,7 +11,7 @@ from engine.memory.forgetting import Wanted
 from engine.storage.erasing import json_holds, json_removed
 from engine.storage.files import write_atomic
 
-SKIPPED = frozenset({"worktrees", "scratch", "chroma", "backups"})
+SKIPPED = frozenset({"worktrees", "scratch", "chroma"})
 PAGES = frozenset({".md", ".txt"})
 _HEAD = 8_192
 

@@ -29,7 +29,7 @@ from sqlmodel import Session
 from engine.clock import Clock
 from engine.events import Event, EventBus
 from engine.model import Refusal
-from engine.storage import erasing, migrations
+from engine.storage import erasing, schema
 from engine.storage.connections import (
     Reader,
     begun,
@@ -185,7 +185,7 @@ class Database:
         self._bus = bus
         self._recorder = recorder
         with explained(path):
-            migrations.bring_up_to_date(path)
+            schema.make_or_check(path)
             use_write_ahead_log(path)
         self._writer_engine = open_sqlite(path, read_only=False, durable=durable)
         self._reader_engine = open_sqlite(path, read_only=True, durable=durable)

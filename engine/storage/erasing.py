@@ -1,5 +1,5 @@
-"""Taking words out of a whole database for good (SPEC 4.10), whatever tables it has: also out of a copy of an older
-version. What is a key or a path stays; everything else that is text, JSON or compressed text is looked at."""
+"""Taking words out of a whole database for good (SPEC 4.10), whatever tables it has. What is a key or a path stays;
+everything else that is text, JSON or compressed text is looked at."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
-SKIPPED_TABLES = frozenset({"alembic_version", "intents"})
+SKIPPED_TABLES = frozenset({"intents"})
 """Intents are work that is not done: who forgets ends his own."""
 
 SKIPPED_COLUMNS = frozenset(
@@ -69,25 +67,6 @@ def scrub(connection: sqlite3.Connection) -> bool:
     connection.execute("VACUUM")
     busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return busy is None or not busy[0]
-
-
-def erase_copy(path: Path, words: Words) -> int:
-    """The same for a copy of a database that nobody has open."""
-    with closing(sqlite3.connect(path, timeout=10)) as connection:
-        number = erase(connection, words)
-        for table in _full_text(connection) if number else ():
-            connection.execute(f'INSERT INTO "{table}"("{table}") VALUES (\'rebuild\')')
-        connection.commit()
-        if number:
-            connection.isolation_level = None
-            scrub(connection)
-        return number
-
-
-def find_in_copy(path: Path, words: Words) -> int:
-    """How many values of a copy hold `words`."""
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as connection:
-        return sum(1 for _ in find(connection, words))
 
 
 def words_in(value: str | bytes) -> str:

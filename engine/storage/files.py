@@ -72,12 +72,9 @@ def fill_new(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def damaged_fix(database: Path) -> str:
-    """How to mend a home whose database is damaged, in words: from a copy where there is one (migrations make them)."""
+    """How to mend a home whose database is damaged, in words."""
     recover = f"`sqlite3 {database.name} .recover` may restore much of it"
-    afresh = f"move {database.name} away to start afresh, but keep it: {recover}"
-    if any((database.parent / "backups").glob("*.db")):
-        return f"restore a copy from {database.parent / 'backups'}, or {afresh}"
-    return afresh
+    return f"move {database.name} away to start afresh, but keep it: {recover}"
 
 
 def sync_folder(folder: Path) -> None:

@@ -75,10 +75,18 @@ def test_a_damaged_database(home: Home) -> None:
 def test_a_newer_database(home: Home) -> None:
     home.data.mkdir(parents=True)
     with closing(sqlite3.connect(home.database)) as connection, connection:
-        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
-        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+        connection.execute("PRAGMA user_version = 9999")
     found = look(home)["database"]
-    assert (found["state"], "9999 is newer" in found["message"]) == ("fail", True)
+    assert (found["state"], "its format is 9999" in found["message"]) == ("fail", True)
+
+
+def test_a_database_of_a_development_version(home: Home) -> None:
+    home.data.mkdir(parents=True)
+    with closing(sqlite3.connect(home.database)) as connection, connection:
+        connection.execute("CREATE TABLE predictions (id TEXT)")
+    found = look(home)["database"]
+    assert (found["state"], "development version" in found["message"]) == ("fail", True)
+    assert str(home.data) in found["fix"]
 
 
 def test_a_note_of_a_dead_engine(home: Home) -> None:

@@ -13,7 +13,7 @@ from engine.config_gateway import GatewaySettings
 from engine.config_notify import NotifySettings, SurfaceSettings
 from engine.home import Home
 from engine.keys import Keys
-from engine.storage import migrations
+from engine.storage import schema
 from tests.api.notify.post_office import PostOffice
 
 
@@ -56,7 +56,7 @@ def test_the_database_that_machines_share(monkeypatch: pytest.MonkeyPatch) -> No
 def test_where_notifications_go_and_what_did_not_arrive(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_NOTIFY_DISCORD_URL", "discord://4242/hunter2hunter2")
     home.data.mkdir(parents=True)
-    migrations.bring_up_to_date(home.database)
+    schema.make_or_check(home.database)
     with closing(sqlite3.connect(home.database)) as connection:
         connection.execute(
             "INSERT INTO notifications (fact_id, surface, happening, subject, urgent, gathered, standing, tries, note,"

@@ -117,7 +117,7 @@ def test_the_disk_fills_up_while_the_engine_runs(home: Home, clawpy: Clawpy, sho
 async def test_a_home_of_a_newer_version(
     home: Home, clawpy: Clawpy, card: str, shop: Repository, console_says: ConsoleSays
 ) -> None:
-    in_database(home, "UPDATE alembic_version SET version_num = '9999'")
+    in_database(home, "PRAGMA user_version = 9999")
     before = contents(home.data)
     refused(clawpy("cards", "--json"), "newer_home", str(home.database), "9999", "upgrade")
     refused(clawpy("approve", card, "--json"), "newer_home")
@@ -125,6 +125,19 @@ async def test_a_home_of_a_newer_version(
     found = clawpy("doctor", "--json")
     assert found.code == 1
     assert any("newer" in check["message"] for check in found.document["checks"] if check["state"] == "fail")
+    assert contents(home.data) == before
+
+
+@pytest.mark.long
+async def test_a_home_of_a_development_version(
+    home: Home, clawpy: Clawpy, card: str, shop: Repository, console_says: ConsoleSays
+) -> None:
+    in_database(home, "PRAGMA user_version = 0")
+    before = contents(home.data)
+    refused(clawpy("cards", "--json"), "older_home", str(home.database), "development version", str(home.data))
+    refused(clawpy("approve", card, "--json"), "older_home")
+    assert "--home DIR" in await console_says([str(shop.path)])
+    assert clawpy("doctor", "--json").code == 1
     assert contents(home.data) == before
 
 
@@ -150,17 +163,6 @@ async def test_a_damaged_database(
     assert contents(home.data) == before
     home.database.write_bytes(whole)
     assert cards(clawpy) == [card]
-
-
-@pytest.mark.long
-def test_the_way_to_mend_a_damaged_database_names_copies_where_there_are_some(
-    home: Home, clawpy: Clawpy, card: str
-) -> None:
-    home.database.write_bytes(b"my notes\n" * 1000)
-    assert "backups" not in refused(clawpy("cards", "--json"), "damaged_home")["fix"]
-    (home.data / "backups").mkdir()
-    (home.data / "backups" / "clawpy-0000.db").write_bytes(b"")
-    assert str(home.data / "backups") in refused(clawpy("cards", "--json"), "damaged_home")["fix"]
 
 
 @pytest.fixture

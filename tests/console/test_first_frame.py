@@ -20,7 +20,7 @@ from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
 HEAVY = (
-    "sqlalchemy", "sqlmodel", "alembic", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
+    "sqlalchemy", "sqlmodel", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
     "tomlkit", "fastapi", "bashlex", "psutil", "filelock", "sqlite3",
 )  # fmt: skip
 LIGHT = {"engine", "engine.home", "engine.model"}

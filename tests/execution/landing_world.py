@@ -20,17 +20,17 @@ from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
 from engine.memory.ledger import append
 from engine.model import ChangeSet, ChangeState, CheckResult, Randomness, Refusal
-from engine.storage import migrations
+from engine.storage import schema
 from engine.storage.database import Database
 from tests.conftest import Repository
 
 
 @functools.cache
 def fresh_database() -> bytes:
-    """A database as the migrations leave it, made once: a test of landing needs many."""
+    """An empty database, made once: a test of landing needs many."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "fresh.db")
-        migrations.bring_up_to_date(path)
+        schema.make_or_check(path)
         return path.read_bytes()
 
 
