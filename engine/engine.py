@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from engine.execution.calls import Calls
     from engine.execution.changesets import ChangeSets
     from engine.execution.hiring import Hiring
-    from engine.execution.old_transcripts import OldTranscripts
     from engine.execution.overlaps import Overlaps
     from engine.execution.permissions import Permissions
     from engine.execution.prompt.assembly import PromptAssembly
@@ -156,7 +155,6 @@ class Engine:
     host_lent: bool
     completions: Completions
     sessions: Sessions
-    old_transcripts: OldTranscripts
 
     # the Twin model (`engine.wiring.twin`)
     twin: ModelTwin

@@ -10,9 +10,6 @@ from engine.model.base import Refusal
 
 CUT = "[secret cut]"
 
-RULES = 1
-"""Counts up when more is cut than before: what is stored by then is gone through once more."""
-
 SHORTEST = 8
 """Known values shorter than this are left: to cut "test" out of every text would hide more than it protects."""
 

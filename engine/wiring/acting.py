@@ -45,9 +45,6 @@ KEPT_LOOK = timedelta(hours=1)
 DAYS_LOOK = timedelta(hours=1)
 """So often rows go that were kept for the days of the settings (SPEC 4.2)."""
 
-CLEAN_EVERY = timedelta(minutes=1)
-"""So often some of the transcripts that an earlier version stored are gone through for secrets (SPEC 11.1)."""
-
 
 def build(core: Engine, brakes: Brakes, launcher: Launcher) -> None:
     """What happens without being asked."""
@@ -93,7 +90,6 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher) -> None:
             ),
             Job("retention", lambda: KEPT_LOOK, core.memory.housekeeping, kept=False),
             Job("days", lambda: DAYS_LOOK, core.retention.round, kept=False),
-            Job("secrets", lambda: CLEAN_EVERY, core.old_transcripts.round, core.old_transcripts.wanted, kept=False),
             Job("readers", lambda: DAYS_LOOK, StuckReaders(core.database, clock).look, kept=False),
             Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.digest, core.adaptation.wanted, kept=False),
             Job("training", lambda: TRAINING_LOOK, training.step, training.due, kept=False),

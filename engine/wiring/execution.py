@@ -16,7 +16,6 @@ from engine.execution.channels import Channels
 from engine.execution.ground import Grounds
 from engine.execution.hiring import Hiring
 from engine.execution.launcher import Launcher
-from engine.execution.old_transcripts import OldTranscripts, clean_lines
 from engine.execution.overlaps import Overlaps
 from engine.execution.permissions import Permissions
 from engine.execution.prompt.assembly import PromptAssembly
@@ -41,7 +40,7 @@ from engine.keys import Keys
 from engine.learning.learnings.prompt_part import LearntPart
 from engine.memory.prompt_part import RecalledPart
 from engine.memory.summaries import from_others
-from engine.model import CheckResult, PromptRequest, Refusal
+from engine.model import CheckResult, PromptRequest
 from engine.stand_ins import StandIns
 from engine.storage.database import Transaction
 from engine.wiring.organisation import card
@@ -140,7 +139,7 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         calls=core.calls,
         belts=core.belts,
         grounds=grounds,
-        histories=Histories(home.transcripts, cleaned=lambda path: clean_lines(path, core.keys.secrets())),
+        histories=Histories(home.transcripts, core.keys.secrets),
         channels=channels,
         settings=core.settings,
         clock=clock,
@@ -186,9 +185,6 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         purse=core.safety.costs.hold,
         secrets=core.keys.secrets,
     )
-    core.old_transcripts = OldTranscripts(
-        home.transcripts, core.database, over=partial(_over, core), secrets=core.keys.secrets, report=core.report
-    )
     return Launcher(core.sessions, core.settings)
 
 
@@ -197,14 +193,6 @@ def _own_lessons(core: Engine, asked: PromptRequest) -> frozenset[str]:
     learned = core.fragments.lessons(asked)
     soul = core.hierarchy.soul_in_prompt(asked.agent) if asked.agent else ""
     return learned | lessons_in(soul)
-
-
-def _over(core: Engine, session_id: str) -> bool:
-    """Whether nothing of a session is written any more; true of one that nobody knows."""
-    try:
-        return core.sessions.get(session_id).state.over
-    except Refusal:
-        return True
 
 
 def _told(core: Engine, tx: Transaction, session: Caller, call_id: str, told: Mapping[str, Any]) -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.old_transcripts import clean_lines
 from engine.execution.runners.model import failures, wire
 from engine.execution.runners.model.failures import LONGEST_PAUSE, PATIENCE, TRIES
 from engine.execution.runners.model.history import Histories
@@ -96,7 +95,7 @@ def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:
 
 
 def test_a_conversation_is_kept_and_copied(tmp_path: Path) -> None:
-    histories = Histories(tmp_path / "transcripts", cleaned=clean_lines)
+    histories = Histories(tmp_path / "transcripts")
     file = histories.begin("sess_1")
     assert file.stat().st_mode & 0o777 == 0o600
     assert not histories.has("sess_1")
@@ -110,8 +109,8 @@ def test_a_conversation_is_kept_and_copied(tmp_path: Path) -> None:
         histories.begin("sess_4", continues="sess_3")
 
 
-def test_a_key_that_an_earlier_version_kept_is_not_told_to_the_model_again(tmp_path: Path) -> None:
-    histories = Histories(tmp_path, cleaned=clean_lines)
+def test_a_key_in_a_stored_conversation_is_not_told_to_the_model_again(tmp_path: Path) -> None:
+    histories = Histories(tmp_path)
     histories.begin("sess_1")
     histories.add("sess_1", ['{"content": "use ghp_0123456789abcdefghijABCDEFGHIJ012345"}', '{"b": "ü"}'])
     copy = histories.begin("sess_2", continues="sess_1")

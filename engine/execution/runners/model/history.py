@@ -3,11 +3,13 @@ transcript, a message a line as the model host dumped it, secrets cut out."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from engine.model import Refusal
+from engine.model.secrets import redact_json
 
 CONVERSATION = ".messages.jsonl"
 
@@ -16,12 +18,12 @@ KEPT_AS_IT_IS = frozenset({"signature", "id", "tool_call_id", "provider_details"
 
 
 class Histories:
-    """The conversations of one home. `folder` is where transcripts are; `cleaned` reads the lines of one that is
-    continued, for an earlier version stored keys as they came."""
+    """The conversations of one home. `folder` is where transcripts are; `secrets` are values that are cut out of one
+    that is continued: a key may have been set since it was said."""
 
-    def __init__(self, folder: Path, *, cleaned: Callable[[Path], Iterable[bytes]]) -> None:
+    def __init__(self, folder: Path, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self._folder = folder
-        self._cleaned = cleaned
+        self._secrets = secrets
 
     def file(self, session_id: str) -> Path:
         """Where a session's conversation is, whether it is there or not."""
@@ -52,6 +54,16 @@ class Histories:
                         "start again with a new card",
                     ) from error
         return file
+
+    def _cleaned(self, file: Path) -> Iterator[bytes]:
+        known = tuple(self._secrets())
+        with file.open("rb") as lines:
+            for line in lines:
+                try:
+                    message = redact_json(json.loads(line), known, kept=KEPT_AS_IT_IS)
+                except ValueError:
+                    return  # a crash left the last message half-written
+                yield (json.dumps(message, ensure_ascii=False) + "\n").encode(errors="replace")
 
     def add(self, session_id: str, messages: Sequence[str]) -> None:
         """What was said since. Raises OSError."""
