@@ -13,9 +13,6 @@ from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.caches import Caches
 from engine.execution.sandbox.environment import (
     CACHED_PACKAGES,
-    PASSED,
-    SECRET_PLACES,
-    SECRET_POINTERS,
     secret_places,
     session_environment,
 )
@@ -27,10 +24,7 @@ from engine.execution.sandbox.places import furnish
 
 __all__ = [
     "CACHED_PACKAGES",
-    "PASSED",
     "PRIVATE",
-    "SECRET_PLACES",
-    "SECRET_POINTERS",
     "SESSION_MARK",
     "UNCONFINED",
     "Bubblewrap",

@@ -10,40 +10,8 @@ from pathlib import Path
 
 from engine.execution.own_environment import own_environment, without
 from engine.execution.sandbox.base import SESSION_MARK, Confinement, Sandbox
-from engine.execution.sandbox.places import home_of, system_secrets
+from engine.execution.sandbox.places import TABLES, home_of, system_secrets
 from engine.home import Home
-
-SECRET_PLACES = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".pgpass", ".my.cnf", ".npmrc", ".yarnrc.yml",
-    ".pypirc", ".git-credentials", ".password-store", ".vault-token", ".boto", ".s3cfg", ".databrickscfg",
-    ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".terraform.d", ".m2/settings.xml",
-    ".gradle/gradle.properties", ".config/gh", ".config/glab-cli", ".config/hub", ".config/git/credentials",
-    ".config/gcloud", ".config/op", ".config/rclone", ".config/doctl", ".config/heroku", ".config/containers",
-    ".config/google-chrome", ".config/chromium", ".mozilla", ".thunderbird", ".local/share/keyrings",
-    ".local/share/python_keyring", ".local/share/kwalletd", ".claude", ".claude.json", ".codex", ".gemini",
-    ".config/anthropic", ".config/openai", ".local/share/opencode", ".bash_history", ".zsh_history",
-    ".python_history", ".node_repl_history", ".psql_history", ".local/share/fish/fish_history",
-    "Library/Keychains", ".1password", ".config/1Password", ".config/Bitwarden", ".config/Slack", ".config/discord",
-    ".config/Signal", ".config/BraveSoftware", ".config/microsoft-edge", ".fly", ".oci", ".config/stripe",
-    ".config/netlify", ".local/share/com.vercel.cli", ".cache/git/credential", ".git-credential-cache",
-)  # fmt: skip
-"""Folders and files under the operator's home that sessions do not see."""
-
-SECRET_POINTERS = (
-    "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "KUBECONFIG", "DOCKER_CONFIG",
-    "GNUPGHOME", "NETRC", "NPM_CONFIG_USERCONFIG", "PGPASSFILE", "CLOUDSDK_CONFIG",
-)  # fmt: skip
-"""Environment variables that say where a secret is kept; what they name is hidden too."""
-
-PASSED = frozenset(
-    (
-        "PATH", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_VERSION",
-        "RUSTUP_TOOLCHAIN", "GOROOT", "GOTOOLCHAIN", "JAVA_HOME", "ASDF_DIR", "HOMEBREW_PREFIX", "NIX_PATH",
-        "NIX_PROFILES", "SDKROOT", "DEVELOPER_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_DATA_DIRS", "XDG_CONFIG_DIRS",
-    )
-)  # fmt: skip
-"""The variables of the engine's own environment that a session inherits, besides LC_* and those that the workspace's
-settings name. Those that say where a tool keeps things are not among them: it finds them in its HOME (see `places`)."""
 
 CACHED_PACKAGES = {
     "go": ("go-mod", "GOMODCACHE", "{}"),
@@ -63,7 +31,7 @@ def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tu
     of the system, and all that is the engine's own, other sessions' worktrees, scratch and caches among it."""
     user = home_of(environment)
     named = [*_secret_places_of(user), *system_secrets()]
-    for pointer in SECRET_POINTERS:
+    for pointer in TABLES["secret_pointers"]:
         named += [Path(part).expanduser() for part in environment.get(pointer, "").split(os.pathsep) if part]
     named += [home.config, home.data, home.cache, home.logs]
     found: set[Path] = set()
@@ -82,7 +50,7 @@ def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tu
 
 @lru_cache(4)
 def _secret_places_of(user: Path) -> tuple[Path, ...]:
-    return tuple(user / place for place in SECRET_PLACES)
+    return tuple(user / place for place in TABLES["secrets"])
 
 
 def session_environment(
@@ -96,7 +64,7 @@ def session_environment(
     kept = {
         name: value
         for name, value in inherited.items()
-        if (name in PASSED or name in confinement.variables or name.startswith("LC_"))
+        if (name in TABLES["inherited"] or name in confinement.variables or name.startswith("LC_"))
         and not _CREDENTIALS_IN_URL.search(value)
     }
     kept = _with_own_virtual(kept, confinement)

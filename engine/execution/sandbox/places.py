@@ -10,21 +10,18 @@ import os
 import re
 import shutil
 import stat
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.execution.sandbox.base import Confinement
 
-SYSTEM = tuple(
-    Path(place)
-    for place in (
-        "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/sys/devices/system",
-        "/nix/store", "/nix/var/nix/profiles", "/gnu/store", "/run/current-system", "/run/opengl-driver",
-        "/home/linuxbrew/.linuxbrew", "/var/lib/ca-certificates", "/var/cache/fontconfig", "/var/lib/texmf",
-        "/var/lib/gems",
-    )
-)  # fmt: skip
+TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+"""The lists of `places.toml`."""
+
+SYSTEM = tuple(map(Path, TABLES["system"]))
 """What everybody on the machine reads. macOS has a list of its own (see `seatbelt`)."""
 
 _OF_SYSTEM = frozenset(SYSTEM)
@@ -40,33 +37,7 @@ class Tool:
     variable: str = ""
 
 
-TOOLS = (
-    Tool(".local", ("bin", "lib", "go", "pipx", "share/pipx", "share/uv", "share/virtualenv", "share/virtualenvs")),
-    Tool(".local", ("share/hatch/env", "share/pdm/venvs", "share/rtx", "share/gem", "share/julia")),
-    Tool(".pyenv", variable="PYENV_ROOT"),
-    Tool(".virtualenvs", variable="WORKON_HOME"),
-    Tool(".cache", ("pypoetry/virtualenvs", "uv", "pre-commit", "ms-playwright", "puppeteer", "coursier")),
-    Tool(".rye", ("py", "tools", "shims", "self")),
-    Tool("miniconda3"), Tool("anaconda3"), Tool("miniforge3"), Tool("mambaforge"), Tool(".conda", ("envs", "pkgs")),
-    Tool("micromamba", ("envs", "pkgs"), "MAMBA_ROOT_PREFIX"),
-    Tool(".cargo", ("bin", "registry", "git"), "CARGO_HOME"),
-    Tool(".rustup", variable="RUSTUP_HOME"),
-    Tool("go", ("bin", "pkg/mod"), "GOPATH"), Tool("sdk"),
-    Tool(".nvm", variable="NVM_DIR"), Tool(".volta", variable="VOLTA_HOME"),
-    Tool(".local/share/fnm", variable="FNM_DIR"), Tool(".nodenv"), Tool("n"),
-    Tool(".local/share/pnpm", variable="PNPM_HOME"), Tool(".bun", variable="BUN_INSTALL"),
-    Tool(".deno", ("bin",), "DENO_INSTALL"),
-    Tool(".asdf", variable="ASDF_DATA_DIR"), Tool(".asdfrc"), Tool(".tool-versions"),
-    Tool(".local/share/mise", variable="MISE_DATA_DIR"), Tool(".local/state/mise/trusted-configs"), Tool(".proto"),
-    Tool(".rbenv", variable="RBENV_ROOT"), Tool(".rvm"), Tool(".gem", ("ruby",)),
-    Tool(".m2", ("repository", "wrapper")), Tool(".gradle", ("wrapper", "jdks"), "GRADLE_USER_HOME"),
-    Tool(".sdkman", ("candidates",), "SDKMAN_DIR"), Tool(".jenv"), Tool(".ivy2", ("cache",)), Tool(".sbt", ("boot",)),
-    Tool(".dotnet", variable="DOTNET_ROOT"), Tool(".nuget", ("packages",)),
-    Tool(".ghcup"), Tool(".cabal", ("bin", "packages", "store")), Tool(".stack", ("programs", "snapshots")),
-    Tool(".opam"), Tool(".juliaup"), Tool(".julia", ("packages", "compiled", "artifacts", "registries")), Tool("R"),
-    Tool(".mix", ("archives", "elixir")), Tool(".hex", ("packages",)), Tool(".composer", ("vendor",)),
-    Tool(".config/composer", ("vendor",)), Tool(".nix-profile"), Tool(".linuxbrew"),
-)  # fmt: skip
+TOOLS = tuple(Tool(**{**row, "pieces": tuple(row.get("pieces", ("",)))}) for row in TABLES["tools"])
 """What of a home tools need to run and to find what they installed, never their settings with keys."""
 
 _PROGRAMS = ("bin", "sbin", "shims", "Scripts")

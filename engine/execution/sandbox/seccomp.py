@@ -16,8 +16,10 @@ import functools
 import os
 import platform
 import struct
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from engine.execution.sandbox.supervisor import PASSED_ON, SIGNALS
 
@@ -35,42 +37,7 @@ _SOCKET_KIND, _DATAGRAM = 0xF, 2
 _SET_USER_ID = 0o4000
 _WRITE_ONLY, _READ_WRITE, _CREATE, _TRUNCATE, _TEMPORARY = 1, 2, 0o100, 0o1000, 0o20000000
 
-# name: number on x86_64, on aarch64; None where the architecture has no such call
-_REFUSED: dict[str, tuple[int | None, int | None]] = {
-    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "move_mount": (429, 429),
-    "open_tree": (428, 428), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432),
-    "fspick": (433, 433), "mount_setattr": (442, 442), "setns": (308, 268), "chroot": (161, 51),
-    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "fanotify_init": (300, 262),
-    "open_by_handle_at": (304, 265), "quotactl": (179, 60), "quotactl_fd": (443, 443), "acct": (163, 89),
-    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105), "finit_module": (313, 273),
-    "delete_module": (176, 106), "swapon": (167, 224), "swapoff": (168, 225), "reboot": (169, 142),
-    "settimeofday": (164, 170), "clock_settime": (227, 112), "iopl": (172, None), "ioperm": (173, None),
-    "syslog": (103, 116),
-}  # fmt: skip
-
-_ABSENT: dict[str, tuple[int | None, int | None]] = {
-    # Programs ask for these and do without when the kernel has none. clone3 keeps its flags in memory, where a filter
-    # cannot look; without it libraries fall back to clone.
-    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "clone3": (435, 435),
-    # The same for the mode of a new file; libraries fall back to openat.
-    "openat2": (437, 437), "file_setattr": (469, 469),
-}  # fmt: skip
-
-_SHARED: dict[str, tuple[int | None, int | None]] = {
-    # Memory and queues that belong to the machine: only a namespace gives a session its own.
-    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193),
-    "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188),
-    "msgctl": (71, 187), "mq_open": (240, 180), "mq_unlink": (241, 181), "pidfd_send_signal": (424, 424),
-    "setxattrat": (463, 463), "removexattrat": (466, 466), "utime": (132, None), "utimes": (235, None),
-    "futimesat": (261, None),
-}  # fmt: skip
-
-_ATTRIBUTES: dict[str, tuple[int | None, int | None]] = {
-    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14),
-    "lremovexattr": (198, 15), "fremovexattr": (199, 16),
-}  # fmt: skip
-"""Landlock does not govern these; to programs the file system has none."""
+_TABLES = tomllib.loads(Path(__file__).with_name("syscalls.toml").read_text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,38 +52,13 @@ class Architecture:
     socketpair: int
     ioctl: int
     fcntl: int
-    modes: tuple[tuple[int, int], ...]
+    modes: list[tuple[int, int]]
     """Calls that set the mode of a file, and which argument has it."""
-    opens: tuple[tuple[int, int], ...]
+    opens: list[tuple[int, int]]
     """Calls that open a file, and which argument has the flags; the mode comes after."""
 
 
-ARCHITECTURES = {
-    "x86_64": Architecture(
-        0xC000003E,
-        0,
-        clone=56,
-        unshare=272,
-        socket=41,
-        socketpair=53,
-        ioctl=16,
-        fcntl=72,
-        modes=((90, 1), (91, 1), (268, 2), (452, 2), (85, 1), (133, 1), (259, 2)),
-        opens=((2, 1), (257, 2)),
-    ),
-    "aarch64": Architecture(
-        0xC00000B7,
-        1,
-        clone=220,
-        unshare=97,
-        socket=198,
-        socketpair=199,
-        ioctl=29,
-        fcntl=25,
-        modes=((52, 1), (53, 2), (452, 2), (33, 2)),
-        opens=((56, 2),),
-    ),
-}
+ARCHITECTURES = {name: Architecture(**row) for name, row in _TABLES["architectures"].items()}
 
 
 @dataclass(slots=True)
@@ -170,13 +112,12 @@ def filter_program(machine: str, alone: Alone | None = None) -> bytes | None:
     program.unless(architecture.audit, absent)  # the 32-bit table has other numbers
     program.load(_NUMBER)
     program.when(_GREATER_EQUAL, _X32, absent)
-    tables = [(_REFUSED, refused), (_ABSENT, absent)]
+    answers = {"refused": refused, "absent": absent}
     if alone is not None:
-        tables += [(_SHARED, absent), (_ATTRIBUTES, _ERRNO | errno.EOPNOTSUPP)]
-    for table, answer in tables:
-        for numbers in table.values():
-            number = numbers[architecture.column]
-            if number is not None:
+        answers |= {"shared": absent, "attributes": _ERRNO | errno.EOPNOTSUPP}
+    for table, answer in answers.items():
+        for numbers in _TABLES[table].values():
+            if (number := numbers[architecture.column]) >= 0:
                 program.when(_EQUAL, number, answer)
     if alone is not None:
         _pass_on(program, machine, alone)
