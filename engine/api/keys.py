@@ -19,7 +19,7 @@ from engine.execution.routing import ModelRouter, ProviderState
 from engine.home import Home
 from engine.key_stores import NoKeyring
 from engine.keys import ENVIRONMENT, TWIN, Keys, check_name, variable
-from engine.memory.chroma_server import KEY as CHROMA
+from engine.memory.index import KEY as CHROMA
 from engine.model import Refusal, extras
 from engine.settings_store import SettingsStore
 

@@ -17,7 +17,7 @@ from engine.config_agents import url_fault
 from engine.config_notify import DESKTOP, SPEAK, Surface
 from engine.home import Home
 from engine.keys import Keys
-from engine.memory.chroma_server import VARIABLE
+from engine.memory.index import VARIABLE
 from engine.model import Refusal, extras
 from engine.model.secrets import redact
 from engine.storage.shared import SHARED_URL, SharedDatabase

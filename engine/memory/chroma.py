@@ -46,7 +46,7 @@ class Chroma:
         self._server = ""
         self._collect(chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False)), stamp)
 
-    def connect(self, url: str, database: str, token: str, stamp: str, *, clear: bool) -> None:
+    def connect(self, url: str, database: str, token: str, stamp: str, clear: bool) -> None:
         """The same on a server, in a database that is made when it is not there. With `clear` what is in it goes first.
         Raises `Lost` too; so does everything that asks the server afterwards."""
         SharedSystemClient.clear_system_cache()
@@ -127,13 +127,12 @@ class Chroma:
         with self._reached():
             self._collections[layer].delete(ids=[str(number) for number in ids])
 
-    def query(self, layer: str, vector: bytes, k: int) -> tuple[list[int], list[float]]:
+    def query(self, layer: str, vector: bytes, k: int) -> list[tuple[int, float]]:
         """The `k` nearest ids and their squared L2, nearest first; fewer when there are fewer."""
-        collection = self._collections[layer]
         wanted = numpy.frombuffer(vector, dtype="<f4")
         with self._reached():
-            answer = collection.query(query_embeddings=[wanted], n_results=k, include=["distances"])
-        return [int(number) for number in answer["ids"][0]], [float(one) for one in answer["distances"][0]]
+            answer = self._collections[layer].query(query_embeddings=[wanted], n_results=k, include=["distances"])
+        return [(int(number), float(one)) for number, one in zip(answer["ids"][0], answer["distances"][0], strict=True)]
 
 
 def _hurry(client: Any) -> None:

@@ -9,12 +9,15 @@ import array
 import json
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.memory.helper import Helper, HelperFailed, HelperGone
-from engine.memory.wire import Message
+
+if TYPE_CHECKING:
+    import numpy
+
+    Vector = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
 
 LOCAL = "minilm-int8-1.0.0"
 
@@ -36,12 +39,20 @@ class NoEmbedder(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A unit vector (float32, little-endian); what the re-ranker keeps of the tokens; of a question those tokens."""
+class Embedding:
+    """A text as the embedder read it: its unit vector (float32, little-endian); what `token_vectors.pack` keeps of its
+    tokens; of a question those tokens. An endpoint tells nothing of tokens."""
 
     vector: bytes
     kept: bytes = b""
     tokens: tuple[str, ...] = ()
+
+    @property
+    def array(self) -> Vector:
+        """The vector, to calculate with."""
+        import numpy
+
+        return numpy.frombuffer(self.vector, dtype="<f4")
 
 
 class Embedder(Protocol):
@@ -50,7 +61,7 @@ class Embedder(Protocol):
     @property
     def name(self) -> str: ...
 
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Made]:
+    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
         """One vector for each text. `keep`: from which character on the re-ranker keeps something of each; `now`: these
         are questions, and somebody waits. Raises `NoEmbedder`."""
 
@@ -65,32 +76,18 @@ class LocalEmbedder:
 
     def embed(
         self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False, seconds: float = SLOWEST
-    ) -> list[Made]:
-        kept = list(keep) or [0] * len(texts)
+    ) -> list[Embedding]:
         most = max(1, min(AT_ONCE, math.ceil(len(texts) / LANES)))
-        starts = range(0, len(texts), most)
         try:
-            asked: list[Future[Message]] = [
-                self._helper.submit(do="embed", texts=list(texts[at : at + most]), keep=kept[at : at + most], now=now)
-                for at in starts
+            asked = [
+                self._helper.submit("embed", texts[at : at + most], keep[at : at + most], waits=not now)
+                for at in range(0, len(texts), most)
             ]
-            return [one for answer in asked for one in _made(answer.result(seconds))]
+            return [made for answer in asked for made in answer.result(seconds)]
         except (HelperGone, HelperFailed) as error:
             raise NoEmbedder(str(error)) from error
         except TimeoutError as error:
             raise NoEmbedder(f"the local embedder did not answer within {seconds:g} s") from error
-
-
-def _made(answer: Message) -> list[Made]:
-    lengths = answer.head["kept"]
-    size = (len(answer.body) - sum(lengths)) // len(lengths)
-    tokens = answer.head.get("tokens") or [()] * len(lengths)
-    at, found = size * len(lengths), []
-    for number, length in enumerate(lengths):
-        vector = answer.body[number * size : (number + 1) * size]
-        found.append(Made(vector, answer.body[at : at + length], tuple(tokens[number])))
-        at += length
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +111,16 @@ class EndpointEmbedder:
     def name(self) -> str:
         return f"{self._provider}:{self._model}"
 
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Made]:
+    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
         where = self._find(self._provider)
         if where is None:
             raise NoEmbedder(f"the provider {self._provider} cannot be used: clawpy key set {self._provider}")
-        found: list[Made] = []
+        found: list[Embedding] = []
         for at in range(0, len(texts), ENDPOINT_AT_ONCE):
             found += self._ask(where, list(texts[at : at + ENDPOINT_AT_ONCE]))
         return found
 
-    def _ask(self, where: Endpoint, texts: list[str]) -> list[Made]:
+    def _ask(self, where: Endpoint, texts: list[str]) -> list[Embedding]:
         import urllib.error  # 20 ms that only who names an endpoint pays for
         import urllib.request
 
@@ -137,7 +134,7 @@ class EndpointEmbedder:
                 rows = sorted(json.load(answer)["data"], key=lambda row: row["index"])
                 if len(rows) != len(texts):
                     raise ValueError(f"{len(rows)} vectors for {len(texts)} texts")
-                return [Made(unit(row["embedding"])) for row in rows]
+                return [Embedding(unit(row["embedding"])) for row in rows]
         except urllib.error.HTTPError as error:
             raise NoEmbedder(f"{self.name} answered {error.code}: {error.reason}") from error
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -13,10 +13,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from engine.memory.candidates import SPEAKERS_MOST, Passage, Reader, Row, Scope, reading
+from engine.memory.embedding import Embedding
 from engine.memory.question import EMPTY, Question, read
 from engine.memory.ranking import FOUND_MOST, MEANING_SHARE, WORDS_SHARE, FirstLook, Pool, Ranked, first_look, rank
 from engine.memory.token_vectors import match
-from engine.memory.vectors import Hit, Read, Vectors
+from engine.memory.vectors import Hit, NoIndex, Vectors
 from engine.model import Layer, Recalled, RecallQuery, ScorePart
 from engine.storage.database import Database
 
@@ -113,7 +114,7 @@ class StoredMemories:
             question = read(query.text, speakers if len(speakers) <= SPEAKERS_MOST else (), now=now)
             asking = _aside(lambda: self._vectors.read(question.topic))
             words = reader.by_words(question.words, scope, most)
-        asked: Read | None = None
+        asked: Embedding | None = None
         trouble = ""
         try:
             asked = asking.result(patience)
@@ -123,10 +124,11 @@ class StoredMemories:
             trouble = "found by words only: the embedder did not answer in time"
         near: dict[int, Hit] = {}
         if asked is not None:
-            hits = self._vectors.search(asked.vector, most, layers=layers, within=CANDIDATES_WITHIN)
-            near = {hit.seq: hit for hit in hits.hits}
-            if not hits.served:
-                trouble = f"found by words only: {hits.words}"
+            try:
+                hits = self._vectors.search(asked.array, most, layers=layers, within=CANDIDATES_WITHIN)
+                near = {hit.seq: hit for hit in hits}
+            except NoIndex as error:
+                trouble = f"found by words only: {error}"
         with reading(self._database) as reader:
             rows, pool = self._pool(reader, scope, words, near, asked, now)
             look = first_look(question, pool)
@@ -152,7 +154,7 @@ class StoredMemories:
         scope: Scope,
         words: Mapping[int, float],
         near: dict[int, Hit],
-        asked: Read | None,
+        asked: Embedding | None,
         now: datetime,
     ) -> tuple[list[Row], Pool]:
         """The best of both searches and the turns beside them: rows, and a pool of what is known of them without texts.
@@ -163,7 +165,7 @@ class StoredMemories:
         before, after = reader.beside(chosen)
         rows = reader.rows({*chosen, *before.values(), *after.values()}, scope)
         if asked is not None:
-            near |= self._vectors.nearest(asked.vector, [row.seq for row in rows if row.seq not in near])
+            near |= self._vectors.nearest(asked.array, [row.seq for row in rows if row.seq not in near])
         place = {row.seq: number for number, row in enumerate(rows)}
         former = {later: one for one, later in after.items()} | before
         later = {former: one for one, former in before.items()} | after
@@ -232,7 +234,7 @@ def faded(one: Recalled, now: datetime) -> Recalled:
     return replace(one, score=sum(part.value * part.weight for part in parts), parts=parts)
 
 
-def _matched(asked: Read | None, kept: list[bytes | None]) -> Vector:
+def _matched(asked: Embedding | None, kept: list[bytes | None]) -> Vector:
     """How near the tokens of passages come to the telling ones of the question."""
     import numpy
 

@@ -177,7 +177,7 @@ class Memories:
 
     name = "memories"
 
-    def __init__(self, database: Database, store: MemoryStore, gone: Callable[[Sequence[int]], None]) -> None:
+    def __init__(self, database: Database, store: MemoryStore, gone: Callable[[], None]) -> None:
         self._database = database
         self._store = store
         self._gone = gone
@@ -197,8 +197,8 @@ class Memories:
             some = ids[start : start + 200]
 
             def work(tx: Transaction, some: list[str] = some) -> None:
-                chunks = self._store.erase(tx, some)
-                tx.after_commit(lambda: self._gone(chunks))
+                self._store.erase(tx, some)
+                tx.after_commit(self._gone)
 
             self._database.write(work)
         return len(ids)

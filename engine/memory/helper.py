@@ -1,7 +1,7 @@
 """Memory's helper process as the engine sees it: started when it is first needed, started again when it died.
 
-It carries no text beyond what is to be embedded and no key but that of a Chroma server; it has a process group of its
-own.
+Requests and answers are pickled over its pipes; both ends are this program. It carries no text beyond what is to be
+embedded and no key but that of a Chroma server; it has a process group of its own.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import pickle
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine import child_process
-from engine.memory import wire
-from engine.memory.wire import Message
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +39,23 @@ class HelperFailed(Exception):
     """The helper answered that it cannot do it, in its own words."""
 
 
+class Request(NamedTuple):
+    """A call of a method of the model or of the index; one that does not `wait` comes before those that do."""
+
+    waits: bool
+    number: int
+    method: str
+    arguments: tuple[Any, ...]
+
+
+class Answer(NamedTuple):
+    """The answer to the request of this number: what the method returned, or its `error`, in words."""
+
+    number: int
+    result: Any
+    error: str = ""
+
+
 class Helper:
     """Starts and keeps the process. All methods may be called from any thread."""
 
@@ -56,19 +72,13 @@ class Helper:
         running = self._running
         return running.pid if running is not None and running.alive else None
 
-    @property
-    def life(self) -> int:
-        """Which run of the process this is: what one run was told, the next does not know."""
-        running = self._running
-        return id(running) if running is not None and running.alive else 0
-
-    def submit(self, body: bytes = b"", **head: Any) -> Future[Message]:
+    def submit(self, method: str, *arguments: Any, waits: bool = True) -> Future[Any]:
         """Ask; the answer comes as a future that may raise `HelperGone` or `HelperFailed`. Raises `HelperGone`."""
-        return self._process().ask(head, body)
+        return self._process().ask(waits, method, arguments)
 
-    def ask(self, body: bytes = b"", *, timeout: float, **head: Any) -> Message:
+    def call(self, method: str, *arguments: Any, timeout: float, waits: bool = True) -> Any:
         """Ask and wait. Raises `HelperGone`, `HelperFailed`, and TimeoutError after `timeout` seconds."""
-        return self.submit(body, **head).result(timeout)
+        return self.submit(method, *arguments, waits=waits).result(timeout)
 
     def end(self) -> None:
         """End it; whoever waits hears that it is gone. The next question starts a new one."""
@@ -105,31 +115,29 @@ class _Process:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._process = child_process.start(command, also=QUIET)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
         self.pid = self._process.pid
+        self.alive = True
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, Future[Message]] = {}
+        self._waiting: dict[int, Future[Any]] = {}
         self._adding = threading.Lock()
         self._writing = threading.Lock()
-        self._over = False
         self._reader = threading.Thread(target=self._read, name="clawpy-memory-helper", daemon=True)
         self._reader.start()
 
-    @property
-    def alive(self) -> bool:
-        return not self._over
-
-    def ask(self, head: dict[str, Any], body: bytes) -> Future[Message]:
-        future: Future[Message] = Future()
+    def ask(self, waits: bool, method: str, arguments: tuple[Any, ...]) -> Future[Any]:
+        future: Future[Any] = Future()
         number = next(self._numbers)
         with self._adding:
-            if self._over:
+            if not self.alive:
                 raise HelperGone("memory's helper process ended")
             self._waiting[number] = future
-        assert self._process.stdin is not None
         try:
             with self._writing:
-                self._process.stdin.write(wire.encode(Message({**head, "n": number}, body)))
-                self._process.stdin.flush()
+                pickle.dump(tuple(Request(waits, number, method, arguments)), self._requests)
+                self._requests.flush()
         except (OSError, ValueError) as error:
             with self._adding:
                 self._waiting.pop(number, None)
@@ -142,27 +150,26 @@ class _Process:
         self._reader.join(END_SECONDS)
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        assert self._process.stdin is not None
         try:
-            while (message := wire.read(self._process.stdout)) is not None:
+            while True:
+                answer = Answer(*pickle.load(self._answers))
                 with self._adding:
-                    future = self._waiting.pop(message.head["n"], None)
-                if future is None:
-                    continue
-                if "error" in message.head:
-                    future.set_exception(HelperFailed(message.head["error"]))
-                else:
-                    future.set_result(message)
-        except (ValueError, KeyError):
+                    future = self._waiting.pop(answer.number, None)
+                if future is not None and answer.error:
+                    future.set_exception(HelperFailed(answer.error))
+                elif future is not None:
+                    future.set_result(answer.result)
+        except EOFError:
+            pass
+        except Exception:  # half a message can fail to be unpickled in any way
             log.exception("memory's helper process sent an unreadable message; it is killed")
         child_process.kill(self._process)
         self._process.wait()
         with self._adding:
-            self._over = True
+            self.alive = False
             left, self._waiting = [*self._waiting.values()], {}
         for future in left:
             future.set_exception(HelperGone("memory's helper process ended"))
-        self._process.stdout.close()
+        self._answers.close()
         with contextlib.suppress(OSError):  # what was not sent any more is lost with the process
-            self._process.stdin.close()
+            self._requests.close()

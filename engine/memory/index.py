@@ -1,30 +1,38 @@
 """Keeps the Chroma index in step with SQLite's vectors, in the background (SPEC 4.10).
 
-It lives in a folder of the home, or on a server (`chroma_server`). It may be missing, older than the database, held by
-another, or damaged: then it is moved aside, on a server cleared, and built again from the vectors, without embedding
-anything. A server that is lost is asked again until it is back, and then gets what it lacks. Nobody waits for any of
-this; while the index is not ready it finds nothing and says so.
+It lives in a folder of the home, or on a server that several machines share (SPEC 4.5). It may be missing, older than
+the database, held by another, or damaged: then it is moved aside, on a server cleared, and built again from the
+vectors, without embedding anything. A server that is lost is asked again until it is back, and then gets what it lacks.
+Nobody waits for any of this; while the index is not ready it finds nothing and says so.
 """
 
 from __future__ import annotations
 
 import logging
 import random
+import re
 import shutil
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
 from engine.background import Background
 from engine.memory import helper
-from engine.memory.chroma_server import LOST, ChromaServer
 from engine.memory.helper import Helper, HelperFailed, HelperGone
 from engine.memory.store import MemoryStore
 from engine.model import Layer
 
 log = logging.getLogger(__name__)
+
+VARIABLE = "CLAWPY_CHROMA_URL"
+"""The variable that names the server; it comes before the settings."""
+
+KEY = "chroma"
+"""Under this name the keys hold the server's token, where it wants one."""
+
+LOST = "Lost"
+"""How what the helper says begins when the server cannot be reached, or does not let us in."""
 
 AT_ONCE = 16
 """Vectors of one request: Chroma holds the helper's interpreter lock while it takes them in."""
@@ -56,6 +64,26 @@ _FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
+class ChromaServer:
+    """Where the index lives. It gets numbers and vectors, never a word; each home has a database of its own there, for
+    the numbers are those of its own rows. `token()` is asked for when it is opened; it may take a keyring's time."""
+
+    url: str
+    database: str
+    token: Callable[[], str] = field(default=str, compare=False, repr=False)
+
+    @property
+    def host(self) -> str:
+        """The server's name and port."""
+        return urlsplit(self.url).netloc
+
+
+def database_of(origin: str) -> str:
+    """The name of a home's database, as Chroma takes names: letters, digits, dots and dashes."""
+    return "clawpy-" + re.sub(r"[^a-zA-Z0-9]+", "-", origin).strip("-")
+
+
+@dataclass(frozen=True, slots=True)
 class IndexState:
     """`state` is off (nothing to index yet), opening, building, ready or degraded; `words` say why; `progress` of what
     is built, in [0, 1]."""
@@ -63,7 +91,6 @@ class IndexState:
     state: str
     words: str = ""
     progress: float = 1.0
-    count: int = 0
 
 
 class Unsound(Exception):
@@ -84,28 +111,17 @@ class Index:
         server: Callable[[], ChromaServer | None] = lambda: None,
     ) -> None:
         self.folder = folder
-        self._server = server
-        self._clear = False
-        self._away = False
+        self.state = IndexState("off", "nothing has been indexed yet")
         self._store = store
         self._helper = helper
         self._model = model
+        self._server = server
         self._background = Background("clawpy-index", self._step)
-        self._dropping = threading.Lock()
-        self._look = False
-        self._compare = False
-        self._dropped: list[int] = []
-        self._opened: tuple[int, int | ChromaServer, str] | None = None  # helper's life, inode or server, model
-        self._mark = 0
-        self._count = 0
-        self._churn = 0
-        self._failures = 0
-        self._state = IndexState("off", "nothing has been indexed yet")
-
-    @property
-    def state(self) -> IndexState:
-        """How it stands."""
-        return self._state
+        self._look = self._compare = False
+        self._clear = self._away = False
+        self._opened: tuple[int | None, int | ChromaServer, str] | None = None  # helper's process, where, model
+        self._mark = self._failures = 0
+        self._held = self._removed = 0
 
     def wake(self) -> None:
         """There is something to take in. Returns at once."""
@@ -124,22 +140,16 @@ class Index:
         self._failures = 0
         self.wake()
 
-    def drop(self, chunk_ids: Iterable[int]) -> None:
-        """These chunks are gone from the database. Returns at once."""
-        gone = list(chunk_ids)
-        if gone and self._background.begun:
-            with self._dropping:
-                self._dropped += gone
-            self.wake()
-
     def search(self, layer: Layer, vector: bytes, k: int) -> list[tuple[int, float]] | None:
         """The nearest chunks with their squared L2; None while it is not ready."""
-        if self._state.state != "ready" or not self._is_open():
-            if self._state.state != "degraded":
+        if self.state.state != "ready" or not self._is_open():
+            if self.state.state != "degraded":
                 self.wake()
             return None
         try:
-            answer = self._helper.ask(vector, do="query", layer=layer.value, k=k, timeout=QUERY_SECONDS)
+            found: list[tuple[int, float]] = self._helper.call(
+                "query", layer.value, vector, k, timeout=QUERY_SECONDS, waits=False
+            )
         except _FAULTS as error:
             log.warning("the index did not answer: %s", error)
             self._look = True
@@ -147,12 +157,12 @@ class Index:
                 self._lost(server, error)  # until it answers nobody else waits for it
             self.wake()
             return None
-        return list(zip(answer.head["ids"], answer.head["distances"], strict=True))
+        return found
 
     def wait(self, timeout: float) -> bool:
         """Wait until it is ready and has everything; False after `timeout` seconds. For tests and tools."""
         self.wake()
-        return self._background.wait_for(lambda: self._background.idle and self._state.state == "ready", timeout)
+        return self._background.wait_for(lambda: self._background.idle and self.state.state == "ready", timeout)
 
     def close(self) -> None:
         """Stop. Safe to call twice."""
@@ -165,46 +175,38 @@ class Index:
             self._sync()
             self._failures = 0
         except (*_FAULTS, Unsound) as error:
-            if self._background.closed:
-                return None
-            if (server := self._server()) is not None:
-                return self._failed_there(server, error)
-            self._failures += 1
-            self._opened = None
-            log.warning("the index is built again: %s", error)
-            if self._failures > TRIES:
-                self._say("degraded", f"the index cannot be built: {error}")
-                return None
-            self._say("building", f"built again: {error}", 0.0)
-            if isinstance(error, TimeoutError) or self._failures > 1:
-                self._helper.end()  # it hangs in a folder that another holds, or cannot let go of a former one
-            gone = isinstance(error, HelperGone)
-            if not gone or self._failures > 1:  # once it may have been killed; twice it was the folder that killed it
-                self._move_aside()
-            return helper.SHORT_LIFE if gone else 0.0
+            return None if self._background.closed else self._failed(error)
         except Exception as error:
             log.exception("the index has stopped")
             self._say("degraded", f"{type(error).__name__}: {error}")
         return None
 
-    def _failed_there(self, server: ChromaServer, error: Exception) -> float:
-        """The index on a server failed: when to try again. Nothing of ours is at fault when it is lost."""
+    def _failed(self, error: Exception) -> float | None:
+        """When to try again, None for not before it is checked. Nothing of ours is at fault when a server is lost."""
         self._opened = None
-        if isinstance(error, TimeoutError):
-            self._helper.end()  # whatever hangs there would keep the next question waiting
-        if isinstance(error, HelperGone):
+        server, gone, hangs = self._server(), isinstance(error, HelperGone), isinstance(error, TimeoutError)
+        if hangs:
+            self._helper.end()  # in a folder that another holds; or whatever hangs would keep the next question waiting
+        if server is not None and gone:
             return helper.SHORT_LIFE
-        if isinstance(error, TimeoutError) or str(error).startswith(LOST):
+        if server is not None and (hangs or str(error).startswith(LOST)):
             self._lost(server, error)
             return RETRY_SECONDS
         self._failures += 1
-        log.warning("the index on %s is built again: %s", server.host, error)
+        which = f"the index on {server.host}" if server else "the index"
+        log.warning("%s is built again: %s", which, error)
         if self._failures > TRIES:
-            self._say("degraded", f"the index on {server.host} cannot be built: {error}")
-            return RETRY_SECONDS * 20
-        self._clear = True
+            self._say("degraded", f"{which} cannot be built: {error}")
+            return RETRY_SECONDS * 20 if server else None
         self._say("building", f"built again: {error}", 0.0)
-        return 0.0
+        if server is not None:
+            self._clear = True
+            return 0.0
+        if self._failures > 1:
+            self._helper.end()  # it cannot let go of a former folder
+        if not gone or self._failures > 1:  # once it may have been killed; twice it was the folder that killed it
+            self._move_aside()
+        return helper.SHORT_LIFE if gone else 0.0
 
     def _lost(self, server: ChromaServer, error: Exception) -> None:
         why = str(error).removeprefix(f"{LOST}: ") or f"{server.host} does not answer"
@@ -222,15 +224,14 @@ class Index:
             self._compare = False
             if mended := self._reconcile(self._model()):
                 log.warning("the index differed from the database in %d places; it is fixed", mended)
-        self._take_out()
         self._take_in()
-        if self._churn > max(500, CHURN * self._count):
+        if self._removed > max(500, CHURN * self._held):
             raise Unsound("many entries were removed")
         if not self._background.woken:
             self._say("ready")
 
     def _is_open(self) -> bool:
-        return self._opened is not None and self._opened == (self._helper.life, self._where(), self._model())
+        return self._opened is not None and self._opened == (self._helper.pid, self._where(), self._model())
 
     def _where(self) -> int | ChromaServer:
         """What tells this index from another: the server, or the file."""
@@ -242,106 +243,79 @@ class Index:
             return 0
 
     def _open(self) -> None:
-        if self._state.state != "building" and not self._away:
+        if self.state.state != "building" and not self._away:
             self._say("opening", "it is being opened")
-        model = self._model()
-        with self._dropping:
-            self._dropped = []
-        self._connect(self._server(), model)
+        model, server = self._model(), self._server()
+        if server is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._helper.call("open", str(self.folder), model, timeout=OPEN_SECONDS)
+        else:
+            where = (server.url, server.database, server.token(), model, self._clear)
+            self._helper.call("connect", *where, timeout=OPEN_SECONDS)
+            if self._away:
+                log.info("the Chroma server at %s is back", server.host)
+            self._clear = self._away = False
         every = [number for ids in self._store.indexed(model).values() for number in ids]
         self._mark = max(every, default=0)
         self._reconcile(model)
-        self._count, self._churn = len(every), 0
-        self._opened = (self._helper.life, self._where(), model)
-
-    def _connect(self, server: ChromaServer | None, model: str) -> None:
-        if server is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._ask(OPEN_SECONDS, do="open", folder=str(self.folder), stamp=model)
-            return
-        self._ask(
-            OPEN_SECONDS, do="connect", url=server.url, database=server.database, token=server.token(), stamp=model,
-            clear=self._clear,
-        )  # fmt: skip
-        if self._away:
-            log.info("the Chroma server at %s is back", server.host)
-        self._clear = self._away = False
+        self._held, self._removed = len(every), 0
+        self._opened = (self._helper.pid, self._where(), model)
 
     def _reconcile(self, model: str) -> int:
-        """Have it hold what the database does, a page of ids at a time: questions are answered in between. How much
-        differed. Raises `Unsound`."""
+        """Have it hold what the database does, a page of ids at a time: questions are answered in between. How much it
+        lacked or had too much. Raises `Unsound`."""
         mended = 0
         for layer in (Layer.VECTORS, Layer.CONTEXT):
             found: set[int] = set()
             at = 0
             while not self._background.closed:
-                ids = self._ask(CHANGE_SECONDS, do="ids", layer=layer.value, offset=at, limit=IDS_AT_ONCE).head["ids"]
+                ids = self._helper.call("ids", layer.value, at, IDS_AT_ONCE, timeout=CHANGE_SECONDS)
                 found.update(ids)
                 at += len(ids)
                 if len(ids) < IDS_AT_ONCE:
                     break
             # What came since the last page was taken in is none of its faults.
-            wanted = [number for number in self._store.indexed(model)[layer] if number <= self._mark]
-            mended += self._mend(layer, found, wanted, model)
+            wanted = {number for number in self._store.indexed(model)[layer] if number <= self._mark}
+            surplus, missing = sorted(found - wanted), sorted(wanted - found)
+            if len(surplus) > SLIGHT + CHURN * len(found):
+                raise Unsound(f"it holds {len(surplus)} of {len(found)} that no longer exist")
+            self._prove(layer, sorted(found & wanted))
+            for start in range(0, len(surplus), PAGE):
+                self._helper.call("delete", layer.value, surplus[start : start + PAGE], timeout=CHANGE_SECONDS)
+            for start in range(0, len(missing), PAGE):
+                if len(missing) > PAGE:
+                    self._say("building", f"{start} of {len(missing)}", start / len(missing))
+                self._add(layer, self._store.vectors(missing[start : start + PAGE]))
+            self._removed += len(surplus)
+            mended += len(surplus) + len(missing)
         return mended
 
-    def _mend(self, layer: Layer, found: set[int], wanted: Sequence[int], model: str) -> int:
-        """Have a layer hold what it should; how many it lacked or had too much. Raises `Unsound`."""
-        surplus = found.difference(wanted)
-        missing = sorted(set(wanted) - found)
-        if len(surplus) > SLIGHT + CHURN * len(found):
-            raise Unsound(f"it holds {len(surplus)} of {len(found)} that no longer exist")
-        self._prove(layer, sorted(found - surplus), model)
-        self._remove(layer, sorted(surplus))
-        self._add(layer, missing, model)
-        return len(surplus) + len(missing)
-
-    def _prove(self, layer: Layer, ids: Sequence[int], model: str) -> None:
+    def _prove(self, layer: Layer, ids: Sequence[int]) -> None:
         """A few vectors must find themselves. Raises `Unsound`."""
         some = random.sample(ids, min(SAMPLE, len(ids)))
         for number, vector in self._store.vectors(some).items():
-            answer = self._ask(CHANGE_SECONDS, vector, do="query", layer=layer.value, k=1)
-            nearest = answer.head["distances"]
-            if not nearest or nearest[0] > ITSELF:
+            nearest = self._helper.call("query", layer.value, vector, 1, timeout=CHANGE_SECONDS)
+            if not nearest or nearest[0][1] > ITSELF:
                 raise Unsound(f"chunk {number} does not find itself")
 
-    def _take_out(self) -> None:
-        with self._dropping:
-            gone, self._dropped = self._dropped, []
-        if gone:
-            for layer in (Layer.VECTORS, Layer.CONTEXT):
-                self._remove(layer, gone)
-            self._churn += len(gone)
-            self._count = max(0, self._count - len(gone))
-
     def _take_in(self) -> None:
-        model = self._model()
         while not self._background.closed:
-            page = self._store.vector_page(model, self._mark, PAGE)
+            page = self._store.vector_page(self._model(), self._mark, PAGE)
             if not page:
                 return
             for layer in (Layer.VECTORS, Layer.CONTEXT):
-                self._add(layer, [row[0] for row in page if row[2] is layer], model)
+                self._add(layer, {chunk: vector for chunk, _, of, vector in page if of is layer})
             self._mark = page[-1][0]
-            self._count += len(page)
+            self._held += len(page)
 
-    def _add(self, layer: Layer, ids: Sequence[int], model: str) -> None:
+    def _add(self, layer: Layer, vectors: Mapping[int, bytes]) -> None:
+        ids = list(vectors)
         for at in range(0, len(ids), AT_ONCE):
             if self._background.closed:
                 raise HelperGone("the engine is closing")
-            vectors = self._store.vectors(ids[at : at + AT_ONCE])
-            if vectors:
-                body = b"".join(vectors.values())
-                self._ask(CHANGE_SECONDS, body, do="add", layer=layer.value, ids=list(vectors))
-            if len(ids) > PAGE:
-                self._say("building", f"{at} of {len(ids)}", at / len(ids))
-
-    def _remove(self, layer: Layer, ids: Sequence[int]) -> None:
-        for at in range(0, len(ids), PAGE):
-            self._ask(CHANGE_SECONDS, do="delete", layer=layer.value, ids=list(ids[at : at + PAGE]))
-
-    def _ask(self, seconds: float, body: bytes = b"", **head: Any) -> Any:
-        return self._helper.ask(body, timeout=seconds, **head)
+            some = ids[at : at + AT_ONCE]
+            body = b"".join(vectors[number] for number in some)
+            self._helper.call("add", layer.value, some, body, timeout=CHANGE_SECONDS)
 
     def _move_aside(self) -> None:
         """Keep the last unsound one beside, for whoever wants to look at it."""
@@ -351,4 +325,4 @@ class Index:
             self.folder.replace(aside)
 
     def _say(self, state: str, words: str = "", progress: float = 1.0) -> None:
-        self._state = IndexState(state, words, progress, self._count)
+        self.state = IndexState(state, words, progress)

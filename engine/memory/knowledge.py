@@ -26,6 +26,7 @@ from engine.memory.memory import MemoryPort
 from engine.memory.nightly import Nightly
 from engine.memory.para import Para
 from engine.memory.ranking import NEAR
+from engine.memory.vectors import NoIndex
 from engine.memory.work import ENDED, Work
 from engine.model import Asks, Layer, LayerState, Refusal, SessionView, Waiting
 from engine.model.text import count
@@ -211,10 +212,13 @@ class Knowledge:
     def _near(self, text: str, k: int) -> Sequence[tuple[str, float]]:
         """See `knowing.Near`."""
         question = self._memory.vectors.read(text)
-        return () if question is None else self._sessions(question.vector, k, 2 - 2 * NEAR)
+        return () if question is None else self._sessions(question.array, k, 2 - 2 * NEAR)
 
     def _sessions(self, vector: Any, k: int, within: float) -> list[tuple[str, float]]:
-        hits = self._memory.vectors.search(vector, k, layers=frozenset({Layer.CONTEXT}), within=within).hits
+        try:
+            hits = self._memory.vectors.search(vector, k, layers=frozenset({Layer.CONTEXT}), within=within)
+        except NoIndex:
+            return []
         rows = self._memory.store.by_seq([hit.seq for hit in hits])
         return [
             (rows[hit.seq].session, 2.0 * (1.0 - hit.similarity))

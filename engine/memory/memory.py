@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.memory.chroma_server import ChromaServer
 from engine.memory.embedding import SLOWEST, Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
 from engine.memory.finding import StoredMemories
 from engine.memory.helper import Helper
-from engine.memory.index import Index
+from engine.memory.index import ChromaServer, Index
 from engine.memory.recall import LayerSource, Recaller
 from engine.memory.store import MemoryStore
-from engine.memory.vectorising import NewVector, Vectoriser
+from engine.memory.vectorising import Vectoriser
 from engine.memory.vectors import EXACT_MOST, Vectors
 from engine.model import Layer, LayerState, Memory, NewMemory, Recall, RecallQuery, Remembered
 from engine.storage.database import Database, Transaction
@@ -29,8 +28,6 @@ log = logging.getLogger(__name__)
 
 INDEX_EVERY = 2_000
 """Vectors after which the index takes them in, while more are being made."""
-
-OFFSETS_SECONDS = 60.0
 
 
 class MemoryPort:
@@ -62,9 +59,7 @@ class MemoryPort:
         self._local = LocalEmbedder(self._helper)
         self._endpoint = endpoint
         self.store = MemoryStore(database)
-        self.vectoriser = Vectoriser(
-            database, self.store, embedder=self._embedder, offsets=self._offsets, made=self._made
-        )
+        self.vectoriser = Vectoriser(database, self.store, self._helper, embedder=self._embedder, made=self._made)
         self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
         self.finding = StoredMemories(database, self.vectors)
@@ -133,7 +128,7 @@ class MemoryPort:
     def meanings(self, texts: Sequence[str], *, seconds: float = SLOWEST) -> list[bytes]:
         """Unit vectors (float32) of texts by the local model, whatever embedder memory uses; tens of milliseconds for
         each. Raises `NoEmbedder`, also after so many `seconds`."""
-        return [one.vector for one in self._local.embed(texts, seconds=seconds)]
+        return [made.vector for made in self._local.embed(texts, seconds=seconds)]
 
     # -- looking
 
@@ -187,17 +182,16 @@ class MemoryPort:
         running = self._running()
 
         def work(tx: Transaction) -> None:
-            number, chunks = self.store.expire(tx, running=running)
-            if number:
+            if number := self.store.expire(tx, running=running):
                 log.info("%d memories have expired", number)
-                tx.after_commit(lambda: self.gone(chunks))
+                tx.after_commit(self.gone)
 
         self.database.write(work)
 
-    def gone(self, chunk_ids: Sequence[int]) -> None:
-        """Chunks were deleted, by `MemoryStore.erase` or `expire`: they are not to be found any more."""
-        self.vectors.dropped(chunk_ids)
-        self.index.drop(chunk_ids)
+    def gone(self) -> None:
+        """Memories were deleted or emptied: their vectors are not to be found any more."""
+        self.vectors.forget()
+        self.index.compare()
 
     def close(self) -> None:
         """Stop what runs in the background; what is unfinished is found missing at the next start."""
@@ -214,14 +208,8 @@ class MemoryPort:
         provider, _, model = named.partition(":")
         return EndpointEmbedder(provider, model, self._endpoint)
 
-    def _offsets(self, text: str) -> list[tuple[int, int]]:
-        answer = self._helper.ask(do="offsets", text=text, timeout=OFFSETS_SECONDS)
-        return [(start, stop) for start, stop in answer.head["offsets"]]
-
-    def _made(self, model: str, vectors: list[NewVector]) -> None:
-        if vectors:
-            self.vectors.added(model, vectors)
-            self._unindexed += len(vectors)
+    def _made(self, vectors: int) -> None:
+        self._unindexed += vectors
         if self._unindexed > INDEX_EVERY or (self._unindexed and not vectors):
             self._unindexed = 0
             self.index.wake()

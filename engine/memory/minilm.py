@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from engine.memory.embedding import Embedding
 from engine.memory.token_vectors import pack
 from engine.tokenizer import VOCABULARY
 
@@ -26,26 +28,29 @@ MOST_TOKENS = 256
 """What follows is not read by the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A text as the model read it: its unit vector (384 × float32), what is kept of its own tokens, and those."""
-
-    vector: bytes
-    kept: bytes
-    tokens: list[str]
-
-
 class MiniLM:
     """The model; loaded by the first text. From any thread."""
 
     def __init__(self) -> None:
         self._loading = threading.Lock()
 
-    def embed(self, text: str, *, own: int = 0) -> Read:
-        """Read a text, of which the re-ranker keeps what begins at character `own`.
+    def embed(self, texts: Sequence[str], keep: Sequence[int] = ()) -> list[Embedding]:
+        """Read texts; of each the re-ranker keeps what begins at character `keep`. Tokens are told of questions only,
+        of which everything is kept.
 
         Raises whatever loading raises: ImportError, OSError, RuntimeError (not the file it should be).
         """
+        if not keep:
+            return [self._read(text, 0) for text in texts]
+        return [replace(self._read(text, own), tokens=()) for text, own in zip(texts, keep, strict=True)]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Where the tokens of a text of any length begin and end, in characters."""
+        with self._loading:
+            tokenizer = self._whole
+        return list(tokenizer.encode(text, add_special_tokens=False).offsets)
+
+    def _read(self, text: str, own: int) -> Embedding:
         import numpy
 
         with self._loading:
@@ -60,13 +65,7 @@ class MiniLM:
         last = len(encoded.ids) - 1  # the marks at both ends are nobody's
         first = next((place for place in range(1, last) if encoded.offsets[place][0] >= own), last)
         kept = pack(hidden, first=first, last=last)
-        return Read(vector.tobytes(), kept, encoded.tokens[first:last])
-
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Where the tokens of a text of any length begin and end, in characters."""
-        with self._loading:
-            tokenizer = self._whole
-        return list(tokenizer.encode(text, add_special_tokens=False).offsets)
+        return Embedding(vector.tobytes(), kept, tuple(encoded.tokens[first:last]))
 
     @functools.cached_property
     def _loaded(self) -> tuple[Any, Any, list[str]]:

@@ -9,7 +9,6 @@ Statements are plain text for SQLite's driver: these are asked on every recall, 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,7 +42,11 @@ class MemoryStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._more = (-1, 0, False)
+
+    @property
+    def commits(self) -> int:
+        """While it stands still nothing was written."""
+        return self._database.commits
 
     # -- remembering
 
@@ -75,11 +78,8 @@ class MemoryStore:
         query = "UPDATE memories SET superseded_by = ? WHERE id = ?"
         self._database.write(lambda tx: tx.driver.execute(query, (by, id)) and None)
 
-    def erase(self, tx: Transaction, ids: Iterable[str]) -> list[int]:
-        """Forget: the text, its words, chunks and vectors go, an empty stub stays (SPEC 4.10).
-
-        Returns the ids of the chunks that are gone.
-        """
+    def erase(self, tx: Transaction, ids: Iterable[str]) -> None:
+        """Forget: the text, its words, chunks and vectors go, an empty stub stays (SPEC 4.10)."""
         driver = tx.driver
         seqs = [row[0] for row in driver.execute(f"SELECT seq FROM memories WHERE id IN {_MANY}", _many(ids))]
         driver.execute(
@@ -87,17 +87,13 @@ class MemoryStore:
             f"WHERE seq IN {_MANY}",
             _many(seqs),
         )
-        return _drop_chunks(driver, seqs)
+        driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_MANY}", _many(seqs))
 
-    def expire(self, tx: Transaction, *, running: frozenset[str]) -> tuple[int, list[int]]:
-        """Delete what its tier keeps no longer (SPEC 4.3): `month` after 30 days, `session` one day after its session
-        is over, `running` being those that are not. A thousand at a time. Returns how many rows, and the ids of their
-        chunks."""
-        driver = tx.driver
-        seqs = [row[0] for row in driver.execute(_OLD, _ages(tx.now, running) | {"most": AT_ONCE})]
-        gone = _drop_chunks(driver, seqs)
-        driver.execute(f"DELETE FROM memories WHERE seq IN {_MANY}", _many(seqs))
-        return len(seqs), gone
+    def expire(self, tx: Transaction, *, running: frozenset[str]) -> int:
+        """Delete what its tier keeps no longer (SPEC 4.3), with its chunks: `month` after 30 days, `session` one day
+        after its session is over, `running` being those that are not. A thousand at a time; returns how many."""
+        ages = {"month": as_stored(tx.now - MONTH), "session": as_stored(tx.now - AFTER_SESSION), "most": AT_ONCE}
+        return tx.driver.execute(_EXPIRE, ages | {"running": _json(sorted(running))}).rowcount
 
     # -- reading
 
@@ -153,20 +149,17 @@ class MemoryStore:
         with self._reading() as ask:
             return int(ask(f"SELECT count(*) FROM memories WHERE {_PENDING}", {"model": model}).fetchone()[0])
 
-    def put_chunks(self, tx: Transaction, model: str, made: Mapping[int, Sequence[NewChunk]]) -> list[tuple[int, int]]:
+    def put_chunks(self, tx: Transaction, model: str, made: Mapping[int, Sequence[NewChunk]]) -> None:
         """Store the chunks of memories with their vectors, in place of former ones; a memory that was deleted or
-        forgotten meanwhile is passed over. Returns (chunk id, seq) of what is new."""
+        forgotten meanwhile is passed over."""
         driver = tx.driver
-        _drop_chunks(driver, made)
+        driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_MANY}", _many(made))
         alive = f"SELECT seq FROM memories WHERE seq IN {_MANY} AND NOT forgotten"
-        stored: list[tuple[int, int]] = []
         for (seq,) in driver.execute(alive, _many(made)).fetchall():
-            for ordinal, one in enumerate(made[seq]):
-                chunk = driver.execute(_INSERT_CHUNK, (seq, ordinal, one.start, one.stop, one.tokens)).lastrowid or 0
-                driver.execute("INSERT INTO memory_vectors (chunk_id, vector) VALUES (?, ?)", (chunk, one.vector))
-                stored.append((chunk, seq))
+            for ordinal, new in enumerate(made[seq]):
+                chunk = driver.execute(_INSERT_CHUNK, (seq, ordinal, new.start, new.stop, new.tokens)).lastrowid
+                driver.execute("INSERT INTO memory_vectors (chunk_id, vector) VALUES (?, ?)", (chunk, new.vector))
         driver.execute(f"UPDATE memories SET model = ? WHERE seq IN {_MANY}", (model, *_many(made)))
-        return stored
 
     def vectors(self, chunk_ids: Iterable[int]) -> dict[int, bytes]:
         """Vectors by chunk id."""
@@ -202,13 +195,9 @@ class MemoryStore:
             return int(ask("SELECT count(*) FROM memory_chunks").fetchone()[0])
 
     def more_chunks_than(self, number: int) -> bool:
-        """Whether there are; counted again only after something was written."""
-        commits = self._database.commits  # before the look: what is written during it is looked for again
-        if self._more[:2] != (commits, number):
-            with self._reading() as ask:
-                found = ask("SELECT 1 FROM memory_chunks LIMIT 1 OFFSET ?", (number,)).fetchone()
-            self._more = (commits, number, found is not None)
-        return self._more[2]
+        """Whether there are."""
+        with self._reading() as ask:
+            return ask("SELECT 1 FROM memory_chunks LIMIT 1 OFFSET ?", (number,)).fetchone() is not None
 
     def _memories(self, which: str, values: Any, *, text: str = "text") -> list[Memory]:
         names = ", ".join(text if name == "text" else name for name in _NAMES)
@@ -220,22 +209,6 @@ class MemoryStore:
         """How to ask in a view of one moment."""
         with self._database.read() as session:
             yield driver_of(session.connection()).execute
-
-
-def _drop_chunks(driver: sqlite3.Connection, seqs: Iterable[int]) -> list[int]:
-    some = _many(seqs)
-    gone = [row[0] for row in driver.execute(f"SELECT id FROM memory_chunks WHERE seq IN {_MANY}", some)]
-    driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_MANY}", some)
-    return gone
-
-
-def _ages(now: datetime, running: frozenset[str]) -> dict[str, Any]:
-    """Values of `_OLD`."""
-    return {
-        "month": as_stored(now - MONTH),
-        "session": as_stored(now - AFTER_SESSION),
-        "running": _json(sorted(running)),
-    }
 
 
 def _row(name: str, one: NewMemory, now: datetime) -> dict[str, Any]:
@@ -278,9 +251,10 @@ _NAMES = tuple(Memory.__dataclass_fields__)
 _FIELDS = ("model", *(name for name in _NAMES if name != "seq"))
 _INSERT = f"INSERT INTO memories ({', '.join(_FIELDS)}) VALUES ({', '.join(f':{name}' for name in _FIELDS)})"
 _INSERT_CHUNK = "INSERT INTO memory_chunks (seq, ordinal, start, stop, tokens) VALUES (?, ?, ?, ?, ?)"
-_OLD = (
-    "SELECT seq FROM memories WHERE (retention = 'month' AND created_at <= :month) OR (retention = 'session' "
-    "AND created_at <= :session AND session NOT IN (SELECT value FROM json_each(:running))) LIMIT :most"
+_EXPIRE = (
+    "DELETE FROM memories WHERE seq IN (SELECT seq FROM memories WHERE (retention = 'month' AND created_at <= :month) "
+    "OR (retention = 'session' AND created_at <= :session AND session NOT IN (SELECT value FROM json_each(:running))) "
+    "LIMIT :most)"
 )
 _PENDING = "(model < :model OR model > :model) AND NOT forgotten"
 _MADE = (

@@ -122,7 +122,7 @@ class SummarySharing:
         origin: Callable[[], str],
         projects: Callable[[], Mapping[str, str]],
         remember: Callable[[Sequence[NewMemory]], Remembered],
-        gone: Callable[[Sequence[int]], None],
+        gone: Callable[[], None],
     ) -> None:
         """`origin` names this home; `projects` is the project of each workspace that is looked after; `remember` and
         `gone` are the memory port's."""
@@ -206,8 +206,8 @@ class SummarySharing:
 
     def _forget(self, ids: Sequence[str]) -> None:
         def work(tx: Transaction) -> None:
-            chunks = self._memories.erase(tx, ids)
-            tx.after_commit(lambda: self._gone(chunks))
+            self._memories.erase(tx, ids)
+            tx.after_commit(self._gone)
 
         if ids:
             self._database.write(work)

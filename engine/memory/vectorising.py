@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from engine.background import Background
 from engine.memory import passages
 from engine.memory.embedding import Embedder, NoEmbedder
-from engine.memory.helper import HelperFailed, HelperGone
+from engine.memory.helper import Helper, HelperFailed, HelperGone
 from engine.memory.store import MemoryStore, NewChunk
-from engine.model import Layer, Memory, Refusal
+from engine.model import Memory, Refusal
 from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
@@ -27,24 +27,13 @@ PARTS_MOST = 256
 PATIENCE = (1.0, 5.0, 30.0, 300.0)
 """Seconds to wait after the first, second, ... failure in a row."""
 
-Offsets = Callable[[str], Sequence[tuple[int, int]]]
+OFFSETS_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class NewVector:
-    """A vector that was stored."""
-
-    chunk_id: int
-    seq: int
-    layer: Layer
-    vector: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """A chunk on its way: characters `start` to `stop` of a memory, and what stands before them."""
 
-    one: Memory
+    of: Memory
     start: int
     stop: int
     head: str
@@ -57,17 +46,16 @@ class Vectoriser:
         self,
         database: Database,
         store: MemoryStore,
+        helper: Helper,
         *,
         embedder: Callable[[], Embedder],
-        offsets: Offsets,
-        made: Callable[[str, list[NewVector]], None],
+        made: Callable[[int], None],
     ) -> None:
-        """`offsets(text)` are where the tokens of a text lie; `made(model, vectors)` hears of what is stored,
-        of nothing when all is made."""
+        """`helper` says where tokens lie; `made(number)` hears of vectors that are stored, 0 when all are made."""
         self._database = database
         self._store = store
+        self._helper = helper
         self._embedder = embedder
-        self._offsets = offsets
         self._made = made
         self._background = Background("clawpy-vectors", self._step)
         self._failures = 0
@@ -121,30 +109,28 @@ class Vectoriser:
         embedder, model = self._embedder(), self.model
         found = self._store.pending(model, BATCH, characters=passages.READ)
         if not found:
-            self._made(model, [])
+            self._made(0)
             return False
         parts = self._plan(found)
-        texts = [part.head + part.one.text[part.start : part.stop] for part in parts]
-        made = embedder.embed(texts, keep=[len(part.head) for part in parts])
-        chunks: dict[int, list[NewChunk]] = {part.one.seq: [] for part in parts}
-        for part, one in zip(parts, made, strict=True):
-            chunks[part.one.seq].append(NewChunk(part.start, part.stop, one.vector, one.kept or None))
-        layers = {part.one.seq: part.one.layer for part in parts}
-        stored = self._database.write(lambda tx: self._store.put_chunks(tx, model, chunks))
-        vectors = {seq: [chunk.vector for chunk in some] for seq, some in chunks.items()}
-        self._made(model, [NewVector(number, seq, layers[seq], vectors[seq].pop(0)) for number, seq in stored])
+        texts = [part.head + part.of.text[part.start : part.stop] for part in parts]
+        chunks: dict[int, list[NewChunk]] = {}
+        for part, made in zip(parts, embedder.embed(texts, keep=[len(part.head) for part in parts]), strict=True):
+            chunks.setdefault(part.of.seq, []).append(NewChunk(part.start, part.stop, made.vector, made.kept or None))
+        self._database.write(lambda tx: self._store.put_chunks(tx, model, chunks))
+        self._made(len(parts))
         return True
 
     def _plan(self, found: Sequence[Memory]) -> list[_Part]:
-        known = {one.seq: one for one in found}
-        former = self._store.former([one.seq for one in found if one.session])
+        known = {memory.seq: memory for memory in found}
+        former = self._store.former([memory.seq for memory in found if memory.session])
         known |= self._store.by_seq(number for number in former.values() if number not in known)
         parts: list[_Part] = []
-        for one in found:
+        for memory in found:
             if len(parts) >= PARTS_MOST:
                 break
-            offsets = [] if passages.short(one.text) else self._offsets(one.text)
-            before = known.get(former.get(one.seq, 0))
-            for start, stop in passages.chunks(offsets, len(one.text)):
-                parts.append(_Part(one, start, stop, passages.head(one, None if start else before)))
+            short = passages.short(memory.text)
+            offsets = [] if short else self._helper.call("offsets", memory.text, timeout=OFFSETS_SECONDS)
+            before = known.get(former.get(memory.seq, 0))
+            for start, stop in passages.chunks(offsets, len(memory.text)):
+                parts.append(_Part(memory, start, stop, passages.head(memory, None if start else before)))
         return parts

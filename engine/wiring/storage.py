@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from engine.config_agents import url_fault
 from engine.events import EventBus
-from engine.memory.chroma_server import KEY, VARIABLE, ChromaServer, database_of
 from engine.memory.embedding import Endpoint
+from engine.memory.index import KEY, VARIABLE, ChromaServer, database_of
 from engine.memory.ledger import Ledger, append
 from engine.memory.memory import MemoryPort
 from engine.memory.validation_runs import ValidationRuns

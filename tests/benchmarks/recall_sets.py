@@ -153,7 +153,7 @@ def plain(port: MemoryPort, text: str, most: int = 50) -> tuple[tuple[str, ...],
     vector = port.vectors.read(text)
     assert vector is not None
     near: dict[int, float] = {}
-    for hit in port.vectors.search(vector.vector, 300).hits:
+    for hit in port.vectors.search(vector.array, 300):
         near.setdefault(hit.seq, hit.similarity)
 
     def scaled(values: dict[int, float]) -> dict[int, float]:

@@ -24,7 +24,7 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.events import SettingChanged
 from engine.memory import passages
-from engine.memory.embedding import LocalEmbedder, Made, unit
+from engine.memory.embedding import Embedding, LocalEmbedder, unit
 from engine.memory.helper import Helper
 from engine.memory.ledger import Ledger
 from engine.memory.memory import MemoryPort
@@ -150,7 +150,7 @@ def test_remembering_a_long_message(database: Database, clock: FakeClock, tmp_pa
         memory.remember([NewMemory("warm")])
         assert memory.settle(120)
         model = MiniLM()
-        model.embed("warm")
+        model.embed(["warm"])
         remembered, read = [], []
         for number in range(LONG_MESSAGES):
             text = f"{number} {' '.join(chance.choices(WORDS, k=500))}"[:LONG_MESSAGE]
@@ -161,7 +161,7 @@ def test_remembering_a_long_message(database: Database, clock: FakeClock, tmp_pa
             remembered.append(time.perf_counter() - began)
             began = time.perf_counter()
             for part in parts:
-                model.embed(part)
+                model.embed([part])
             read.append(time.perf_counter() - began)
     finally:
         memory.close()
@@ -174,14 +174,14 @@ def test_remembering_a_long_message(database: Database, clock: FakeClock, tmp_pa
 
 
 class Generated(LocalEmbedder):
-    """Made-up vectors for what is remembered, which would take minutes; real ones for questions."""
+    """Embedding-up vectors for what is remembered, which would take minutes; real ones for questions."""
 
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Made]:
+    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
         if now:
             return super().embed(texts, keep=keep, now=True)
         chance = numpy.random.default_rng(len(texts[0]))
         kept = numpy.random.default_rng(1).integers(-60, 60, (24, 32), dtype=numpy.int8).tobytes()
-        return [Made(unit(chance.normal(size=384).tolist()), kept) for _ in texts]
+        return [Embedding(unit(chance.normal(size=384).tolist()), kept) for _ in texts]
 
 
 def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
             return "when did " + " ".join(chance.choices(VOCABULARY, cum_weights=SHARES, k=9)) + "?"
 
         def by_index() -> None:
-            vector = numpy.frombuffer(model.embed(question()).vector, dtype="<f4")
+            vector = numpy.frombuffer(model.embed([question()])[0].vector, dtype="<f4")
             bare.query(query_embeddings=[vector], n_results=10, include=["distances"])
 
         def by_recall() -> None:
@@ -219,7 +219,7 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
         def dense() -> None:
             read = memory.vectors.read(question())
             assert read is not None
-            memory.vectors.search(read.vector, 10)
+            memory.vectors.search(read.array, 10)
 
         measured: dict[str, list[float]] = {"bare": [], "dense": [], "recall": []}
         for work in (by_index, by_recall, dense):

@@ -21,7 +21,7 @@ import pytest
 
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.memory import passages
-from engine.memory.embedding import Made
+from engine.memory.embedding import Embedding
 from engine.memory.memory import MemoryPort
 from engine.memory.prompt_part import RecalledPart
 from engine.model import Layer, NewMemory, PromptRequest, Recalled, RecallQuery, Refusal
@@ -53,12 +53,12 @@ class MadeUp:
         self.longest = 0
         self.chunks = 0
 
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Made]:
+    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
         self.longest = max(self.longest, *map(len, texts))
         self.chunks += 0 if now else len(texts)
         rows = numpy.random.default_rng(self.chunks).normal(size=(len(texts), 384)).astype("<f4")
         rows /= numpy.linalg.norm(rows, axis=1, keepdims=True)
-        return [Made(row.tobytes()) for row in rows]
+        return [Embedding(row.tobytes()) for row in rows]
 
 
 def hostile(number: int, chance: random.Random) -> str:

@@ -107,7 +107,7 @@ def test_the_operator_works_on_and_the_index_comes_back(many: Callable[[], Memor
                 print(f"  {fault.__name__:13} {when:18} {first:11.2f} s {by:5} {meanwhile:6.0%} {back:16.2f} s "
                       f"{afterwards:12.0%}")  # fmt: skip
                 assert meanwhile == afterwards == 1.0
-                assert served(memory) == "chroma"
+                assert answers(memory)
             finally:
                 memory.close()
 
@@ -118,7 +118,8 @@ def right(memory: MemoryPort, asked: list[int]) -> float:
     return sum(bool(one) and one[0].ref == f"r{number}" for one, number in zip(hits, asked, strict=True)) / len(asked)
 
 
-def served(memory: MemoryPort) -> str:
+def answers(memory: MemoryPort) -> bool:
+    """Whether the index does: for exact search there are too many."""
     query = memory.vectors.read("word1 thing1")
     assert query is not None
-    return memory.vectors.search(query.vector, 3).served
+    return bool(memory.vectors.search(query.array, 3))

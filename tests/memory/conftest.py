@@ -11,7 +11,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
-from engine.memory.embedding import Made, unit
+from engine.memory.embedding import Embedding, unit
 from engine.memory.memory import MemoryPort
 from engine.model import NewMemory
 from engine.storage.database import Database
@@ -26,9 +26,9 @@ class WordVectors:
         self.dimensions = dimensions
         self.texts: list[str] = []
 
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Made]:
+    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
         self.texts += texts
-        return [Made(unit(self._sum(text))) for text in texts]
+        return [Embedding(unit(self._sum(text))) for text in texts]
 
     def _sum(self, text: str) -> list[float]:
         total = [1e-6] * self.dimensions

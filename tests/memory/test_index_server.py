@@ -17,7 +17,7 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory import index as indexing
 from engine.memory import vectors as dense
-from engine.memory.chroma_server import ChromaServer, database_of
+from engine.memory.index import ChromaServer, database_of
 from engine.memory.memory import MemoryPort
 from engine.model import Layer, RecallQuery
 from engine.storage.database import Database
@@ -80,7 +80,7 @@ def memory(
 
 
 def on_server(memory: MemoryPort) -> int:
-    return len(memory.index._helper.ask(do="ids", layer="C", offset=0, limit=100, timeout=LONG).head["ids"])
+    return len(memory.index._helper.call("ids", "C", 0, 100, timeout=LONG))
 
 
 @pytest.mark.long
@@ -88,12 +88,12 @@ def test_a_server_holds_the_index_and_may_be_lost(memory: MemoryPort, server: Se
     memory.remember(turns(*(f"word{number} thing{number % 7}" for number in range(30))))
     assert memory.settle(LONG)
     assert memory.index.wait(LONG)
-    assert nearest(memory, "word17 thing3") == ("word17 thing3", "chroma")
+    assert nearest(memory, "word17 thing3") == "word17 thing3"
     assert on_server(memory) == 30
     assert not (tmp_path / "chroma").exists()
 
     server.kill()
-    until(lambda: nearest(memory, "word17 thing3")[1] == "")
+    until(lambda: nearest(memory, "word17 thing3") == "")
     state = memory.index.state
     assert state.state == "degraded"
     assert state.words.startswith(
@@ -106,13 +106,13 @@ def test_a_server_holds_the_index_and_may_be_lost(memory: MemoryPort, server: Se
     assert [one.state for one in memory.layers() if one.layer is Layer.VECTORS] == ["degraded"]
 
     server.start()  # as it was
-    until(lambda: nearest(memory, "word99 thing1") == ("word99 thing1", "chroma"))
+    until(lambda: nearest(memory, "word99 thing1") == "word99 thing1")
     assert on_server(memory) == 31
 
     server.kill()
     shutil.rmtree(server.folder)
     server.start()  # and with nothing in it
-    until(lambda: nearest(memory, "word17 thing3") == ("word17 thing3", "chroma"))
+    until(lambda: nearest(memory, "word17 thing3") == "word17 thing3")
     assert on_server(memory) == 31
 
 

@@ -90,7 +90,8 @@ def machines(tmp_path: Path) -> Iterator[tuple[Shared, Machine, Machine]]:
         store, projects, gone = MemoryStore(base), {f"/home/{name}/shop": PROJECT}, []  # type: ignore[var-annotated]
         sharing = SummarySharing(
             base, store, lambda: shared, origin=lambda name=name: f"home_{name}",  # type: ignore[misc]
-            projects=lambda projects=projects: projects, remember=store.remember, gone=gone.extend,  # type: ignore[misc]
+            projects=lambda projects=projects: projects, remember=store.remember,  # type: ignore[misc]
+            gone=lambda gone=gone: gone.append(True),  # type: ignore[misc]
         )  # fmt: skip
         made.append(Machine(name, store, base, sharing, projects, gone))
     yield shared, made[0], made[1]
