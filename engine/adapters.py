@@ -20,8 +20,8 @@ from engine.execution.runners.model.completions import Completions
 from engine.git import Git, repository_root
 from engine.keys import TWIN, Key, Keys
 from engine.learning.decisions.records import ARROW
-from engine.learning.decisions.training.batch import Plan
-from engine.learning.decisions.training.provider import Account, Provider, TrainingFault
+from engine.learning.decisions.training_examples import Plan
+from engine.learning.decisions.training_provider import Account, Provider, TrainingFault
 from engine.memory.embedding import NoEmbedder
 from engine.memory.memory import MemoryPort
 from engine.model import (

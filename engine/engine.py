@@ -69,12 +69,11 @@ if TYPE_CHECKING:
     from engine.keys import Keys
     from engine.learning.candidates.adaptation import Adaptation
     from engine.learning.candidates.fragments import LearnedGuidance
-    from engine.learning.candidates.overlays import Overlays
-    from engine.learning.candidates.trials import Trials
+    from engine.learning.candidates.trials import Overlays, Trials
     from engine.learning.decisions.decisions import Decisions
     from engine.learning.decisions.exporting import Exporter
     from engine.learning.decisions.insights import Figures
-    from engine.learning.decisions.training.runs import Training
+    from engine.learning.decisions.training_runs import Training
     from engine.learning.learnings.learnings import Learnings
     from engine.learning.learnings.prompt_part import LearntPart
     from engine.memory.importing import Importer

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from engine.api import wire
 from engine.api.arguments import Arguments
 from engine.api.wire import Document
-from engine.learning.decisions.training.batch import DPO
-from engine.learning.decisions.training.records import ADOPTED
+from engine.learning.decisions.training_examples import DPO
+from engine.learning.decisions.training_runs import ADOPTED
 from engine.model import MICRO, ConfidenceBucket, Drift, Group, Insights, Slice
 from engine.prediction.kinds import kind_title
 

@@ -10,7 +10,7 @@ from engine.api.arguments import Arguments
 from engine.api.wire import Document
 from engine.learning.decisions.exporting import Exported
 from engine.learning.decisions.records import Shape
-from engine.learning.decisions.training.records import TrainingRun
+from engine.learning.decisions.training_runs import TrainingRun
 from engine.model import Refusal, dollars
 
 if TYPE_CHECKING:

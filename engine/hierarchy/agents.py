@@ -18,24 +18,25 @@ from pydantic import ValidationError
 
 from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
-from engine.hierarchy import organisation, retired
-from engine.hierarchy.cascade_config import CascadeConfigFile
-from engine.hierarchy.chain import OWNER, Chain, climb, walk
+from engine.hierarchy.cascade_config import CascadeConfigFile, Watched
 from engine.hierarchy.folders import (
+    FIRST,
     ID,
     Comms,
     Member,
+    Role,
     Tools,
     broken_member,
     create_folder,
     read_member,
     read_text,
+    restore_folder,
+    retire_folder,
+    retired_members,
     unwritable,
 )
-from engine.hierarchy.organisation import Role
-from engine.hierarchy.seeds import without_lessons
-from engine.hierarchy.tiers import ARCHETYPES, TierDecision, resolve_tier
-from engine.hierarchy.watched import Watched
+from engine.hierarchy.profile_text import without_lessons
+from engine.hierarchy.tiers import ARCHETYPES, OWNER, Chain, TierDecision, climb, resolve_tier, walk
 from engine.model import AgentView, Doing, Refusal, microusd, sanitise
 from engine.model.sections import INHERITED, without_section
 from engine.storage.database import Database
@@ -108,7 +109,7 @@ class Agents:
             shutil.rmtree(unborn)
         try:
             unborn.mkdir(mode=0o700, parents=True)
-            for role in organisation.FIRST:
+            for role in FIRST:
                 create_folder(unborn / role.id, role)
             unborn.rename(self._folder)
             sync_folder(self._folder.parent)
@@ -318,7 +319,7 @@ class Agents:
         with self._lock:
             self.check_retire(agent_id)
             try:
-                name = retired.retire(self._folder, agent_id)
+                name = retire_folder(self._folder, agent_id)
             except OSError as error:
                 raise unwritable(self._folder, error) from error
         self._record(AgentRetired(subject=agent_id))
@@ -345,7 +346,7 @@ class Agents:
 
     def retired(self) -> builtins.list[AgentView]:
         """Agents that were retired, by the name under which `restore` brings each back."""
-        views = [self._view(replace(member, id=name), {}, {}) for name, member in retired.retired(self._folder)]
+        views = [self._view(replace(member, id=name), {}, {}) for name, member in retired_members(self._folder)]
         return [replace(view, state="retired", channels=()) for view in views]
 
     def restore(self, name: str) -> AgentView:
@@ -355,7 +356,7 @@ class Agents:
         """
         with self._lock:
             try:
-                agent_id = retired.bring_back(self._folder, name)
+                agent_id = restore_folder(self._folder, name)
             except OSError as error:
                 raise unwritable(self._folder, error) from error
         view = self.get(agent_id)

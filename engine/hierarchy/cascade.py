@@ -7,7 +7,7 @@ What is kept is looked at again after `m1_cache_ttl_seconds`, and at once when a
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,12 +15,11 @@ from typing import Any
 from engine.clock import Clock
 from engine.events import GuidanceApplied
 from engine.hierarchy.agents import Agents, Lineage
-from engine.hierarchy.cascade_config import CascadeConfig
-from engine.hierarchy.guidance_block import Count, Speaker, compose
+from engine.hierarchy.cascade_config import CascadeConfig, signature
+from engine.hierarchy.guidance import BLOCK, Count, Speaker, compose
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import capabilities
-from engine.hierarchy.watched import signature
-from engine.model import Guidance, LeaderProfile, MovePreview, Refusal
+from engine.model import Contribution, Guidance, LeaderProfile, MovePreview, PromptPart, PromptRequest, Refusal
 from engine.storage.database import Transaction
 
 MOST_KEPT = 4_000
@@ -168,3 +167,36 @@ def _pattern(ref: str) -> tuple[str, str] | None:
     leader, _, rest = ref.partition("#")
     section, _, key = rest.partition("/")
     return (leader, key) if section == "patterns" else None
+
+
+Lessons = Callable[[PromptRequest], frozenset[str]]
+"""The lessons that a prompt carries nearer to the agent."""
+
+
+class LeadershipGuidance:
+    """What the agent's leaders tell it, with its provenance; the notes say whose items had no room."""
+
+    name = "guidance"
+
+    def __init__(self, cascade: Cascade, nearer: Lessons = lambda request: frozenset()) -> None:
+        self._cascade = cascade
+        self._nearer = nearer
+
+    def part(self, request: PromptRequest) -> Contribution:
+        """Raises `Refusal` when the agent is not there."""
+        told = self._told(request)
+        if told is None or not told.lines:
+            return Contribution(None, told.provenance if told else {})
+        notes = tuple(
+            f"guidance of {hop.leader}: {len(hop.cut)} of its items had no room" for hop in told.hops if hop.cut
+        )
+        return Contribution(PromptPart(BLOCK, told.lines, tokens=told.tokens), told.provenance, notes)
+
+    def lessons(self, request: PromptRequest) -> frozenset[str]:
+        """What this part and those nearer to the agent say."""
+        told = self._told(request)
+        kept = [item.lesson for hop in told.hops for item in hop.kept] if told else []
+        return self._nearer(request).union(kept)
+
+    def _told(self, request: PromptRequest) -> Guidance | None:
+        return self._cascade.guidance(request.agent, without=self._nearer(request)) if request.agent else None

@@ -8,9 +8,118 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 
-from engine.hierarchy.seeds import items, seed_profile, unknown_headings
-from engine.model import LeaderProfile, ProfileEdit, Refusal
+from engine.model import LeaderDecision, LeaderProfile, Pattern, ProfileEdit, Refusal, sanitise
+from engine.model.lessons import lesson_id
+from engine.model.sections import INHERITED, without_section
+
+MOST_ITEMS = 60
+LONGEST = 600
+"""Characters of one item; what is longer is cut, with an ellipsis."""
+
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
+_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
+NAMED_ITEM = re.compile(r"`?([A-Za-z0-9][A-Za-z0-9_-]{1,47})`?\s*:\s+(\S.*)$")
+_SECTIONS = {
+    "domain": "domain",
+    "principles": "principles",
+    "patterns": "patterns",
+    "learned patterns": "patterns",
+    "learnt patterns": "patterns",
+    "guardrails": "guardrails",
+    "decisions": "decisions",
+    "recent decisions": "decisions",
+}
+
+
+def seed_profile(leader: str, soul: str) -> LeaderProfile:
+    """The profile that the text of `soul.md` gives. Nothing in it is an error: what is not understood is not said."""
+    found: dict[str, list[str]] = {}
+    for section, item in items(soul):
+        kept = found.setdefault(section, [])
+        if len(kept) < MOST_ITEMS:
+            kept.append(item)
+    patterns: dict[str, Pattern] = {}
+    for text in found.get("patterns", []):
+        named = NAMED_ITEM.match(text)
+        key, said = (slug(named[1]), named[2]) if named else (slug(text), text)
+        patterns.setdefault(key, Pattern(key, said))
+    return LeaderProfile(
+        leader=leader,
+        domain=" ".join(found.get("domain", []))[:200],
+        principles=tuple(found.get("principles", [])),
+        patterns=tuple(patterns.values()),
+        guardrails=tuple(found.get("guardrails", [])),
+        decisions=tuple(
+            LeaderDecision(f"soul_{number}", text) for number, text in enumerate(found.get("decisions", []), 1)
+        ),
+    )
+
+
+def lessons_in(soul: str) -> frozenset[str]:
+    """The lessons that the lists of a soul say."""
+    listed = (_ITEM.match(line) for line in soul.splitlines())
+    return frozenset(lesson_id(item_text(one[1])) for one in listed if one)
+
+
+def without_lessons(soul: str, lessons: frozenset[str]) -> str:
+    """A soul without the items of its lists that say one of these lessons; every other line stays."""
+
+    def says(line: str) -> bool:
+        listed = _ITEM.match(line)
+        return listed is not None and lesson_id(item_text(listed[1])) in lessons
+
+    return "".join(line for line in soul.splitlines(keepends=True) if not says(line)) if lessons else soul
+
+
+def item_text(text: str) -> str:
+    """One item as it is kept: one line, without control characters and what XML has no place for, at most `LONGEST`."""
+    flat = " ".join(sanitise(text).replace("\ufffe", "").replace("\uffff", "").split())
+    return flat if len(flat) <= LONGEST else flat[: LONGEST - 1].rstrip() + "…"
+
+
+def slug(text: str) -> str:
+    """A short name of a text: its first words, `[a-z0-9_]`, at most 48 characters; "pattern" when it has none."""
+    words = re.findall(r"[a-z0-9]+", text.lower())[:6]
+    return "_".join(words)[:48].strip("_") or "pattern"
+
+
+def items(soul: str) -> Iterator[tuple[str, str]]:
+    """Each item of a text with its section, in the order of the text."""
+    section = ""
+    for line in _lines(soul):
+        if heading := _HEADING.match(line):
+            section = _section(heading[1])
+            continue
+        listed = _ITEM.match(line)
+        text = item_text(listed[1] if listed else line)
+        if section and text and not text.startswith("<!--"):
+            yield section, text
+
+
+def unknown_headings(text: str) -> list[str]:
+    """The headings of a text that name no section of a profile."""
+    headings = [heading[1] for line in _lines(text) if (heading := _HEADING.match(line))]
+    return [heading for heading in headings if not _section(heading)]
+
+
+def _section(heading: str) -> str:
+    return _SECTIONS.get(" ".join(heading.lower().rstrip(":").split()), "")
+
+
+def _lines(soul: str) -> Iterator[str]:
+    """The lines that count: no fenced code, and nothing that M2 wrote."""
+    fence = ""
+    for line in without_section(soul, INHERITED).splitlines():
+        opened = re.match(r"\s{0,3}(```+|~~~+)", line)
+        if fence:
+            fence = "" if opened and opened[1].startswith(fence) else fence
+        elif opened:
+            fence = opened[1]
+        else:
+            yield line
+
 
 KEYED = ("patterns", "decisions")
 _VERSION = re.compile(r"<!-- version ([0-9a-f]{12}) -->")

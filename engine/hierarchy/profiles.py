@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy
+import sqlalchemy as sa
 from sqlalchemy import JSON, CheckConstraint, Column, Index, text
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col, func, select
 
 from engine.events import ProfileEdited
-from engine.hierarchy.seeds import KEYED, item_text, slug
+from engine.hierarchy.profile_text import NAMED_ITEM, item_text, slug
 from engine.model import (
     LeaderDecision,
     LeaderProfile,
@@ -36,6 +37,7 @@ from engine.model.lessons import lesson_id
 from engine.model.trust import may_guide
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.erasing import Words, json_holds
 from engine.storage.rows import Row
 from engine.storage.types import utc
 
@@ -309,7 +311,7 @@ class Profiles:
             elif not key and not said:
                 raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
             elif not key:
-                named = KEYED.match(said) if section == "patterns" else None
+                named = NAMED_ITEM.match(said) if section == "patterns" else None
                 key = slug(named[1]) if named else lesson_id(said)
                 body["text"] = named[2] if named else said
             elif section == "patterns" and key not in {one.key for one in now.patterns}:
@@ -460,3 +462,56 @@ def forget_sent(tx: Transaction) -> None:
     """Everything is unsent again."""
     for table in (WisdomEntry, WisdomUse):
         tx.session.connection().execute(sqlalchemy.update(table).values(unsent=True))
+
+
+class WisdomTexts:
+    """Items of profiles in all their wordings; see `engine.memory.forget.Store`."""
+
+    name = "wisdom"
+
+    def __init__(self, database: Database, profiles: Profiles) -> None:
+        self._database = database
+        self._profiles = profiles
+
+    def find(self, wanted: Words, /) -> Iterator[tuple[str, str]]:
+        """The wordings that hold it: leader, section and key, and what they say."""
+        with self._database.read() as session:
+            for row in _holding(session, wanted):
+                name = "/".join(part for part in (row.leader, row.section, row.key) if part)
+                yield name, row.text or " · ".join(map(str, row.body.get("items", ())))
+
+    def erase(self, wanted: Words, /) -> int:
+        """Take it out; how many wordings. Where a wording held that is in force a newer one follows, without the words:
+        so that machines which share the leadership hear of it. Prompts are made anew."""
+
+        def work(tx: Transaction) -> int:
+            held = _holding(tx.session, wanted)
+            items = {(row.leader, row.section, row.key): row for row in sorted(held, key=lambda row: row.at)}
+            for row in held:
+                where = [getattr(WisdomEntry, name) == getattr(row, name) for name in ("leader", "section", "key")]
+                emptied = sa.update(WisdomEntry).where(*where, col(WisdomEntry.version) == row.version)
+                tx.session.connection().execute(emptied.values(body={}, unsent=True))
+            for (leader, section, key), row in items.items():
+                if row.at == _last(tx.session, row):
+                    self._profiles.write(tx, leader, section, key, _without(row.body, wanted))
+            tx.after_commit(self._profiles.changed)  # also where only what was captured is gone
+            return len(held)
+
+        return self._database.write(work)
+
+
+def _holding(session: Session, wanted: Words) -> list[WisdomEntry]:
+    return [row for row in session.exec(select(WisdomEntry)) if json_holds(json.dumps(row.body), wanted)]
+
+
+def _last(session: Session, row: WisdomEntry) -> Any:
+    newest = select(sa.func.max(col(WisdomEntry.at))).where(
+        col(WisdomEntry.leader) == row.leader, col(WisdomEntry.section) == row.section, col(WisdomEntry.key) == row.key
+    )
+    return session.exec(newest).one()
+
+
+def _without(body: Mapping[str, Any], wanted: Words) -> dict[str, Any]:
+    """A list without the items that hold it; nothing of a text."""
+    kept = [one for one in body.get("items", ()) if not wanted.holds(str(one))]
+    return {"items": kept} if kept else {}

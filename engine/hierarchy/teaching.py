@@ -16,7 +16,7 @@ from engine.clock import Clock
 from engine.events import TeachingRefreshed, WisdomTaught
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.cascade import Cascade
-from engine.hierarchy.guidance_block import with_approval
+from engine.hierarchy.guidance import with_approval
 from engine.hierarchy.tiers import capabilities
 from engine.model import Guidance, GuidanceItem, Refusal, Taught, TeachingState, sanitise
 from engine.model.sections import INHERITED, write_section

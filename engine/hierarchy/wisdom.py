@@ -10,16 +10,14 @@ from engine.hierarchy import profile_text
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.cascade import Cascade
-from engine.hierarchy.cascade_config import CascadeConfig
-from engine.hierarchy.forgetting import WisdomTexts
-from engine.hierarchy.guidance_block import Count
+from engine.hierarchy.cascade_config import CascadeConfig, Watched
+from engine.hierarchy.guidance import Count
 from engine.hierarchy.guided import GuidedSessions, Lost
-from engine.hierarchy.profiles import Decided, Profiles
-from engine.hierarchy.seeds import seed_profile
+from engine.hierarchy.profile_text import seed_profile
+from engine.hierarchy.profiles import Decided, Profiles, WisdomTexts
 from engine.hierarchy.sharing import ProfileStore, Sharing
 from engine.hierarchy.teaching import Teaching
 from engine.hierarchy.tiers import capabilities
-from engine.hierarchy.watched import Watched
 from engine.model import FlushReport, LeaderProfile, ProfileEdit, ProfilePreview, Randomness, Refusal
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts

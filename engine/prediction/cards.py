@@ -19,7 +19,7 @@ from engine.events import MuteLifted
 from engine.execution.launcher import Launcher
 from engine.execution.runners.flow_names import named_flow
 from engine.learning.decisions.decisions import Decisions
-from engine.learning.decisions.query import Seen
+from engine.learning.decisions.learner import Seen
 from engine.model import (
     UNDONE,
     Assignment,

@@ -20,7 +20,7 @@ from engine.config import Autonomy, Settings, SettingsSource
 from engine.events import TriggerBlocked
 from engine.execution.launcher import Launcher
 from engine.learning.decisions.decisions import Decisions
-from engine.learning.decisions.query import Seen
+from engine.learning.decisions.learner import Seen
 from engine.model import (
     Assignment,
     CalibrationCheck,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import partial
 
-from engine.learning.decisions.query import Query, Seen
+from engine.learning.decisions.learner import Query, Seen
 from engine.model import Assignment, ConfidenceParts, Phase, Proposal, part_of_day, prompt_words
 from engine.prediction.confidence import confidence_of, urgency_of
 from engine.prediction.twin import Calibrator, EmbeddedTwin

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 
-from engine.learning.decisions.query import Seen
+from engine.learning.decisions.learner import Seen
 from engine.model import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
 from engine.model.secrets import refuse_secret
 from engine.model.text import mark

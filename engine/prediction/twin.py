@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from engine.learning.decisions.decisions import Decisions
-from engine.learning.decisions.query import NOTHING, Query, Seen
+from engine.learning.decisions.learner import NOTHING, Query, Seen
 from engine.model import CalibrationCheck, Source
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class EmbeddedTwin:
             return NOTHING
         import numpy
 
-        from engine.learning.decisions.relevance import look
+        from engine.learning.decisions.learner import look
 
         vectors = self._meanings([prompt, latest, *earlier])
         return look(prompt, latest, earlier, [None if one is None else numpy.frombuffer(one, "<f4") for one in vectors])

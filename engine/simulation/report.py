@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.engine import Engine
-from engine.hierarchy.bubble import GATES
+from engine.hierarchy.bubbles import GATES
 from engine.model import (
     BubbleState,
     Card,

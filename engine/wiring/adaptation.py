@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.execution.diffs import patch
 from engine.execution.runners.flows import FLOWS
-from engine.hierarchy.guidance_block import Speaker, items
+from engine.hierarchy.guidance import Speaker, items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.sources import Edited, Mended, ModelsUsed, Priced
 from engine.memory.validation_runs import mended_tests

@@ -9,8 +9,7 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import LearnedFlow, Registry
 from engine.learning.candidates.effects import words
 from engine.learning.candidates.fragments import LearnedGuidance
-from engine.learning.candidates.overlays import Overlays
-from engine.learning.candidates.trials import Trials
+from engine.learning.candidates.trials import Overlays, Trials
 from engine.model.adaptation import FlowOffload, Overlay
 from engine.prediction.templates.learned import LearnedWork
 

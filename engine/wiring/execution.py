@@ -34,8 +34,8 @@ from engine.execution.tools.belt import Toolbelts
 from engine.execution.upkeep import Upkeep
 from engine.execution.validation import Validation
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
-from engine.hierarchy.prompt_part import LeadershipGuidance
-from engine.hierarchy.seeds import lessons_in
+from engine.hierarchy.cascade import LeadershipGuidance
+from engine.hierarchy.profile_text import lessons_in
 from engine.keys import Keys
 from engine.learning.learnings.prompt_part import LearntPart
 from engine.memory.prompt_part import RecalledPart

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.adapters import MemoryModel, OurFolders, Projects, WhenOver, top_folder
-from engine.learning.candidates.forgetting import CandidateTexts
+from engine.learning.candidates.candidates import CandidateTexts
 from engine.memory.importing import Importer
 from engine.memory.knowledge import Knowledge
 from engine.memory.summaries import PostgresSummaries, SummarySharing

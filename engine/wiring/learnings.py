@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.adapters import MemoryModel
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.record import KINDS, Said, SessionRecord, about_session
+from engine.learning.learnings.rules import KINDS, Said, SessionRecord, about_session
 from engine.memory.capturing import Captured
 from engine.memory.embedding import LOCAL, NoEmbedder
 from engine.model import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from engine import tokenizer
 from engine.adapters import lost_files
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.postgres import PostgresStore
+from engine.hierarchy.sharing import PostgresStore
 from engine.hierarchy.wisdom import Wisdom
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.exporting import Exporter

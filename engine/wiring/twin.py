@@ -10,7 +10,7 @@ from engine.adapters import Brakes, TwinAccess, TwinSchool
 from engine.events import TwinAnswered
 from engine.execution.runners.model.completions import Completions
 from engine.learning.decisions.insights import Figures
-from engine.learning.decisions.training.runs import Training
+from engine.learning.decisions.training_runs import Training
 from engine.prediction.hook import PredictorHook
 from engine.prediction.model_twin import ModelTwin
 from engine.wiring.rails import held

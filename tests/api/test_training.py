@@ -11,7 +11,7 @@ import pytest
 
 from engine.api import training
 from engine.api.arguments import Arguments
-from engine.learning.decisions import pairs
+from engine.learning.decisions.decisions import curate_pairs
 from engine.learning.decisions.exporting import Exporter
 from engine.model import Refusal
 from engine.storage.database import Database
@@ -29,7 +29,7 @@ def ask(engine: Any, **given: str) -> dict[str, Any]:
 
 
 def test_export_says_where_and_how_many(database: Database, engine: Any) -> None:
-    database.write(lambda tx: pairs.curate(tx, [(f"now {n}", "a → garden", "b → research") for n in range(50)]))
+    database.write(lambda tx: curate_pairs(tx, [(f"now {n}", "a → garden", "b → research") for n in range(50)]))
     said = ask(engine, what="dpo", format="trl")
     assert (said["format"], said["records"], said["new"]) == ("trl", 50, 50)
     assert set(json.loads(Path(said["file"]).read_text().splitlines()[0])) == {"prompt", "chosen", "rejected"}

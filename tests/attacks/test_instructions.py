@@ -20,8 +20,7 @@ from engine.api.verbs import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import NoSandbox, best_sandbox
-from engine.learning.learnings.record import SessionRecord
-from engine.learning.learnings.rules import found
+from engine.learning.learnings.rules import SessionRecord, found
 from engine.model import Learning, LearningScope, Refusal, Score, Trust
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import KEY, ModelWorld

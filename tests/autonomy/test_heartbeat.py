@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.autonomy.heartbeat import PULSE, Daily, Every, Heartbeat, Item, Once, Page, occurrence, parse
 from engine.clock import FakeClock
-from engine.hierarchy.organisation import HEARTBEAT
+from engine.hierarchy.folders import HEARTBEAT
 from engine.memory.ledger import Ledger
 from engine.model import Randomness
 from engine.storage.database import Database

@@ -16,7 +16,7 @@ import pytest
 
 from engine import tokenizer
 from engine.clock import FakeClock
-from engine.hierarchy import watched
+from engine.hierarchy import cascade_config
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.wisdom import Wisdom
 from engine.storage.database import Database
@@ -61,7 +61,9 @@ def percentile(times: list[float], share: float) -> float:
 def test_guidance_at_the_bottom_of_a_deep_chain(
     tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watched, "SETTLED_NS", 0)  # what was written just now is read once, as if it lay there for long
+    monkeypatch.setattr(
+        cascade_config, "SETTLED_NS", 0
+    )  # what was written just now is read once, as if it lay there for long
     world = make_world(tmp_path, database, clock, members=())
     fill(world)
     tokenizer.count("load")

@@ -14,8 +14,8 @@ import pytest
 
 from engine import tokenizer
 from engine.config import FixedSettings
+from engine.learning.learnings.entries import Scope, project_key
 from engine.learning.learnings.prompt_part import LearntPart
-from engine.learning.learnings.scopes import Scope, project_key
 from engine.learning.learnings.store import LearningFiles, added
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database

@@ -18,10 +18,9 @@ import numpy
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.learnings.meaning import KeptMeaning
+from engine.learning.learnings.entries import Scope
 from engine.learning.learnings.promotion import to_project
-from engine.learning.learnings.recurrence import clusters
-from engine.learning.learnings.scopes import Scope
+from engine.learning.learnings.recurrence import KeptMeaning, clusters
 from engine.learning.learnings.store import LearningFiles, added
 from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database

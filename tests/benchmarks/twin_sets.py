@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from engine.learning.decisions.learner import Learner
-from engine.learning.decisions.query import Query, Seen
-from engine.learning.decisions.relevance import look
+from engine.learning.decisions.learner import Learner, Query, Seen, look
 from engine.memory.minilm import MiniLM
 from engine.model import PartOfDay, PastDecision, prompt_words
 

@@ -6,7 +6,7 @@ import dataclasses
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
-from engine.learning.decisions.metrics import Decided, bucket, by_person, drift, metrics, over_time
+from engine.learning.decisions.insights import Decided, bucket, by_person, drift, metrics, over_time
 from engine.model import (
     CalibrationCheck,
     Insights,

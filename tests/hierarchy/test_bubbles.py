@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Executable
 
 from engine.clock import FakeClock
-from engine.hierarchy.bubble import GATES, DirectLeader, judge, known_as, relevant, similarity
+from engine.hierarchy.bubbles import GATES, DirectLeader, judge, known_as, relevant, similarity
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.memory.ledger import Ledger
 from engine.model import Basis, BubbleState, Learning, Refusal, Score, Touched, Trust

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.execution.prompt.assembly import PromptAssembly
-from engine.hierarchy.chain import Stop, climb
-from engine.hierarchy.prompt_part import LeadershipGuidance
+from engine.hierarchy.cascade import LeadershipGuidance
+from engine.hierarchy.tiers import Stop, climb
 from engine.memory.ledger import Ledger
 from engine.model import Guidance, PromptRequest, Refusal
 from engine.storage.database import Database

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine import tokenizer
-from engine.hierarchy.guidance_block import KEY_PATTERNS, RATIOS, SAYS, Speaker, compose, ratio, shares
+from engine.hierarchy.guidance import KEY_PATTERNS, RATIOS, SAYS, Speaker, compose, ratio, shares
 from engine.model import LeaderDecision, LeaderProfile, Pattern, SourceKind
 from engine.model.lessons import lesson_id
 

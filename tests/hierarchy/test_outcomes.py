@@ -23,7 +23,7 @@ from engine.events import (
     SessionEnded,
     ValidationFailed,
 )
-from engine.hierarchy.outcomes import FRESH, LASTING, LEAST, Tally, outlived, paths, tallies
+from engine.hierarchy.guided import FRESH, LASTING, LEAST, Tally, outlived, paths, tallies
 from engine.memory.ledger import Ledger
 from engine.model import LeaderDecision, Pattern
 from engine.model.outcomes import judged

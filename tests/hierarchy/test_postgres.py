@@ -21,7 +21,7 @@ from engine import Engine, Home, open_engine
 from engine.api.outward import shared_database
 from engine.clock import FakeClock
 from engine.execution.prompt.assembly import PartSource
-from engine.hierarchy.prompt_part import LeadershipGuidance
+from engine.hierarchy.cascade import LeadershipGuidance
 from engine.model import (
     BubbleState,
     Contribution,

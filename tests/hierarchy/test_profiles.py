@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.profile_text import edits, printed, refuse_stale, written
+from engine.hierarchy.profile_text import edits, printed, refuse_stale, seed_profile, slug, written
 from engine.hierarchy.profiles import WisdomEntry, WisdomUse, newest, profile_of, wording
-from engine.hierarchy.seeds import seed_profile, slug
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
 from engine.storage.database import Database
 from tests.hierarchy.wisdom_world import SOUL, World, make_world

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.hierarchy.chain import DEPTH, OWNER, Stop, walk
-from engine.hierarchy.tiers import capabilities, resolve_tier
+from engine.hierarchy.tiers import DEPTH, OWNER, Stop, capabilities, resolve_tier, walk
 
 
 def test_an_assignment_wins_over_everything() -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import SQLModel
 
 from engine.clock import FakeClock
-from engine.learning.decisions.pairs import DpoPair
+from engine.learning.decisions.decisions import DpoPair
 from engine.prediction.cards_store import Prediction
 from engine.storage.database import Database
 from tests.prediction.deciding import World, proposal

@@ -12,7 +12,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import ChannelSettings, FixedSettings, Settings
-from engine.hierarchy.organisation import FIRST
+from engine.hierarchy.folders import FIRST
 from engine.memory.embedding import LocalEmbedder, NoEmbedder
 from engine.memory.helper import Helper
 from engine.model import AgentView, SessionState

@@ -14,9 +14,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.learning.decisions.decisions import Decisions
-from engine.learning.decisions.learner import Learner
-from engine.learning.decisions.query import NAMES, NOTHING, unpacked
-from engine.learning.decisions.relevance import look
+from engine.learning.decisions.learner import NAMES, NOTHING, Learner, look, unpacked
 from engine.memory.ledger import append
 from engine.model import (
     Assignment,

@@ -6,13 +6,13 @@ is promoted, and nowhere else: a crash leaves the former behaviour or the new on
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index
-from sqlmodel import Field, SQLModel, col, select
+from sqlmodel import Field, Session, SQLModel, col, select
 
 from engine.events import (
     CandidateDecisionUndone,
@@ -22,7 +22,7 @@ from engine.events import (
     CandidateRolledBack,
     CandidateWeighed,
 )
-from engine.learning.candidates.effects import checked, free_name
+from engine.learning.candidates.effects import checked, free_name, rewritten, says
 from engine.learning.candidates.evaluation import PASS, Evaluation
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
@@ -41,6 +41,7 @@ from engine.model.adaptation import (
     effect_from_json,
 )
 from engine.storage.database import Database, Transaction
+from engine.storage.erasing import Words
 from engine.storage.ids import beginning
 from engine.storage.kept import Kept
 from engine.storage.quick import found, load, whole
@@ -382,3 +383,59 @@ def _ready(tx: Transaction, row: CandidateRow, taken: Collection[str]) -> Effect
         if in_force or not same:
             names.add(name)
     return replace(effect, name=free_name(effect.name, names))
+
+
+_OPEN = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ROLLED_BACK)
+
+
+class CandidateTexts:
+    """See `engine.memory.forget.Store`. What else a candidate says goes with the other records."""
+
+    name = "candidates"
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, wanted: Words, /) -> Iterator[tuple[str, str]]:
+        """The candidates whose effect holds it: id and the texts that would go."""
+        with self._database.read() as session:
+            for row, _, text in _holding(session, wanted):
+                yield row.id, text
+
+    def erase(self, wanted: Words, /) -> int:
+        """Take it out; how many candidates. Prompts are made without it from now on."""
+
+        def work(tx: Transaction) -> int:
+            found = list(_holding(tx.session, wanted))
+            for row, less, _ in found:
+                row.effect = {} if less is None else less.to_json()
+                tx.session.add(row)
+                if row.status in _OPEN and not _works(less):
+                    decide(tx, row, CandidateMove.REJECT, "operator", "its text was forgotten")
+            return len(found)
+
+        return self._database.write(work)
+
+
+def _works(effect: Effect | None) -> bool:
+    try:
+        return effect is not None and bool(checked(effect))
+    except Refusal:
+        return False
+
+
+def _holding(session: Session, wanted: Words) -> Iterator[tuple[CandidateRow, Effect | None, str]]:
+    """The candidates that hold it, each with its effect without it, None for one that nobody can read, and what would
+    go."""
+    for row in session.exec(select(CandidateRow)):
+        try:
+            effect = effect_from_json(row.effect)
+        except Refusal:  # all of it goes
+            text = str(list(row.effect.values()))
+            if wanted.holds(text):
+                yield row, None, text
+            continue
+        less = rewritten(effect, lambda text: "" if wanted.holds(text) else text)
+        if less != effect:
+            left = set(says(less))
+            yield row, less, " · ".join(one for one in says(effect) if one not in left)

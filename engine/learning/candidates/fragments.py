@@ -14,9 +14,7 @@ from xml.sax.saxutils import escape
 
 from engine import tokenizer
 from engine.config import SettingsSource
-from engine.learning.candidates.lift import HARMS, HELPS
-from engine.learning.candidates.overlays import Overlays
-from engine.learning.candidates.trials import PROVENANCE, Trials
+from engine.learning.candidates.trials import HARMS, HELPS, PROVENANCE, Overlays, Trials
 from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust, sanitise
 from engine.model.adaptation import Overlay, PromptFragment
 from engine.model.lessons import lessons_of

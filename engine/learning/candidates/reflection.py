@@ -9,17 +9,270 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 from engine.learning.candidates import weighing
-from engine.learning.candidates.readers import READERS, Found, Scope
+from engine.learning.candidates.reading import quoted
 from engine.learning.candidates.records import Records, record_id
 from engine.learning.candidates.sequences import LEAST_RUNS, FoundSequence, detect
 from engine.learning.candidates.sources import Sources
+from engine.learning.candidates.weighing import Weight, difference, error_kind, slug
+from engine.model import PermissionAnswer
 from engine.model.adaptation import LearningRecord, RecordKind
+from engine.model.lessons import added, distil
 from engine.storage.database import Database
 from engine.storage.facts_read import Fact, Facts, FactsRead
+
+MOST_TESTS = 5
+"""So many tests of one session become records, the first by name."""
+
+MOST_ADDED = 5
+"""Sentences of one edit."""
+
+Scope = tuple[str, str]
+Before = Callable[[str, Scope], int]
+"""How often a label came before in a scope."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record before it is one. `key` tells it from others of its fact; with `whole_key` that alone makes its id."""
+
+    kind: RecordKind
+    label: str
+    scope: Scope
+    weight: Weight
+    key: str = ""
+    agent: str = ""
+    session_id: str = ""
+    whole_key: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _of_tests(fact: Fact, kind: RecordKind, weight: Weight, tests: list[str], **more: Any) -> Iterator[Found]:
+    """A record for each test, for what recurs is the test, and whoever works in its workspace meets it."""
+    for test in sorted(tests)[:MOST_TESTS]:
+        details = {"test": test, "failing": sorted(tests), **more.get("details", {})}
+        scope = ("workspace", fact.workspace)
+        yield Found(kind, f"{kind}/{test}", scope, weight, key=test, **more | {"details": details})
+
+
+def _healing(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    told = fact.payload
+    mended = fact.kind == "ValidationHealed"
+    weigh, kind = weighing.failed_tdd, RecordKind.FAILED_TDD
+    if mended:
+        weigh, kind = weighing.successful_heal, RecordKind.SUCCESSFUL_HEAL
+    tests = list(map(str, told["failing"]))
+    details = {name: told[name] for name in ("attempts", "cost")} | ({} if mended else {"gave_up": told["reason"]})
+    about = {"agent": str(told["agent"]), "session_id": fact.subject, "details": details}
+    yield from _of_tests(fact, kind, weigh(told["attempts"], told["cost"], len(tests)), tests, **about)
+
+
+def _retried(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    told = fact.payload
+    weight = weighing.repeated_retry(told["attempts"], told["cost"])
+    yield _of_agent(
+        RecordKind.REPEATED_RETRY, told["agent"], weight, fact.subject, _some(told, "attempts", "cost", "failing")
+    )
+
+
+def _overlapped(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    told = fact.payload
+    weight = weighing.task_conflict(len(told["files"]), len(told["conflicting"]))
+    details = _some(told, "files", "conflicting", "other")
+    details |= {"change_set": fact.subject, "other_session": told["other_session_id"]}
+    yield _of_agent(RecordKind.TASK_CONFLICT, told["agent"], weight, told["session_id"], details)
+
+
+def _over_budget(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    """One incident a day: an agent whose budget is spent is held back again and again."""
+    spent, budget, day = fact.payload["spent"], fact.payload["budget"], sources.day(fact.at)
+    details = {"spent": spent, "budget": budget, "day": day}
+    weight = weighing.budget_incident(spent, budget)
+    found = _of_agent(RecordKind.BUDGET_INCIDENT, fact.subject, weight, "", details, f"{fact.subject}/{day}")
+    yield replace(found, whole_key=True)
+
+
+def _approved(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    by = fact.payload["decided_by"]
+    if by == "autonomy":
+        return
+    edit = sources.edited(fact.subject) if fact.payload.get("edited") else None
+    if edit is None:
+        yield _approval(fact, "card", weighing.approval(weighing.APPROVED, "a card was approved unchanged"), by=by)
+        return
+    for number, said in enumerate(added(edit.original, edit.edited)[:MOST_ADDED]):
+        yield Found(
+            RecordKind.HUMAN_APPROVAL,
+            f"human_approval/edited:{edit.channel}:{slug(distil(said).text)}",
+            ("agent", edit.agent),
+            weighing.edited_approval(difference(edit.original, edit.edited), len(said.split())),
+            key=f"edit {number}",
+            agent=edit.agent,
+            session_id=edit.session,
+            details={
+                "card": fact.subject,
+                "original": edit.original[:500],
+                "edited": edit.edited[:500],
+                "added": said[:300],
+                "kind": edit.kind,
+                "channel": edit.channel,
+                "by": by,
+            },
+        )
+
+
+def _permitted(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    told = fact.payload
+    if not PermissionAnswer(told["answer"]).allows or told.get("by"):  # `by`: an earlier answer that counts again
+        return
+    lasts = told["answer"] == PermissionAnswer.ALLOW_SESSION
+    points = weighing.LASTING_PERMISSION if lasts else weighing.PERMISSION
+    words = "a tool was allowed for the whole session" if lasts else "a tool was allowed once"
+    found = _approval(fact, f"permission:{told['tool']}", weighing.approval(points, words), tool=told["tool"])
+    yield replace(found, session_id=told["session_id"])
+
+
+def _landed(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    if not fact.payload.get("left"):  # else it is not known yet what becomes of the rest
+        yield from _taken(fact, sources, fact.payload["files"])
+
+
+def _branched(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    if files := fact.payload.get("landed"):
+        yield from _taken(fact, sources, files)
+
+
+def _taken(fact: Fact, sources: Sources, files: int) -> Iterator[Found]:
+    """The operator took so many files of it; and tests that it turned green were healed. Once a change set."""
+    session_id = fact.payload["session_id"]
+    approval = _approval(fact, "change_set", weighing.landed(files), files=files)
+    yield replace(approval, session_id=session_id, key=fact.subject, whole_key=True)
+    mended = sources.mended(session_id)
+    if mended is not None:
+        causes = sorted({cause for cause in mended.tests.values() if cause})
+        details = {"causes": causes, "project": mended.project, "landed": fact.subject, "cost": mended.cost}
+        about = {"agent": mended.agent, "session_id": session_id, "details": details}
+        weight = weighing.successful_heal(1, mended.cost, len(mended.tests))
+        for found in _of_tests(fact, RecordKind.SUCCESSFUL_HEAL, weight, list(mended.tests), **about):
+            yield replace(found, key=f"{fact.subject}/{found.key}", whole_key=True)
+
+
+def _kept(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    kept = sources.kept_fact(fact.subject) if fact.payload["by"] == "operator" else None
+    if kept is None or not kept.fact:
+        return
+    what = f"fact:{slug(kept.category) or 'other'}"
+    number = before(f"human_approval/{what}", ("workspace", fact.workspace))
+    details = {"kept": fact.subject, "text": kept.fact, "trust": kept.trust.value}
+    yield _approval(fact, what, weighing.kept_fact(kept.trust, number, quoted(kept.fact, 120)), **details)
+
+
+def _approval(fact: Fact, what: str, weight: Weight, **details: Any) -> Found:
+    scope = ("workspace", fact.workspace)
+    return Found(RecordKind.HUMAN_APPROVAL, f"human_approval/{what}", scope, weight, details=details)
+
+
+def _erred(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    agent, tool, message = (str(fact.payload[name]) for name in ("agent", "tool", "message"))
+    points, words, signature, explained = error_kind(tool, message)
+    label = f"agent_error/{tool}/{signature}"
+    weight = weighing.agent_error(points, words, explained=explained, before=before(label, ("agent", agent)))
+    details = {"tool": tool, "message": message}
+    found = _of_agent(RecordKind.AGENT_ERROR, agent, weight, fact.subject, details, f"{tool}/{message}")
+    yield replace(found, label=label)
+
+
+def _flushed(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    told = (fact.payload[name] for name in ("bubbles", "patterns", "agents", "confidences", "importances"))
+    for bubble, pattern, agent, confidence, importance in zip(*told, strict=True):
+        weight = weighing.successful_bubble(confidence, importance)
+        details = {"bubble": bubble, "leader": fact.subject, "pattern": pattern}
+        yield _of_agent(RecordKind.SUCCESSFUL_BUBBLE, agent, weight, "", details, bubble)
+
+
+def _guided(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    told = fact.payload
+    weight = weighing.guidance_applied(len(told["items"]), len(told["sources"]))
+    details = _some(told, "call", "sources", "items")
+    yield _of_agent(RecordKind.GUIDANCE_APPLIED, fact.subject, weight, told["session_id"], details)
+
+
+def _noisy(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    """Of guidance, and of what was promoted: that is rolled back, and weighs against the like of it."""
+    told = fact.payload
+    promoted = fact.kind == "OverlayFoundHarmful"
+    weight = weighing.guidance_noisy(max(0.0, -told.get("high", 0.0)) if promoted else told["harm"])
+    found = _of_agent(RecordKind.GUIDANCE_NOISY, told["agent"], weight, "", {"ref": fact.subject, **told})
+    yield replace(found, label="guidance_noisy/overlay") if promoted else found
+
+
+def _stale(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    told = fact.payload
+    weight = weighing.stale_guidance(told["days"], told["most"], len(told["gone"]), told["told"])
+    scope, details = ("leader", told["leader"]), {"ref": fact.subject, **told}
+    yield Found(RecordKind.STALE_GUIDANCE, "stale_guidance", scope, weight, details=details)
+
+
+def _taught(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    weight = weighing.teaching_refresh(fact.payload["taught"], fact.payload["unchanged"])
+    yield Found(RecordKind.TEACHING_REFRESH, "teaching_refresh", ("leader", ""), weight, details=dict(fact.payload))
+
+
+def _not_shared(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    label, scope = f"cloud_sync_failure/{fact.subject}", ("leader", "")
+    weight = weighing.cloud_sync_failure(fact.payload["unsent"], before(label, scope))
+    yield Found(RecordKind.CLOUD_SYNC_FAILURE, label, scope, weight, details=dict(fact.payload))
+
+
+def _recalled(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+    told = fact.payload
+    for memory, origin in zip(told["memories"], told["origins"], strict=False):
+        label = f"cloud_memory_recall_hit/{memory}"
+        weight = weighing.recall_hit(before(label, ("agent", fact.subject)))
+        details = {"memory": memory, "origin": origin}
+        found = _of_agent(RecordKind.CLOUD_MEMORY_RECALL_HIT, fact.subject, weight, told["session_id"], details, memory)
+        yield replace(found, label=label)
+
+
+def _of_agent(
+    kind: RecordKind, agent: str, weight: Weight, session_id: str, details: Mapping[str, Any], key: str = ""
+) -> Found:
+    return Found(kind, kind.value, ("agent", agent), weight, key, agent, session_id, details=details)
+
+
+def _some(told: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: list(told[name]) if isinstance(told[name], (list, tuple)) else told[name] for name in names}
+
+
+READERS: Mapping[str, Callable[[Fact, Sources, Before], Iterator[Found]]] = {
+    "ValidationFailed": _healing,
+    "ValidationHealed": _healing,
+    "RetryRepeated": _retried,
+    "WorkOverlapped": _overlapped,
+    "BudgetExceeded": _over_budget,
+    "PredictionConfirmed": _approved,
+    "PermissionAnswered": _permitted,
+    "ChangeSetLanded": _landed,
+    "ChangeSetNarrowed": _landed,
+    "ChangeSetBranched": _branched,
+    "FactPromoted": _kept,
+    "AgentErred": _erred,
+    "MemoryBubbleFlushed": _flushed,
+    "GuidanceApplied": _guided,
+    "GuidanceFoundNoisy": _noisy,
+    "OverlayFoundHarmful": _noisy,
+    "GuidanceFoundStale": _stale,
+    "TeachingRefreshed": _taught,
+    "CloudSyncFailed": _not_shared,
+    "CloudMemoryRecalled": _recalled,
+}
+"""By fact, who makes records of it; `ToolsUsed` makes `tool_sequence`, see `reflection`."""
+
 
 log = logging.getLogger(__name__)
 

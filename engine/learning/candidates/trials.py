@@ -7,11 +7,14 @@ its changes (`values.outcomes`): work that is thrown away did not succeed, whate
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy
@@ -20,17 +23,131 @@ from sqlmodel import Field, Session, SQLModel, col, func, select
 
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
-from engine.learning.candidates.candidates import CandidateRow
-from engine.learning.candidates.lift import HARMS, lift, withheld
-from engine.learning.candidates.overlays import Overlays
-from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay
-from engine.model.confidence_sequence import Arms
+from engine.learning.candidates.candidates import CandidateRow, Candidates
+from engine.model import Refusal
+from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay, PolicyTweak, RoutingHint
+from engine.model.confidence_sequence import Arms, upper_end
 from engine.model.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
 from engine.storage.kept import Kept
 from engine.storage.quick import ask, each_of
 from engine.storage.types import utc
+
+log = logging.getLogger(__name__)
+
+
+class Overlays:
+    """Answers what is in force, by agent, kind of run and workspace. From any thread; no disk once it was asked."""
+
+    def __init__(self, database: Database) -> None:
+        self._candidates = Candidates(database)
+        self._known: Kept[list[Overlay]] = Kept(database, CandidateRow)
+
+    def get_prompt_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
+        """Fragments for prompts of an agent's runs of a kind, the oldest first. `workspace` "" is none: what is bound
+        to one does not apply then."""
+        return self.of(CandidateType.PROMPT_FRAGMENT, agent_id, run_kind, workspace)
+
+    def model(
+        self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str = ""
+    ) -> tuple[str, str] | None:
+        """The model of the newest hint that fits, and why; None without one."""
+        for one in reversed(self.of(CandidateType.ROUTING_HINT, agent, run_kind, workspace)):
+            hint = one.effect
+            if not isinstance(hint, RoutingHint) or hint.channel not in ("", channel):
+                continue
+            if hint.longest_prompt is None or len(prompt) <= hint.longest_prompt:
+                return hint.model, f"{hint.why or 'a hint was learnt'} (candidate {one.candidate_id})"
+        return None
+
+    def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
+        """Bounds of the validation loop for an agent's work in a workspace; all of them hold."""
+        found = self.of(CandidateType.POLICY_TWEAK, agent, None, workspace)
+        return [one.effect for one in found if isinstance(one.effect, PolicyTweak)]
+
+    def flows(self) -> Sequence[Overlay]:
+        """Every flow in force, the oldest first."""
+        return [one for one in self.every() if one.type is CandidateType.FLOW_OFFLOAD]
+
+    def of(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
+        """What is in force of a type for an agent, a kind of runs (None where kinds do not matter) and a workspace, the
+        oldest first."""
+        return [one for one in self.every() if one.type is type and one.applies(agent_id, run_kind, workspace)]
+
+    def every(self) -> Sequence[Overlay]:
+        """Everything in force, the oldest first."""
+        return self._known.get("", self._read)
+
+    def _read(self) -> list[Overlay]:
+        found = []
+        for row in self._candidates.rows(CandidateStatus.PROMOTED):
+            try:
+                found.append(row.overlay)
+            except Refusal as refusal:  # damaged, or emptied by forgetting: it takes no other with it, and no prompt
+                log.warning("candidate %s is active and left out: %s", row.id, refusal)
+        return sorted(found, key=lambda one: (one.since, one.id))
+
+
+DOUBT = 0.1
+"""In so many of all cases an end of the interval is wrong at some time, at most."""
+
+SAME = 0.1
+"""An interval within this on both sides of 0 means that it makes no difference."""
+
+NOT_ENOUGH, HELPS, HARMS, NO_DIFFERENCE = "not enough evidence", "helps", "harms", "makes no difference"
+
+
+def withheld(run_id: str, overlay_id: str, share: float) -> bool:
+    """Whether a run goes without an overlay; true of a `share`, 0 to 1, of all runs."""
+    drawn = hashlib.blake2b(f"{run_id}\0{overlay_id}".encode(), digest_size=8).digest()
+    return int.from_bytes(drawn) < share * 2**64
+
+
+def lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
+    """What runs say; those that were drawn alike are a stratum. While the interval is too wide for any other verdict,
+    it is "not enough evidence"."""
+    difference, low, high = _reckoned(tuple(strata))
+    return Lift(
+        overlay_id,
+        sum(one.with_runs for one in strata),
+        sum(one.with_good for one in strata),
+        sum(one.without_runs for one in strata),
+        sum(one.without_good for one in strata),
+        difference,
+        low,
+        high,
+        verdict(low, high),
+    )
+
+
+def verdict(low: float, high: float) -> str:
+    """What an interval says, in words."""
+    if high < 0:
+        return HARMS
+    if low > 0:
+        return HELPS
+    return NO_DIFFERENCE if low >= -SAME and high <= SAME else NOT_ENOUGH
+
+
+@lru_cache(maxsize=1_000)
+def _reckoned(strata: tuple[Arms, ...]) -> tuple[float, float, float]:
+    """Difference and interval. It takes milliseconds, and is asked again with every prompt."""
+    low, high = -upper_end([one.swapped for one in strata], DOUBT), upper_end(strata, DOUBT)
+    return min(high, max(low, _difference(strata))), low, high
+
+
+def _difference(strata: Sequence[Arms]) -> float:
+    """The difference of the shares, as the mean of the strata where each weighs what it says; the even prior draws it
+    a little to 0 while there are few runs."""
+    total, weight = 0.0, 0.0
+    for one in strata:
+        told = (one.with_good + 1) / (one.with_runs + 2)
+        untold = (one.without_good + 1) / (one.without_runs + 2)
+        says = 1 / (1 / (one.with_runs + 2) + 1 / (one.without_runs + 2))
+        total, weight = total + says * (told - untold), weight + says
+    return total / weight if weight else 0.0
+
 
 CURSOR = "adaptation.trials"
 

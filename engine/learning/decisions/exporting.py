@@ -17,9 +17,7 @@ from sqlalchemy import column, table
 from sqlmodel import Session, col, select
 
 from engine.events import PairsExported
-from engine.learning.decisions import pairs
-from engine.learning.decisions.decisions import Decision
-from engine.learning.decisions.pairs import DpoPair
+from engine.learning.decisions.decisions import MORE_PAIRS, Decision, DpoPair, curate_pairs, stored_pairs
 from engine.learning.decisions.records import (
     Exchange,
     Preference,
@@ -100,19 +98,19 @@ class Exporter:
         with self._database.read() as session:
             last = state.get(session, LAST, "")
             waited = not last or now - datetime.fromisoformat(last) >= BATCH_EVERY
-            return waited and len(pairs.stored(session, exported=False)) >= BATCH_FROM
+            return waited and len(stored_pairs(session, exported=False)) >= BATCH_FROM
 
     def batch(self) -> Exported:
         """Bring the new pairs out. Raises `Refusal` `few_pairs` below `BATCH_FROM`, and nothing is written."""
         self.recover()
 
         def begin(tx: Transaction) -> tuple[int, dict[str, Any]]:
-            new = pairs.stored(tx.session, exported=False)
+            new = stored_pairs(tx.session, exported=False)
             if len(new) < BATCH_FROM:
                 raise Refusal(
                     "few_pairs",
                     f"{count(len(new), 'new pair')}; a batch needs at least {BATCH_FROM}",
-                    pairs.MORE,
+                    MORE_PAIRS,
                 )
             payload = {
                 "pairs": [one.id for one in new],
@@ -136,7 +134,7 @@ class Exporter:
         if shape is Shape.PLAIN:
             return Exported(self.file, _beside(self.file), self._count(), new)
         with self._database.read() as session:
-            found = self._redacted(pairs.stored(session, exported=True))
+            found = self._redacted(stored_pairs(session, exported=True))
         file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
         write_atomic(file, _lines(preference_line(one, shape) for one in found))
         write_atomic(_beside(file), _lines(weight_line(one) for one in found))
@@ -159,7 +157,7 @@ class Exporter:
     def every_pair(self) -> list[Preference]:
         """Every pair as it may leave this machine, the oldest first."""
         with self._database.read() as session:
-            return self._redacted(pairs.stored(session))
+            return self._redacted(stored_pairs(session))
 
     def exchanges(self) -> list[Exchange]:
         """The examples of `conversations`, the oldest first, none twice."""
@@ -176,7 +174,7 @@ class Exporter:
         if faults:
             raise Refusal("bad_pairs", "; ".join(faults), "fix these lines; none was imported")
         sides = [read_preference(line) for line in lines]
-        return self._database.write(lambda tx: pairs.curate(tx, sides))
+        return self._database.write(lambda tx: curate_pairs(tx, sides))
 
     def _bring_out(self, intent: int, payload: dict[str, Any]) -> Exported:
         wanted = set(payload["pairs"])
@@ -212,7 +210,7 @@ class Exporter:
 
     def _count(self) -> int:
         with self._database.read() as session:
-            return len(pairs.stored(session, exported=True))
+            return len(stored_pairs(session, exported=True))
 
 
 OPERATOR = "You answer as the operator of a team of software agents does: with the same words and the same decisions."

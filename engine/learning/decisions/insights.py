@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from statistics import fmean
 from typing import Any
 
 import sqlalchemy
@@ -11,26 +13,231 @@ from sqlalchemy import column, table
 from sqlmodel import Session
 
 from engine.clock import Clock
-from engine.learning.decisions.metrics import (
-    APPROVED,
-    BEFORE,
-    CANNOT_RUN,
-    DISCARDED,
-    EXPIRED,
-    NEWEST,
-    REJECTED,
-    WITHDRAWN,
-    Decided,
-    bucket,
-    by_person,
-    drift,
-    local_time,
-    metrics,
-    over_time,
+from engine.model import (
+    COLD_START,
+    CalibrationCheck,
+    ConfidenceBucket,
+    DecidedBy,
+    Drift,
+    Group,
+    Insights,
+    Metrics,
+    PartOfDay,
+    Phase,
+    Shift,
+    Slice,
+    Source,
+    TrainingView,
+    part_of_day,
 )
-from engine.model import COLD_START, CalibrationCheck, DecidedBy, Insights, Phase, Source, TrainingView
+from engine.model.shares import wilson_lower_bound, wilson_upper_bound
+from engine.model.text import count
 from engine.storage.database import Database
 from engine.storage.types import UtcDateTime
+
+BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0))
+"""Of the seed (§7.6); from the lower end, up to but without the upper one, but for 1.0."""
+
+Z_TWO_SIDED_95 = 1.96
+
+TREND_FROM = 10
+"""So many decisions in each half of the time, or there is no trend to tell."""
+
+TREND = 0.05
+"""So much better or worse than the first half is no chance any more."""
+
+SLICE_DAYS = (1, 7, 14, 28, 91, 364)
+"""Days that a slice of time may have."""
+
+SLICES = 31
+"""At most so many slices."""
+
+NEWEST, BEFORE, DRIFT_FROM, KIND_FROM = 50, 200, 20, 4
+"""The newest so many decisions are compared with so many before them; of fewer than `DRIFT_FROM`, or of a kind with
+fewer than `KIND_FROM` on either side, nothing is said."""
+
+APPROVED, REJECTED, EXPIRED, WITHDRAWN = "approved", "rejected", "expired", "withdrawn"
+DISCARDED, CANNOT_RUN = "discarded", "cannot_run"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One card as metrics see it. `word` is approved, rejected, discarded, expired, withdrawn or cannot_run, "" while
+    it is pending; `undone` when its work was taken back or thrown away. `stated` is False when its confidence was that
+    of a cold start. `cost` in micro-dollars."""
+
+    source: str
+    channel: str
+    confidence: float
+    word: str
+    itself: bool
+    undone: bool
+    at: datetime
+    cost: int = 0
+    kind: str = ""
+    stated: bool = True
+
+    @property
+    def own(self) -> bool:
+        """Typed by the operator himself."""
+        return self.source == Source.OPERATOR.value
+
+
+def metrics(cards: Sequence[Decided], zone: tzinfo | None = None) -> Metrics:
+    """What these cards, the oldest first, come to; hours and parts of the day are those of `zone`, else of UTC."""
+    made = [one for one in cards if not one.own]
+    persons = by_person(made)
+    approved = [one for one in persons if one.word == APPROVED]
+    rejected = [one for one in persons if one.word == REJECTED]
+    auto = [one for one in made if one.itself and one.word in (APPROVED, DISCARDED)]
+    undone = sum(one.undone for one in auto)
+
+    def local(one: Decided) -> datetime:
+        return one.at if zone is None else local_time(one.at, zone)
+
+    return Metrics(
+        total=len(made),
+        approved=len(approved),
+        rejected=len(rejected),
+        discarded=sum(one.word == DISCARDED for one in persons),
+        expired=sum(one.word == EXPIRED for one in made),
+        withdrawn=sum(one.word == WITHDRAWN for one in made),
+        cannot_run=sum(one.word == CANNOT_RUN for one in made),
+        undecided=sum(not one.word for one in made),
+        own=len(cards) - len(made),
+        auto_executed=len(auto),
+        auto_undone=undone,
+        approval_rate=_share(len(approved), len(persons)),
+        auto_success_rate=_share(len(auto) - undone, len(auto)),
+        confidence=_mean(made),
+        approved_confidence=_mean(approved),
+        rejected_confidence=_mean(rejected),
+        calibration=tuple(bucket(low, high, persons) for low, high in BUCKETS),
+        trend=_trend(persons),
+        sources=_most_first(_groups(cards, lambda one: one.source)),
+        channels=_most_first(_groups(cards, lambda one: one.channel)),
+        kinds=_most_first(_groups(made, lambda one: one.kind)),
+        parts=_in_order(_groups(persons, lambda one: part_of_day(local(one)).value), [one.value for one in PartOfDay]),
+        hours=_in_order(_groups(persons, lambda one: f"{local(one).hour:02}"), [f"{one:02}" for one in range(24)]),
+        spent=sum(one.cost for one in cards),
+        cost_per_accepted=_cost(cards),
+    )
+
+
+def local_time(at: datetime, zone: tzinfo) -> datetime:
+    """`at` in `zone`; itself when it is: a zone with clock changes is slow to ask."""
+    return at if at.tzinfo is zone else at.astimezone(zone)
+
+
+def by_person(cards: Iterable[Decided]) -> list[Decided]:
+    """Predictions that a person approved or rejected; also those that he approved and whose work he threw away."""
+    return [one for one in cards if one.word in (APPROVED, REJECTED, DISCARDED) and not one.itself and not one.own]
+
+
+def bucket(low: float, high: float, persons: Iterable[Decided]) -> ConfidenceBucket:
+    """Those of confidence from `low` on, below `high`, which is itself within when it is 1."""
+    inside = [one for one in persons if low <= one.confidence < high or one.confidence == high == 1.0]
+    approved = sum(one.word == APPROVED for one in inside)
+    return ConfidenceBucket(
+        low,
+        high,
+        len(inside),
+        _share(approved, len(inside)),
+        _mean(inside),
+        *_interval(approved, len(inside)),
+        sum(not one.stated for one in inside),
+    )
+
+
+def over_time(cards: Sequence[Decided], since: datetime, until: datetime, zone: tzinfo) -> tuple[Slice, ...]:
+    """What a person decided from the local day of `since` to that of `until`, both included, in slices of equal days,
+    the oldest first; the newest ends with the day of `until`."""
+    first, last = since.astimezone(zone).date(), until.astimezone(zone).date()
+    days = max(1, (last - first).days + 1)
+    step = next((one for one in SLICE_DAYS if -(-days // one) <= SLICES), -(-days // SLICES))
+    many = -(-days // step)
+    begins = [last - timedelta(days=step * (many - number) - 1) for number in range(many + 1)]
+    approved, rejected = [0] * many, [0] * many
+    for one in by_person(cards):
+        place = many - 1 - (last - local_time(one.at, zone).date()).days // step
+        if 0 <= place < many:
+            (approved if one.word == APPROVED else rejected)[place] += 1
+    midnights = [datetime(day.year, day.month, day.day, tzinfo=zone) for day in begins]
+    return tuple(
+        Slice(midnights[number], midnights[number + 1], approved[number], rejected[number]) for number in range(many)
+    )
+
+
+def drift(decisions: Sequence[tuple[str, bool]]) -> Drift:
+    """Which kinds of card are decided otherwise than before: (kind, approved), the oldest first. A kind is where the
+    95 % intervals of its share approved, lately and before, have nothing in common."""
+    newest, before = decisions[-NEWEST:], decisions[-NEWEST - BEFORE : -NEWEST]
+    if len(newest) < DRIFT_FROM:
+        return Drift(
+            len(newest), f"{count(DRIFT_FROM - len(newest), 'more decision')} until changes of taste can be detected"
+        )
+    shifts = []
+    for kind in sorted({kind for kind, _ in newest}):
+        now, then = ([yes for name, yes in part if name == kind] for part in (newest, before))
+        if min(len(now), len(then)) >= KIND_FROM:
+            (low, high), (least, most) = (_interval(sum(part), len(part)) for part in (now, then))
+            if low > most or high < least:
+                shifts.append(Shift(kind, sum(now), len(now), sum(then) / len(then)))
+    what = "your taste changed in" if shifts else "no change:"
+    after = "" if shifts else " were like the earlier ones"
+    return Drift(len(newest), f"{what} the last {len(newest)} decisions{after}", tuple(shifts))
+
+
+def _interval(approved: int, decided: int) -> tuple[float, float]:
+    of = approved, decided, Z_TWO_SIDED_95
+    return wilson_lower_bound(*of), wilson_upper_bound(*of)
+
+
+def _trend(persons: Sequence[Decided]) -> str:
+    """Whether the newer half was approved more often than the older one: improving, declining, steady or unknown."""
+    half = len(persons) // 2
+    if half < TREND_FROM:
+        return "unknown"
+    before, after = (fmean(one.word == APPROVED for one in part) for part in (persons[:half], persons[half:]))
+    if abs(after - before) < TREND:
+        return "steady"
+    return "improving" if after > before else "declining"
+
+
+def _groups(cards: Iterable[Decided], by: Callable[[Decided], str]) -> list[Group]:
+    found: dict[str, list[Decided]] = {}
+    for one in cards:
+        found.setdefault(by(one), []).append(one)
+    groups = []
+    for name, these in found.items():
+        persons = [one for one in these if not one.itself]
+        approved = sum(one.word == APPROVED for one in persons)
+        rejected = sum(one.word in (REJECTED, DISCARDED) for one in persons)
+        groups.append(Group(name, len(these), approved, rejected, _share(approved, approved + rejected), _cost(these)))
+    return groups
+
+
+def _most_first(groups: Iterable[Group]) -> tuple[Group, ...]:
+    return tuple(sorted(groups, key=lambda one: (-one.predictions, one.name)))
+
+
+def _in_order(groups: Iterable[Group], names: Sequence[str]) -> tuple[Group, ...]:
+    return tuple(sorted(groups, key=lambda one: names.index(one.name)))
+
+
+def _cost(cards: Sequence[Decided]) -> float | None:
+    """What all of it cost for each card that was accepted and not taken back."""
+    accepted = sum(one.word == APPROVED and not one.undone for one in cards)
+    return sum(one.cost for one in cards) / accepted if accepted else None
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _mean(cards: Sequence[Decided]) -> float | None:
+    return fmean(one.confidence for one in cards) if cards else None
+
 
 CARDS = table(
     "predictions",

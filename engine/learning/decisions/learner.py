@@ -10,18 +10,400 @@ The same decisions make the same learner. The cost of one, a tenth of a millisec
 
 from __future__ import annotations
 
+import math
+import struct
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
+from statistics import median
 from typing import Any
+from zlib import crc32
 
 import numpy
 
-from engine.learning.decisions.belief import Belief
-from engine.learning.decisions.calibration import Calibration, KindCalibration, logit
-from engine.learning.decisions.habits import SAID, Habits, levels, places, subjects, times
-from engine.learning.decisions.neighbours import Neighbours
-from engine.learning.decisions.query import NAMES, Query, unpacked
-from engine.model import PastDecision
+from engine.learning.decisions.calibration import Calibration, KindCalibration, logit, squash
+from engine.model import PartOfDay, PastDecision, prompt_words
+
+MEANING = 384
+"""Dimensions of a vector of meaning."""
+
+NAMES = (
+    "near the latest", "near all before", "nearest of all", "how long ago it was about", "words of the latest",
+    "words of all before", "length", "length of the evidence", "lines of evidence", "what is new in the evidence",
+)  # fmt: skip
+"""The numbers, in order. Each is about 0 on average and 1 in spread over ordinary text."""
+
+_FORMAT = 1
+_NUMBERS = struct.Struct(f"<B{len(NAMES)}f")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A proposal as learners keep it: the numbers named by `NAMES`, and its vector of meaning when there was one."""
+
+    numbers: tuple[float, ...]
+    meaning: bytes = b""
+    """`MEANING` signed bytes, b"" for none."""
+
+    def packed(self) -> bytes:
+        """As it is stored with a decision."""
+        return _NUMBERS.pack(_FORMAT, *self.numbers) + self.meaning
+
+
+NOTHING = Seen((0.0,) * len(NAMES))
+"""A proposal of which only its kind is known."""
+
+
+def unpacked(stored: bytes) -> Seen:
+    """What `packed` made; `NOTHING` for b"" and for the format of another version."""
+    if len(stored) not in (_NUMBERS.size, _NUMBERS.size + MEANING) or stored[0] != _FORMAT:
+        return NOTHING
+    return Seen(tuple(_NUMBERS.unpack_from(stored)[1:]), stored[_NUMBERS.size :])
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The card that is asked about; `part`, `weekend` and `hour` are of the operator's own time."""
+
+    kind: str
+    channel: str
+    workspace: str
+    flow: str
+    words: frozenset[str]
+    part: PartOfDay
+    weekend: bool
+    at: datetime
+    hour: int | None = None
+    seen: Seen = NOTHING
+
+
+Array = Any
+
+
+class Belief:
+    """Weights with their spread."""
+
+    def __init__(self, mean: Array, spread: Array) -> None:
+        self.mean = numpy.array(mean, numpy.float64)
+        self.covariance = numpy.diag(numpy.array(spread, numpy.float64) ** 2)
+
+    def probability(self, features: Array) -> float:
+        """Of a yes, in (0, 1); the less is known, the nearer to a half."""
+        about = float(self.mean @ features)
+        unsure = float(features @ self.covariance @ features)
+        return squash(about / math.sqrt(1 + math.pi * unsure / 8))
+
+    def learn(self, features: Array, yes: bool, weight: float = 1.0) -> None:
+        """One case; `weight` in (0, 1] is how loudly it speaks."""
+        towards = self.covariance @ features
+        unsure, about, target = float(features @ towards), float(self.mean @ features), float(yes)
+        step = 0.0
+        for _ in range(20):  # Newton on the one number that says how far to go; it is concave, so this ends
+            expected = squash(about + unsure * step)
+            wrong = weight * (target - expected) - step
+            slope = 1 + weight * expected * (1 - expected) * unsure
+            step += wrong / slope
+            if abs(wrong) < 1e-10:
+                break
+        expected = squash(about + unsure * step)
+        self.mean += towards * step
+        told = weight * expected * (1 - expected)
+        self.covariance -= numpy.outer(towards, towards) * (told / (1 + told * unsure))
+
+
+INDIFFERENT = 0.5
+"""What is expected of an operator of whom nothing is known."""
+
+STRENGTH = 4.0
+"""So many decisions' worth is what the level above counts for."""
+
+LATELY = 8.0
+"""The newest decisions of a level, about so many, are what was chosen lately."""
+
+SAID = 0.8
+"""Signals of at least this weight were said about the very card; only they are told in words."""
+
+USUAL_FROM, USUAL_OF = 5, 101
+"""After so many approvals of a kind its usual waiting time is learnt rather than assumed, from at most so many."""
+
+CHANNEL_FROM = 3
+"""The Twin names a channel after this many approvals there."""
+
+WORDS = 65_536
+"""Marks of words: of a few thousand words that an operator uses hardly two share one."""
+
+Key = tuple[str, ...]
+
+
+Asked = Query | PastDecision
+"""What decisions are compared by."""
+
+
+@dataclass(slots=True)
+class Share:
+    """Weight chosen of weight decided, altogether and lately; how many were said, and how many of these chosen."""
+
+    chosen: float = 0.0
+    decided: float = 0.0
+    chosen_lately: float = 0.0
+    decided_lately: float = 0.0
+    approved: int = 0
+    said: int = 0
+
+    def add(self, chosen: bool, weight: float) -> None:
+        """Count one decision."""
+        fade = math.exp(-weight / LATELY)
+        gain = weight if chosen else 0.0
+        self.chosen += gain
+        self.decided += weight
+        self.chosen_lately = self.chosen_lately * fade + gain
+        self.decided_lately = self.decided_lately * fade + weight
+        if weight >= SAID:
+            self.approved += chosen
+            self.said += 1
+
+
+def shrunk(chosen: float, decided: float, prior: float, strength: float = STRENGTH) -> float:
+    """The share, pulled towards `prior` as if that had been seen in `strength` decisions: it lies between the two."""
+    return (prior * strength + chosen) / (strength + decided)
+
+
+def levels(asked: Asked) -> tuple[Key, ...]:
+    """From the general to the particular: everything, the kind, on this channel, in this workspace."""
+    kind, channel = asked.kind, asked.channel
+    return (), ("kind", kind), ("channel", kind, channel), ("workspace", kind, channel, asked.workspace)
+
+
+def times(asked: Asked) -> tuple[Key, ...]:
+    """The kind in this part of the day, on such days of the week, at this hour."""
+    part = ("part", asked.kind, asked.part.value)
+    week = ("week", asked.kind, asked.part.value, "1" if asked.weekend else "0")
+    return (part, week) if asked.hour is None else (part, week, ("hour", *week[1:], str(asked.hour)))
+
+
+def places(asked: Asked) -> tuple[Key, ...]:
+    """Whatever kind: this workspace, this channel."""
+    return ("any kind", asked.workspace), ("any kind on", asked.channel)
+
+
+def subjects(asked: Asked) -> tuple[Key, ...]:
+    """The words of the prompt, whatever kind says them: a mark of each, so that what is learnt stays small and holds no
+    word that somebody wants forgotten (SPEC 4.10)."""
+    return tuple(("word", str(mark)) for mark in sorted({crc32(word.encode()) % WORDS for word in asked.words}))
+
+
+class Habits:
+    """Counts over past decisions, added one by one, oldest first."""
+
+    def __init__(self) -> None:
+        self.shares: dict[Key, Share] = {}
+        self.waited: dict[str, deque[float]] = {}
+
+    def add(self, decision: PastDecision) -> None:
+        """Count one decision."""
+        keys = (*levels(decision), *times(decision), *places(decision), *subjects(decision))
+        for key in (*keys, ("in time", decision.kind, decision.channel, decision.part.value)):
+            self.shares.setdefault(key, Share()).add(decision.chosen, decision.weight)
+        if decision.chosen and decision.weight >= SAID and decision.waited_hours is not None:
+            self.waited.setdefault(decision.kind, deque(maxlen=USUAL_OF)).append(decision.waited_hours)
+
+    def time(self, asked: Asked) -> float:
+        """How much of the like was approved in this part of the day and week, and at this hour, in [0, 1]."""
+        return self.down((*levels(asked)[:2], *times(asked)))[-1][0]
+
+    def down(self, keys: Iterable[Key], expected: float = INDIFFERENT) -> list[tuple[float, float]]:
+        """For each level the share altogether and the share lately, each shrunk towards the level above."""
+        found = []
+        for key in keys:
+            share = self.shares.get(key, Share())
+            expected = shrunk(share.chosen, share.decided, expected)
+            found.append((expected, shrunk(share.chosen_lately, share.decided_lately, expected, 2.0)))
+        return found
+
+    def usual(self, kind: str) -> timedelta | None:
+        """How long this kind of card usually waits before the operator approves it; None while too little is known."""
+        hours = self.waited.get(kind, ())
+        return timedelta(hours=max(median(hours), 1 / 60)) if len(hours) >= USUAL_FROM else None
+
+    def channel(self, kind: str, registered: Collection[str]) -> str | None:
+        """Where the operator approved most cards of this kind: at least `CHANNEL_FROM`, and most of those there."""
+        best = max(registered, key=lambda channel: (self._said(("channel", kind, channel))[0], channel), default=None)
+        if best is None:
+            return None
+        approved, said = self._said(("channel", kind, best))
+        return best if approved >= CHANNEL_FROM and 2 * approved > said else None
+
+    def words(self, asked: Asked) -> tuple[str, ...]:
+        """Why, in one line: the closest level on which the operator has said something."""
+        kind, channel = asked.kind, asked.channel
+        for key, where in (
+            (("in time", kind, channel, asked.part.value), f" {_WHEN[asked.part]}"),
+            (("channel", kind, channel), ""),
+            (("kind", kind), " on any channel"),
+        ):
+            approved, said = self._said(key)
+            if said:
+                return (f"you approved {approved} of {said} like this{where}",)
+        return ("you have not decided on anything like this yet",)
+
+    def _said(self, key: Key) -> tuple[int, int]:
+        share = self.shares.get(key)
+        return (share.approved, share.said) if share else (0, 0)
+
+
+_WHEN = {
+    PartOfDay.MORNING: "in the morning",
+    PartOfDay.AFTERNOON: "in the afternoon",
+    PartOfDay.EVENING: "in the evening",
+    PartOfDay.NIGHT: "at night",
+}
+
+
+HASHED = 256
+"""Dimensions of the vector of hashed words, which stands in where there is none of meaning."""
+
+EARLIER_MOST = 20
+"""So many of the latest lines before the last one are looked at."""
+
+STOP = frozenset(
+    "the and you your for with that this from are can could would will into has have use user".split()  # noqa: SIM905
+)
+
+Vector = Any
+"""A unit vector, float32."""
+
+
+@lru_cache(500)
+def hashed(words: frozenset[str]) -> Vector:
+    """The unit vector of a bag of words; all 0 for none. It is nobody's to change."""
+    vector = numpy.zeros(HASHED, numpy.float32)
+    for word in words:
+        mark = crc32(word.encode())
+        vector[mark % HASHED] += 1.0 if mark & 0x80000000 else -1.0
+    length = float(numpy.sqrt((vector * vector).sum()))
+    return vector / length if length else vector
+
+
+def look(prompt: str, latest: str, earlier: Sequence[str] = (), vectors: Sequence[Vector | None] | None = None) -> Seen:
+    """See a proposal beside its evidence.
+
+    `earlier` is the evidence before `latest`, oldest first. `vectors` are those of meaning of the prompt, the latest
+    and each of the earlier; while any is missing, words stand in for all of them.
+    """
+    earlier = earlier[-EARLIER_MOST:]
+    said, now, before = _words(prompt), _words(latest), [_words(line) for line in earlier]
+    given = [] if vectors is None else [*vectors[:2], *vectors[2:][-EARLIER_MOST:]]
+    known = [one for one in given if one is not None]
+    if len(known) == 2 + len(earlier):
+        every, low, wide = numpy.stack(known), 0.35, 0.18
+    else:
+        every, low, wide = numpy.stack([hashed(one) for one in (said, now, *before)]), 0.1, 0.15
+    near = every[1:] @ every[0]
+    old = frozenset().union(*before)
+    order = [float(near[0]), *map(float, near[:0:-1])]  # the newest first
+    mean = every[2:].mean(axis=0) if before else every[1]
+    length = float(numpy.sqrt((mean * mean).sum()))
+    numbers = (
+        (order[0] - low) / wide,
+        (float(mean @ every[0]) / length - low if length else 0.0) / wide,
+        (max(order) - low) / wide,
+        order.index(max(order)) / len(order) * 2 - 0.5,
+        (_share(said, now) - 0.15) / 0.15,
+        (_share(said, old | now) - 0.3) / 0.2,
+        (math.log1p(len(prompt)) - 4.2) / 0.5,
+        (math.log1p(len(latest)) - 4.4) / 0.5,
+        (math.log1p(len(earlier)) - 2.0),
+        _share(now, now - old) * 2 - 1,
+    )
+    first = vectors[0] if vectors else None
+    return Seen(tuple(min(max(one, -3.0), 3.0) for one in numbers), b"" if first is None else small(first))
+
+
+def small(vector: Vector) -> bytes:
+    """A unit vector in signed bytes; its direction is kept to about a hundredth."""
+    return bytes(numpy.clip(numpy.rint(numpy.asarray(vector) * 512), -127, 127).astype(numpy.int8).tobytes())
+
+
+def _words(text: str) -> frozenset[str]:
+    return prompt_words(text) - STOP
+
+
+def _share(some: frozenset[str], of: frozenset[str]) -> float:
+    """Which share of `some` is also in the other."""
+    return len(some & of) / len(some) if some else 0.0
+
+
+AMONG, NEAREST, SIMILAR_FROM = 512, 20, 0.4
+"""Pattern match looks at the 20 most similar of the newest 512 decisions that are at least this similar."""
+
+ALIKE = numpy.array([0.4, 0.15, 0.15, 0.1], numpy.float32)
+"""What the same kind, channel, workspace and flow count for; the text's nearness, in [0, 1], counts 0.2."""
+
+
+class Neighbours:
+    """A ring of the newest decisions."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.marks = numpy.zeros((AMONG, 4), numpy.int64)
+        self.words = numpy.zeros((AMONG, HASHED), numpy.float32)
+        self.meaning = numpy.zeros((AMONG, MEANING), numpy.float32)
+        self.known = numpy.zeros(AMONG, numpy.bool_)
+        self.label = numpy.zeros((AMONG, 2), numpy.float32)
+
+    def add(self, decision: PastDecision, seen: Seen) -> None:
+        """Take in the newest; the oldest of `AMONG` goes."""
+        place = self.count % AMONG
+        self.marks[place] = _marks(decision)
+        self.words[place] = hashed(decision.words)
+        self.meaning[place] = _large(seen.meaning)
+        self.known[place] = bool(seen.meaning)
+        self.label[place] = (decision.chosen, decision.weight)
+        self.count += 1
+
+    def pattern(self, one: Query, prior: float) -> float:
+        """The share chosen among the most similar, weighted by similarity and shrunk to `prior`; in [0, 1]."""
+        many = min(self.count, AMONG)
+        if not many:
+            return prior
+        like = (self.marks[:many] == _marks(one)) @ ALIKE + 0.2 * self._text(one, many)
+        like[like < SIMILAR_FROM] = 0.0
+        if many > NEAREST:
+            like[like < numpy.partition(like, many - NEAREST)[many - NEAREST]] = 0.0
+        loud = like * self.label[:many, 1]
+        return shrunk(float((loud * self.label[:many, 0]).sum()), float(loud.sum()), prior)
+
+    def meant(self, one: Query, prior: float) -> float:
+        """The share chosen of what was near in meaning alone, whatever its kind."""
+        many = min(self.count, AMONG)
+        if not many:
+            return prior
+        near = numpy.maximum(self._text(one, many) - 0.3, 0.0) ** 2 * 4
+        loud = near * self.label[:many, 1]
+        return shrunk(float((loud * self.label[:many, 0]).sum()), float(loud.sum()), prior)
+
+    def _text(self, one: Query, many: int) -> Any:
+        """How near the texts are, in [0, 1]: by meaning where both have a vector of it, else by words."""
+        near = self.words[:many] @ hashed(one.words)
+        if one.seen.meaning:
+            near = numpy.where(self.known[:many], self.meaning[:many] @ _large(one.seen.meaning), near)
+        return numpy.clip(near, 0.0, 1.0)
+
+
+def _marks(one: Asked) -> Any:
+    return numpy.array([crc32(name.encode()) for name in (one.kind, one.channel, one.workspace, one.flow)], numpy.int64)
+
+
+def _large(small: bytes) -> Any:
+    if not small:
+        return numpy.zeros(MEANING, numpy.float32)
+    vector = numpy.frombuffer(small, numpy.int8).astype(numpy.float32)
+    length = float(numpy.sqrt((vector * vector).sum()))
+    return vector / length if length else vector
+
 
 FEATURES: tuple[tuple[str, float, float], ...] = (
     ("always", 0.0, 0.3),

@@ -12,8 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.learning.learnings.record import SessionRecord
-from engine.learning.learnings.rules import ALIGNMENT, CORRECTIVE, ESCALATION, OBSERVATIONS, Found, corrected
+from engine.learning.learnings.rules import (
+    ALIGNMENT,
+    CORRECTIVE,
+    ESCALATION,
+    OBSERVATIONS,
+    Found,
+    SessionRecord,
+    corrected,
+)
 from engine.model import (
     Asks,
     Basis,

@@ -17,14 +17,12 @@ from functools import partial
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsCompacted
 from engine.learning.learnings.asking import judge
+from engine.learning.learnings.entries import GLOBAL, Scope, project_key, scope_at
 from engine.learning.learnings.extraction import TAKEN, Extraction
 from engine.learning.learnings.promotion import Plan, folded_together, folding, promotable, to_global, to_project
-from engine.learning.learnings.record import Around
 from engine.learning.learnings.recurrence import Vectors
-from engine.learning.learnings.rules import of_own_tools
-from engine.learning.learnings.scopes import GLOBAL, Scope, project_key, scope_at
-from engine.learning.learnings.store import Forgotten, LearningFiles, texts_of
-from engine.learning.learnings.uses import LearningSession, retracted
+from engine.learning.learnings.rules import Around, of_own_tools
+from engine.learning.learnings.store import Forgotten, LearningFiles, LearningSession, retracted_lessons, texts_of
 from engine.model import (
     Asks,
     ChainReport,
@@ -190,7 +188,7 @@ class Chain:
         not of a lesson that was retracted."""
         if not entry.agent or entry.kind is LearningKind.PROXY or of_own_tools(entry):
             return
-        if entry.lesson in retracted(self._database):
+        if entry.lesson in retracted_lessons(self._database):
             return
         try:
             self._around.offer(entry)

@@ -14,13 +14,24 @@ from datetime import datetime
 
 from engine.events import Event, LearningPromoted, LearningsExtracted
 from engine.learning.learnings.asking import extract
-from engine.learning.learnings.entries import LONGEST, domain_of, entry_id, title_of
-from engine.learning.learnings.provenance import Provenance, retraction
-from engine.learning.learnings.record import Around, SessionRecord
-from engine.learning.learnings.rules import ABOUT_ONE, IN_FLIGHT, PROSPECTIVE, UNDONE, Found, found, of_fact
-from engine.learning.learnings.scopes import Scope, project_key
+from engine.learning.learnings.entries import LONGEST, Scope, domain_of, entry_id, project_key, title_of
+from engine.learning.learnings.promotion import Provenance, retraction
+from engine.learning.learnings.rules import (
+    ABOUT_ONE,
+    IN_FLIGHT,
+    PROSPECTIVE,
+    RISK,
+    UNDONE,
+    Around,
+    Found,
+    SessionRecord,
+    assumptions,
+    came_true,
+    found,
+    of_fact,
+    risks,
+)
 from engine.learning.learnings.store import Change, Forgotten, LearningFiles, added, texts_of
-from engine.learning.learnings.temporal import RISK, assumptions, came_true, risks
 from engine.model import Asks, EntrySource, LearningEntry, LearningKind, LearningStatus, NoAnswer, Result, Trust
 from engine.model.lessons import lesson_id
 from engine.model.secrets import redact

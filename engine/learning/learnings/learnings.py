@@ -10,16 +10,21 @@ from typing import TypeVar
 
 from engine.clock import Clock
 from engine.events import LearningKept
-from engine.learning.learnings import uses
 from engine.learning.learnings.chain import FOLLOWED, Chain
-from engine.learning.learnings.entries import stamp
-from engine.learning.learnings.forgetting import LearningTexts
-from engine.learning.learnings.front_matter import Value
-from engine.learning.learnings.meaning import KeptMeaning, Make
-from engine.learning.learnings.provenance import Provenance, retraction
-from engine.learning.learnings.record import Around
-from engine.learning.learnings.scopes import Scope, project_key, scope_at
-from engine.learning.learnings.store import Change, LearningFiles
+from engine.learning.learnings.entries import Scope, project_key, scope_at, stamp
+from engine.learning.learnings.page import Value
+from engine.learning.learnings.promotion import Provenance, retraction
+from engine.learning.learnings.recurrence import KeptMeaning, Make
+from engine.learning.learnings.rules import Around
+from engine.learning.learnings.store import (
+    Change,
+    LearningFiles,
+    LearningTexts,
+    mark_retracted,
+    prompts_with,
+    record_uses,
+    retracted_lessons,
+)
 from engine.model import (
     Asks,
     ChainReport,
@@ -104,7 +109,7 @@ class Learnings:
         """A call of a model was made with a prompt of this provenance."""
         sources = provenance.get("learning_sources")
         if isinstance(sources, list | tuple) and sources:
-            uses.told(tx, map(str, sources), call=call, session_id=session_id, agent=agent)
+            record_uses(tx, map(str, sources), call=call, session_id=session_id, agent=agent)
 
     # -- looking
 
@@ -152,7 +157,7 @@ class Learnings:
         known = Provenance.of(self.files.entries())
         entry = _find(known, id)
         sources, gone = known.sources(entry)
-        reached, prompts = uses.reached(self._database, entry.id)
+        reached, prompts = prompts_with(self._database, entry.id)
         return LearningView(
             entry,
             promoted_from=tuple(sources),
@@ -193,13 +198,13 @@ class Learnings:
                 raise Refusal("already_retracted", f"{entry.id} is {entry.status.value}: {entry.retired_because}")
             changes, told, report = retraction(entry, known, sanitise(reason), self._clock.now())
             self.files.apply(changes, [told])
-        uses.mark_retracted(self._database, entry.lesson, holds=False)
+        mark_retracted(self._database, entry.lesson, holds=False)
         self._around.retracted(entry.lesson, told.reason)
         return report
 
     def retracted(self) -> frozenset[str]:
         """The lessons that were taken back."""
-        return uses.retracted(self._database)
+        return retracted_lessons(self._database)
 
     def keep(self, id: str) -> LearningEntry:
         """An entry that waits for review holds; a quote may guide from now on, approved by the operator. Raises
@@ -213,7 +218,7 @@ class Learnings:
                 fields |= {"approved_by": "operator", "approved_at": stamp(self._clock.now())}
             told = LearningKept(subject=entry.id, workspace=entry.workspace)
             self.files.apply([Change(entry.path, entry.id, fields)], [told])
-            uses.mark_retracted(self._database, entry.lesson, holds=True)
+            mark_retracted(self._database, entry.lesson, holds=True)
             kept = _find(Provenance.of(self.files.entries()), entry.id)
             self._chain.offer_up(kept)
             return kept

@@ -9,13 +9,65 @@ ends, comments, fields that nobody knows, entries that make no sense.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from engine.learning.learnings import front_matter
-from engine.learning.learnings.front_matter import KEY, Value
 from engine.model import sanitise
+
+KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
+"""A line `key: value`."""
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
+_RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+_COMMENT = re.compile(r"(?:^|[ \t])#.*")
+
+Value = str | int | float | bool | None | Sequence[Any] | Mapping[str, Any]
+
+
+def written(value: Value) -> str:
+    """A value as it stands after its key, in one line."""
+    if isinstance(value, str) and _is_word(value):
+        return value
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # half a character is none
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def read(lines: Sequence[str]) -> Value:
+    """What the lines of one key say: `lines[0]` is what follows the colon, the others are those below it.
+
+    Raises ValueError, in words.
+    """
+    text = lines[0].strip() if len(lines) == 1 else ""
+    if _is_word(text):
+        return text
+    try:
+        return json.loads(text)  # type: ignore[no-any-return]  # what we wrote, and nearly all that there is
+    except (ValueError, RecursionError):
+        return _yaml("\n".join(lines))
+
+
+def _yaml(text: str) -> Value:
+    import yaml
+
+    try:
+        value = yaml.load(f"value: {text}", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["value"]
+    except (yaml.YAMLError, ValueError, RecursionError):
+        said = " ".join(_COMMENT.sub("", line).strip() for line in text.split("\n")).strip()
+        if said[:1] in tuple("\"'[{|>&*!%@`-"):
+            raise ValueError(f"{said[:60]!r} cannot be read") from None
+        return said
+    return "" if value is None else value
+
+
+def _is_word(text: str) -> bool:
+    plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _RESERVED
+    return plain or _INSTANT.fullmatch(text) is not None
+
 
 MARK = "---"
 _ESCAPED = re.compile(r"\\+---[ \t]*$")
@@ -62,7 +114,7 @@ class Part:
             return ""
         first, *below = (line.rstrip("\r\n") for line in self.lines[start:end])
         try:
-            return front_matter.read([first.partition(":")[2], *below])
+            return read([first.partition(":")[2], *below])
         except ValueError as error:
             raise ValueError(f"line {self.line + start}: {key}: {error}") from None
 
@@ -123,10 +175,10 @@ class Page:
             if _same(part, key, value):
                 continue
             if "id" not in part.fields:  # made by hand; from now on it keeps the name that it has
-                part.lines.insert(1, f"id: {front_matter.written(entry)}{self.newline}")
+                part.lines.insert(1, f"id: {written(entry)}{self.newline}")
                 part.look()
             at, end = part.fields.get(key, (part.closing, part.closing))
-            part.lines[at:end] = [f"{key}: {front_matter.written(value)}{self.newline}"]
+            part.lines[at:end] = [f"{key}: {written(value)}{self.newline}"]
             part.look()
         return True
 
@@ -143,7 +195,7 @@ class Page:
             last[-1] += self.newline
         if last and last[-1].strip():
             last.append(self.newline)
-        fields = [f"{key}: {front_matter.written(value)}" for key, value in ({"id": entry} | dict(values)).items()]
+        fields = [f"{key}: {written(value)}" for key, value in ({"id": entry} | dict(values)).items()]
         lines = [*(line + self.newline for line in (MARK, *fields, MARK)), *self._text_lines(text)]
         part = Part(sum(len(one.lines) for one in self.parts) + 1, lines)
         part.look()

@@ -16,9 +16,9 @@ from xml.sax.saxutils import escape
 
 from engine import tokenizer
 from engine.config import SettingsSource
+from engine.learning.learnings.entries import GLOBAL, Scope, project_key
 from engine.learning.learnings.promotion import promotable
-from engine.learning.learnings.sameness import names
-from engine.learning.learnings.scopes import GLOBAL, Scope, project_key
+from engine.learning.learnings.recurrence import names
 from engine.learning.learnings.store import LearningFiles
 from engine.model import (
     Contribution,

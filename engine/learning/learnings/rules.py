@@ -12,26 +12,111 @@ command, an error or a prompt that is not the operator's own is a quote, even wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from engine.learning.learnings.record import Said, SessionRecord
+from engine.learning.learnings.recurrence import names
 from engine.model import (
     Basis,
     LearningEntry,
     LearningKind,
+    LearningScope,
     LearningType,
     PermissionRequest,
     Score,
     SessionState,
+    SessionView,
     Touched,
+    TranscriptLine,
     Trust,
     sanitise,
 )
 from engine.model.evidence import CONFIDENCE, confidence, importance
 from engine.model.lessons import Correction, Rule, added, distil, folded, sentences
+from engine.model.secrets import redact
 from engine.model.trust import of_names
 from engine.storage.facts_read import Fact
+
+KINDS = (
+    "ValidationHealed",
+    "ValidationFailed",
+    "RetryRepeated",
+    "AgentErred",
+    "ToolRefused",
+    "WorkOverlapped",
+)
+"""Facts of the ledger about what a session did in which something can be learnt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence that is a "decision", a "fact" or a "correction" (SPEC 4.4). `speaker` is "agent", "operator" or
+    "program"; `preference` says that it is about the human."""
+
+    kind: str
+    text: str
+    speaker: str
+    preference: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """One session, as it really went. `leader` is its agent's, "" for none; `facts` are those of `KINDS`; `red` are
+    tests that failed in the workspace when it began; `continues` is the first of the sessions that it goes on with;
+    `own_words` says that the operator wrote what it was asked. `reach` is how much work a rule that was met here
+    concerns: how many of the latest 200 decided cards were on the same channel, at least 1."""
+
+    view: SessionView
+    leader: str = ""
+    facts: tuple[Fact, ...] = ()
+    said: tuple[Said, ...] = ()
+    permissions: tuple[PermissionRequest, ...] = ()
+    edit: Correction | None = None
+    red: tuple[str, ...] = ()
+    continues: str = ""
+    own_words: bool = False
+    reach: int = 1
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, 0 while that is not known."""
+        view = self.view
+        if view.started_at is None or view.ended_at is None:
+            return 0.0
+        return max(0.0, (view.ended_at - view.started_at).total_seconds())
+
+
+class Around(Protocol):
+    """What the chain needs of the rest of the engine."""
+
+    def of(self, session_id: str, /) -> SessionRecord | None:
+        """Everything about a session, None for one that nobody knows."""
+
+    def begun(self, session_id: str, /) -> SessionRecord | None:
+        """What was known when it began: nothing of what it did."""
+
+    def lines(self, session_id: str, /) -> Iterable[TranscriptLine]:
+        """Its transcript up to now."""
+
+    def secrets(self) -> Iterable[str]:
+        """Values that are never written down (SPEC 11.1)."""
+
+    def offer(self, entry: LearningEntry, /) -> None:
+        """A lesson of `entry.agent` generalises: its leader may want it (SPEC 1.7). Again harmlessly. Raises `Refusal`
+        when the agent is not there."""
+
+    def retracted(self, lesson: str, reason: str, /) -> None:
+        """The operator took a lesson back: nobody says it any more."""
+
+    def report(self, where: str, words: str, /) -> None:
+        """Tells the operator of what work can go on without."""
+
+
+def about_session(facts: Iterable[Fact], session_id: str) -> list[Fact]:
+    """Of these facts those that are about a session. Pure."""
+    return [one for one in facts if session_id in (one.subject, one.payload.get("session_id"))]
+
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
 PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
@@ -287,3 +372,86 @@ def of_own_tools(entry: LearningEntry) -> bool:
     if entry.confidence >= CONFIDENCE[Basis.OPERATOR][0]:
         return False
     return any(matches(entry.text) for matches in _OWN_TOOLS)
+
+
+RISK = "risk/"
+MOST_RISKS, MOST_ASSUMPTIONS = 8, 12
+SHORTEST, LONGEST = 12, 300
+"""Characters of an assumption."""
+
+_RISKY = ("healed/", "unmended/", "circles/", "failed/", "overlap/", DISCARDED, UNDONE, "erred/")
+_ASSUMES = re.compile(
+    r"\bI(?:['’]m| am|['’]ll| will)? (?:assum(?:e|ed|ing)|presume|take it that|suppose that)\b"
+    r"|\bassuming (?:that|the)\b|^(?:working )?assumptions?\s*:",
+    re.IGNORECASE,
+)
+_CHANGES = re.compile(r"^(?:write|edit|exec|apply)", re.IGNORECASE)
+
+
+def risks(record: SessionRecord, known: Iterable[LearningEntry]) -> list[Found]:
+    """What might go wrong with a session that begins. `known` are the entries of the project and of its earlier
+    sessions: those count that rules found, of the project, or where the same was asked for or a file of theirs is
+    named."""
+    prompt = record.view.prompt
+    task, named = folded(prompt), names(prompt)
+    found = [
+        _risk(f"Tests are red before anything is changed: `{one}`.", f"red/{one}", Basis.TESTS)
+        for one in record.red[:MOST_RISKS]
+    ]
+    about = {one.about for one in found}
+    for one in sorted(known, key=lambda one: (one.scope is not LearningScope.PROJECT, -one.importance, one.id)):
+        if not one.active or not one.about.startswith(_RISKY) or RISK + one.about in about:
+            continue
+        near = folded(one.session_task) == task or bool(named & names(one.text))
+        if one.scope is LearningScope.PROJECT or near:
+            about.add(RISK + one.about)
+            basis = Basis.REPEATED if one.scope is LearningScope.PROJECT else Basis.SINGLE
+            found.append(_risk(f"It may go as before: {one.text}", one.about, basis))
+    return found[:MOST_RISKS]
+
+
+def came_true(risk: LearningEntry, found: Iterable[Found]) -> bool:
+    """Whether what was feared happened: something about the same test, file or work."""
+    feared = risk.about.removeprefix(RISK).partition("/")[2]
+    return any(one.about.partition("/")[2] == feared for one in found if one.about and one.phase != PROSPECTIVE)
+
+
+def assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) -> list[Found]:
+    """What an agent said that it assumes, and at which milestone: before its first change, or while working on."""
+    milestone = "before the first change"
+    found: dict[str, Found] = {}
+    for line in lines:
+        if line.kind == "tool" and _CHANGES.match(line.text):
+            milestone = "while changing files"
+        if line.kind not in ("say", "thought"):
+            continue
+        for sentence in re.split(r"(?<=[.!?])\s+", line.text):
+            words = " ".join(sentence.split()).strip("-*# ")
+            if not SHORTEST <= len(words) <= LONGEST or words.endswith("?") or not _ASSUMES.search(words):
+                continue
+            if redact(words, secrets) == words and len(found) < MOST_ASSUMPTIONS:
+                found.setdefault(
+                    folded(words),
+                    Found(
+                        LearningKind.TASK,
+                        LearningType.DECLARATIVE,
+                        words,
+                        IN_FLIGHT,
+                        confidence(Basis.MODEL),
+                        importance(Touched()),
+                        title=f"assumed {milestone}",
+                    ),
+                )
+    return list(found.values())
+
+
+def _risk(text: str, about: str, basis: Basis) -> Found:
+    return Found(
+        LearningKind.TASK,
+        LearningType.DECLARATIVE,
+        text,
+        PROSPECTIVE,
+        confidence(basis, 2 if basis is Basis.REPEATED else 1),
+        importance(Touched()),
+        RISK + about,
+    )

@@ -10,22 +10,27 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Column, Index, LargeBinary, func
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import Field, SQLModel, col, desc, select
+
 from engine import events
 from engine.events import Event
-from engine.learning.learnings.entries import as_fields, read_entry
-from engine.learning.learnings.front_matter import Value
-from engine.learning.learnings.page import Page
-from engine.learning.learnings.scopes import ROOT, Scope, place_of
-from engine.model import LearningEntry, Refusal, sanitise
+from engine.learning.learnings.entries import ROOT, Scope, as_fields, place_of, read_entry
+from engine.learning.learnings.page import Page, Value
+from engine.model import LearningEntry, LearningReach, LearningStatus, Refusal, sanitise
 from engine.plain_files import read_plain
-from engine.storage import intents
+from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
+from engine.storage.erasing import Words
 from engine.storage.files import write_atomic
+from engine.storage.types import utc
 
 log = logging.getLogger(__name__)
 
@@ -308,3 +313,121 @@ def _event(fact: Mapping[str, Any]) -> Event:
     payload = {key: tuple(value) if isinstance(value, list) else value for key, value in fact["payload"].items()}
     kind: type[Event] = getattr(events, fact["kind"])
     return kind(subject=fact["subject"], workspace=fact["workspace"], **payload)
+
+
+class LearningVector(SQLModel, table=True):
+    """The vector of a text by one model; `digest` names the text."""
+
+    __tablename__ = "learning_vectors"
+
+    digest: str = Field(primary_key=True)
+    model: str = Field(primary_key=True)
+    vector: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class LearningUse(SQLModel, table=True):
+    """A prompt that carried an entry: the call of a model."""
+
+    __tablename__ = "learning_uses"
+    __table_args__ = (Index("ix_learning_uses_entry", "entry_id", "at"),)
+
+    call_id: str = Field(primary_key=True)
+    entry_id: str = Field(primary_key=True)
+    session_id: str
+    agent: str
+    at: datetime = Field(sa_column=utc())
+
+
+class LearningSession(SQLModel, table=True):
+    """A session whose learnings were written down when it ended."""
+
+    __tablename__ = "learning_sessions"
+
+    session_id: str = Field(primary_key=True)
+    entries: int
+    at: datetime = Field(sa_column=utc())
+
+
+RETRACTED = "learnings.retracted"
+
+
+def retracted_lessons(database: Database) -> frozenset[str]:
+    """The lessons that the operator took back."""
+    with database.read() as session:
+        return frozenset(state.get(session, RETRACTED, ()))
+
+
+def mark_retracted(database: Database, lesson: str, *, holds: bool) -> None:
+    """A lesson is taken back, or `holds` after all."""
+
+    def work(tx: Transaction) -> None:
+        known = set(state.get(tx.session, RETRACTED, ())) - {lesson}
+        state.put(tx, RETRACTED, sorted(known if holds else {*known, lesson}))
+
+    database.write(work)
+
+
+_NEW = insert(LearningUse).on_conflict_do_nothing()
+
+
+def record_uses(tx: Transaction, entries: Iterable[str], *, call: str, session_id: str, agent: str) -> None:
+    """A call of a model was made with these entries in its prompt."""
+    for entry in dict.fromkeys(entries):
+        values = {"call_id": call, "entry_id": entry, "session_id": session_id, "agent": agent, "at": tx.now}
+        tx.ask(_NEW, values)
+
+
+def prompts_with(database: Database, entry: str, limit: int = 20) -> tuple[tuple[LearningReach, ...], int]:
+    """The newest prompts that carried an entry, and how many there were."""
+    query = select(LearningUse).where(col(LearningUse.entry_id) == entry).order_by(desc(col(LearningUse.at)))
+    number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry)
+    with database.read() as session:
+        rows = session.exec(query.limit(limit)).all()
+        calls = tuple(LearningReach(one.call_id, one.session_id, one.agent, one.at) for one in rows)
+        return calls, int(session.exec(number).one())
+
+
+FORGOTTEN = "forgotten"
+
+
+class LearningTexts:
+    """Entries of all scopes; see `engine.memory.forget.Store`."""
+
+    name = "learnings"
+
+    def __init__(
+        self,
+        files: LearningFiles,
+        vectors_gone: Callable[[Iterable[str]], None],
+        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """While `alone` nothing is written that was made of entries as they were before."""
+        self._files = files
+        self._vectors_gone = vectors_gone
+        self._alone = alone
+
+    def find(self, wanted: Words, /) -> Iterator[tuple[str, str]]:
+        """The entries that hold it: id and text."""
+        for one in self._files.entries():
+            if any(map(wanted.holds, texts_of(one))):
+                yield one.id, one.text or one.title
+
+    def erase(self, wanted: Words, /) -> int:
+        """Take it out; how many entries. Again finds nothing."""
+        with self._alone(), self._files.alone():
+            self._files.forgetting(wanted.holds)
+            found = [one for one in self._files.entries() if any(map(wanted.holds, texts_of(one)))]
+            self._vectors_gone([one.text for one in found])
+            self._files.apply([_emptied(one) for one in found])
+            return len(found)
+
+    def text_of(self, id: str) -> str | None:
+        """What an entry says, None when `id` is none."""
+        found = next((one for one in self._files.entries() if one.id == id), None)
+        return None if found is None else found.text or None
+
+
+def _emptied(one: LearningEntry) -> Change:
+    gone = {"title": "", "about": "", "session_task": "", "reasons": [], "review": "", "review_since": ""}
+    ended = {"status": LearningStatus.RETIRED.value, "retired_because": FORGOTTEN}
+    return Change(one.path, one.id, {**gone, **ended}, text="")

@@ -11,8 +11,7 @@ from engine.config import AdaptationSettings, FixedSettings, Settings
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, SessionEnded, ToolsUsed
 from engine.learning.candidates.candidates import CandidateRow, add, decide, row_of
 from engine.learning.candidates.fragments import LearnedGuidance
-from engine.learning.candidates.overlays import Overlays
-from engine.learning.candidates.trials import Trials
+from engine.learning.candidates.trials import Overlays, Trials
 from engine.memory.ledger import Ledger
 from engine.model import Contribution, PromptRequest
 from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from engine.config import Settings
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.forgetting import CandidateTexts
+from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.sources import Mended
 from engine.model import Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate

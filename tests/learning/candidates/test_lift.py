@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.lift import DOUBT, lift, withheld
+from engine.learning.candidates.trials import DOUBT, lift, withheld
 from engine.model.confidence_sequence import Arms, evidence
 
 COUNTS = st.tuples(st.integers(0, 120), st.integers(0, 120)).map(lambda one: (max(one), min(one)))

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.learning.candidates.candidates import Candidates
+from engine.learning.candidates.candidates import Candidates, CandidateTexts
 from engine.learning.candidates.effects import LINE_MOST, MOST_LINES, checked, preview_lines, words
-from engine.learning.candidates.forgetting import CandidateTexts
-from engine.learning.candidates.overlays import Overlays
+from engine.learning.candidates.trials import Overlays
 from engine.memory.ledger import append
 from engine.model import Refusal
 from engine.model.adaptation import (

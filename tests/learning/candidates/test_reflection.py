@@ -28,11 +28,9 @@ from engine.events import (
     ToolsUsed,
     WorkOverlapped,
 )
-from engine.learning.candidates.readers import READERS
-from engine.learning.candidates.reflection import CURSOR
-from engine.learning.candidates.signatures import difference, error_kind, slug
+from engine.learning.candidates.reflection import CURSOR, READERS
 from engine.learning.candidates.sources import Mended
-from engine.learning.candidates.weighing import OPPORTUNITY
+from engine.learning.candidates.weighing import OPPORTUNITY, difference, error_kind, slug
 from engine.model.adaptation import RecordKind
 from engine.storage import state
 from tests.learning.candidates.world import (

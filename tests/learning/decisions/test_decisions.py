@@ -9,9 +9,7 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.learning.decisions.decisions import Decision, Decisions
-from engine.learning.decisions.pairs import DpoPair
-from engine.learning.decisions.signals import LOUD
+from engine.learning.decisions.decisions import LOUD, Decision, Decisions, DpoPair
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay
 from engine.storage.database import Database
 

@@ -10,9 +10,9 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.learning.decisions import exporting, pairs
+from engine.learning.decisions import exporting
+from engine.learning.decisions.decisions import DpoPair, curate_pairs, stored_pairs
 from engine.learning.decisions.exporting import BATCH_FROM, Exporter
-from engine.learning.decisions.pairs import DpoPair
 from engine.learning.decisions.records import Shape, check_preferences
 from engine.model import Refusal
 from engine.storage.database import Database
@@ -25,7 +25,7 @@ def exporter(database: Database, tmp_path: Path) -> Exporter:
 
 def make(database: Database, count: int, name: str = "one") -> None:
     sides = [(f"situation {name} {n}", f"run {n} → koji-core", f"sum up {n} → garden") for n in range(count)]
-    assert database.write(lambda tx: pairs.curate(tx, sides)) == count
+    assert database.write(lambda tx: curate_pairs(tx, sides)) == count
 
 
 def lines(file: Path) -> list[str]:
@@ -162,4 +162,4 @@ def test_curated_pairs_are_taken_once_and_whole(database: Database, exporter: Ex
         exporter.curate([line.replace("monday", "tuesday"), "{"])
     assert refused.value.code == "bad_pairs"
     with database.read() as session:
-        assert [one.context for one in pairs.stored(session)] == ["monday"]
+        assert [one.context for one in stored_pairs(session)] == ["monday"]

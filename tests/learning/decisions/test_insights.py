@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions.insights import Figures
-from engine.learning.decisions.metrics import DRIFT_FROM, NEWEST
+from engine.learning.decisions.insights import DRIFT_FROM, NEWEST, Figures
 from engine.model import (
     COLD_START,
     CalibrationCheck,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.decisions.metrics import KIND_FROM, NEWEST, TREND_FROM, Decided, drift, metrics, over_time
+from engine.learning.decisions.insights import KIND_FROM, NEWEST, TREND_FROM, Decided, drift, metrics, over_time
 from engine.model import Shift
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)

@@ -16,7 +16,7 @@ from engine.events import SessionEnded, SessionStarted
 from engine.learning.learnings import chain as chain_module
 from engine.learning.learnings import promotion
 from engine.learning.learnings.page import Page
-from engine.learning.learnings.record import Said, SessionRecord
+from engine.learning.learnings.rules import Said, SessionRecord
 from engine.learning.learnings.store import added
 from engine.model import LearningKind, LearningScope, LearningStatus, Refusal, RetractReport
 from engine.storage import intents

@@ -10,8 +10,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
-from engine.learning.learnings.forgetting import LearningTexts
-from engine.learning.learnings.record import SessionRecord
+from engine.learning.learnings.rules import SessionRecord
+from engine.learning.learnings.store import LearningTexts
 from engine.memory.forgetting import Wanted
 from engine.model import Answer, LearningScope, Question, SessionState, TranscriptLine
 from engine.storage.database import Database

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.learnings import front_matter
+from engine.learning.learnings import page as front_matter
 from engine.learning.learnings.entries import Place, as_fields, read_entry
 from engine.learning.learnings.page import Page, clean_text
 from engine.model import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType

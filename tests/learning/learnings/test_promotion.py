@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.learning.learnings.entries import Scope
 from engine.learning.learnings.promotion import Plan, folded_together, folding, promotable, to_project
-from engine.learning.learnings.scopes import Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.made import Angles, entry, shuffled

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.config import FixedSettings, MemorySettings, Settings
-from engine.learning.learnings.entries import entry_id
+from engine.learning.learnings.entries import GLOBAL, Scope, entry_id, project_key
 from engine.learning.learnings.prompt_part import LearntPart, in_order
-from engine.learning.learnings.scopes import GLOBAL, Scope, project_key
 from engine.learning.learnings.store import LearningFiles, added
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningStatus, PromptRequest
 from engine.model.sections import LEARNT, write_section

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.learnings.recurrence import Cluster, clusters, matches
-from engine.learning.learnings.sameness import names, sides
+from engine.learning.learnings.recurrence import Cluster, clusters, matches, names, sides
 from engine.model import LearningEntry, LearningKind, LearningType
 from tests.learning.learnings.made import Angles, WordMeaning, entry, no_vectors, shuffled
 

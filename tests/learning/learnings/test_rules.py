@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 from engine.learning.learnings.asking import claimed
-from engine.learning.learnings.record import Said, SessionRecord
-from engine.learning.learnings.rules import Found, edited, found, signature
-from engine.learning.learnings.temporal import assumptions, came_true, risks
+from engine.learning.learnings.rules import (
+    Found,
+    Said,
+    SessionRecord,
+    assumptions,
+    came_true,
+    edited,
+    found,
+    risks,
+    signature,
+)
 from engine.model import (
     LearningKind,
     LearningScope,

@@ -11,7 +11,7 @@ from typing import Any
 from engine.clock import FakeClock
 from engine.events import Event, FaultReported, SessionEnded, SessionStarted
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.record import Said, SessionRecord
+from engine.learning.learnings.rules import Said, SessionRecord
 from engine.memory.ledger import Ledger, LedgerEntry
 from engine.model import Answer, Asks, LearningEntry, NoAnswer, Question, SessionState, SessionView, TranscriptLine
 from engine.storage.database import Database

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.learning.decisions.records import Preference
-from engine.learning.decisions.training.examples import (
+from engine.learning.decisions.training_examples import (
     MEASURED_LEAST,
     Agreement,
     agreement,

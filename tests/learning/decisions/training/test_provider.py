@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.learning.decisions.training.provider import COMMAND, Account, Provider, TrainingFault
+from engine.learning.decisions.training_provider import COMMAND, Account, Provider, TrainingFault
 from engine.model import Refusal
 from tests.support.training_server import TrainingServer
 

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions import pairs
+from engine.learning.decisions.decisions import curate_pairs
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.records import check_preferences
-from engine.learning.decisions.training.batch import EXAMPLES_FROM, FIRST_FROM, Plan
-from engine.learning.decisions.training.provider import Account, Job, Provider, TrainingFault
-from engine.learning.decisions.training.records import (
+from engine.learning.decisions.training_examples import EXAMPLES_FROM, FIRST_FROM, Plan
+from engine.learning.decisions.training_provider import Account, Job, Provider, TrainingFault
+from engine.learning.decisions.training_runs import (
     ADOPTED,
+    AGAIN_AFTER,
+    AGAIN_FROM,
     CANCELLED,
     FAILED,
     KEPT_OLD,
@@ -24,8 +26,8 @@ from engine.learning.decisions.training.records import (
     STARTED,
     TRAINED,
     UPLOADED,
+    Training,
 )
-from engine.learning.decisions.training.runs import AGAIN_AFTER, AGAIN_FROM, Training
 from engine.model import Randomness, Refusal
 from engine.storage.database import Database, Transaction
 from tests.support.training_server import TrainingServer
@@ -136,7 +138,7 @@ class World:
 
     def pairs(self, count: int, name: str = "one") -> None:
         sides = [(f"situation {name} {n}", f"run {name} {n} → koji-core", f"rest {n} → garden") for n in range(count)]
-        self.database.write(lambda tx: pairs.curate(tx, sides))
+        self.database.write(lambda tx: curate_pairs(tx, sides))
 
     def finish(self, model: str, dollars: float | None = 0.42) -> None:
         self.provided.says = Job("", "done", "completed", model, dollars)
@@ -407,7 +409,7 @@ def test_a_run_that_is_over_leaves_no_file(world: World) -> None:
 def test_what_goes_to_a_provider_has_no_secrets_in_it(world: World) -> None:
     world.exporter._secrets = lambda: ["hunter2-hunter2"]
     sides = ("log in with hunter2-hunter2", "use sk-abcdefghijklmnopqrstuvwxyz → koji-core", "rest → garden")
-    world.database.write(lambda tx: pairs.curate(tx, [(f"{sides[0]} {n}", *sides[1:]) for n in range(60)]))
+    world.database.write(lambda tx: curate_pairs(tx, [(f"{sides[0]} {n}", *sides[1:]) for n in range(60)]))
     text = "\n".join(lines(world, world.training.begin().id))
     assert "log in with [secret cut]" in text
     assert "hunter2" not in text

@@ -1,11 +1,4 @@
-"""Training runs: the row of each, and its way from examples to a model in use (SPEC 8.4).
-
-    prepared → uploaded → started → trained → adopted | kept_old        at any step: failed, cancelled
-
-Each step first looks whether an earlier try of it got through (a file of the run's name, a job on that file), so that
-one cut off by a crash is not done twice: a job costs money. A fault that may pass leaves the run where it is, with
-words; any other ends it, and the model in use stays.
-"""
+"""The rows of training runs: what is kept of each, and which one counts for what (SPEC 8.4)."""
 
 from __future__ import annotations
 
@@ -17,43 +10,106 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from sqlmodel import col, select
+from sqlalchemy import CheckConstraint
+from sqlmodel import Field, Session, col, select
 
 from engine.events import TrainingMoved
-from engine.learning.decisions import pairs
+from engine.learning.decisions.decisions import count_pairs
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.records import Preference
-from engine.learning.decisions.training.batch import FIRST_FROM, Batch, Plan, batch_of
-from engine.learning.decisions.training.examples import (
+from engine.learning.decisions.training_examples import (
+    DPO,
+    FIRST_FROM,
     MEASURED_LEAST,
     MEASURED_MOST,
+    SFT,
     Agreement,
+    Batch,
+    Plan,
     agreement,
+    batch_of,
     no_worse,
     split,
 )
-from engine.learning.decisions.training.provider import Job, Provider, TrainingFault
-from engine.learning.decisions.training.records import (
-    ACTIVE,
-    ADOPTED,
-    CANCELLED,
-    FAILED,
-    KEPT_OLD,
-    PREPARED,
-    STARTED,
-    TRAINED,
-    UPLOADED,
-    TrainingRun,
-    active_run,
-    last_in,
-    last_on_pairs,
-    newest_run,
-    run_of,
-)
-from engine.model import Randomness, Refusal, TrainingOffer, TrainingView
+from engine.learning.decisions.training_provider import Job, Provider, TrainingFault
+from engine.model import Randomness, Refusal, TrainingOffer, TrainingRunView, TrainingView
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
+from engine.storage.rows import Row
+from engine.storage.types import utc
+
+PREPARED, UPLOADED, STARTED, TRAINED = "prepared", "uploaded", "started", "trained"
+ADOPTED, KEPT_OLD, FAILED, CANCELLED = "adopted", "kept_old", "failed", "cancelled"
+ACTIVE = (PREPARED, UPLOADED, STARTED, TRAINED)
+STATES = (*ACTIVE, ADOPTED, KEPT_OLD, FAILED, CANCELLED)
+
+
+class TrainingRun(Row, table=True):
+    """One run. Money in micro-dollars. `pairs_to` is the highest pair it may have seen; `note` the last word on it."""
+
+    __tablename__ = "training_runs"
+    __table_args__ = (
+        CheckConstraint("state IN ({})".format(", ".join(f"'{one}'" for one in STATES)), name="ck_training_runs_state"),
+        CheckConstraint(f"method IN ('{SFT}', '{DPO}')", name="ck_training_runs_method"),
+    )
+
+    id: str = Field(primary_key=True)
+    state: str = Field(index=True)
+    method: str
+    provider: str
+    base_model: str
+    checkpoint: str = ""
+    records: int
+    pairs_to: int
+    file_id: str = ""
+    job_id: str = ""
+    model: str = ""
+    former_model: str = ""
+    agreement: float | None = None
+    former_agreement: float | None = None
+    held_back: int = 0
+    cost_entry: int | None = None
+    cost_microusd: int = 0
+    note: str = ""
+    created_at: datetime = Field(sa_column=utc())
+    updated_at: datetime = Field(sa_column=utc())
+
+    @property
+    def view(self) -> TrainingRunView:
+        """The run as screens see it."""
+        return TrainingRunView(
+            self.id, self.state, self.method, self.provider, self.checkpoint or self.base_model, self.records,
+            self.model, self.former_model, self.agreement, self.former_agreement, self.held_back, self.cost_microusd,
+            self.note, self.created_at, self.updated_at,
+        )  # fmt: skip
+
+
+def run_of(tx: Transaction, run_id: str) -> TrainingRun:
+    run = tx.session.get(TrainingRun, run_id)
+    assert run is not None
+    return run
+
+
+def active_run(session: Session) -> TrainingRun | None:
+    return session.exec(select(TrainingRun).where(col(TrainingRun.state).in_(ACTIVE))).first()
+
+
+def last_in(session: Session, state: str) -> TrainingRun | None:
+    newest = col(TrainingRun.updated_at).desc()
+    return session.exec(select(TrainingRun).where(TrainingRun.state == state).order_by(newest)).first()
+
+
+def newest_run(session: Session) -> TrainingRun | None:
+    return session.exec(select(TrainingRun).order_by(col(TrainingRun.updated_at).desc())).first()
+
+
+def last_on_pairs(session: Session) -> TrainingRun | None:
+    """The last run whose pairs need not be trained on again: one that failed or was cancelled used none up."""
+    over = col(TrainingRun.state).in_((ADOPTED, KEPT_OLD))
+    newest = col(TrainingRun.created_at).desc()
+    return session.exec(select(TrainingRun).where(TrainingRun.method == DPO, over).order_by(newest)).first()
+
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +202,7 @@ class Training:
         """How many pairs no training has seen yet, and how many make the next one due."""
         with self._database.read() as session:
             last = last_on_pairs(session)
-            return pairs.count(session, after=last.pairs_to if last else 0), AGAIN_FROM if last else FIRST_FROM
+            return count_pairs(session, after=last.pairs_to if last else 0), AGAIN_FROM if last else FIRST_FROM
 
     def view(self, now: datetime) -> TrainingView:
         """How training stands, for a screen."""

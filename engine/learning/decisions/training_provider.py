@@ -15,7 +15,7 @@ from engine import child_process
 from engine.model import extras, sanitise
 from engine.model.secrets import redact
 
-COMMAND = (sys.executable, "-m", "engine.learning.decisions.training.host")
+COMMAND = (sys.executable, "-m", "engine.learning.decisions.training_host")
 
 CALL_SECONDS, UPLOAD_SECONDS = 180.0, 1_800.0
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
-from engine.hierarchy.seeds import item_text
+from engine.hierarchy.profile_text import item_text
 from engine.model import (
     GuidanceHop,
     GuidanceItem,
