@@ -26,7 +26,7 @@ STARTERS = {
     "engine/execution/runners/toolchains/shapes.py": "asks the operator's own interpreter, outside of every project",
     "engine/inspection/github.py": "gh, outside of every repository",
     "engine/api/notify/delivery.py": "the operator's own notifier",
-    "engine/learning/decisions/training/provider.py": "names the type of a helper process",
+    "engine/learning/decisions/training_provider.py": "names the type of a helper process",
     "clawpy_console/attach/client.py": "the operator's shell and editor, at a key",
     "clawpy_console/outside.py": "the same in a window of tmux",
 }

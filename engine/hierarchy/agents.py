@@ -20,7 +20,6 @@ from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
 from engine.hierarchy.cascade_config import CascadeConfigFile, Watched
 from engine.hierarchy.folders import (
-    FIRST,
     ID,
     Comms,
     Member,
@@ -28,6 +27,7 @@ from engine.hierarchy.folders import (
     Tools,
     broken_member,
     create_folder,
+    first_organisation,
     read_member,
     read_text,
     restore_folder,
@@ -109,7 +109,7 @@ class Agents:
             shutil.rmtree(unborn)
         try:
             unborn.mkdir(mode=0o700, parents=True)
-            for role in FIRST:
+            for role in first_organisation():
                 create_folder(unborn / role.id, role)
             unborn.rename(self._folder)
             sync_folder(self._folder.parent)

@@ -6,14 +6,21 @@ operator; its *effect* is what changes; an *overlay* is an effect in force; its 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from annotated_types import Ge
 
 from engine.model.base import Refusal
 from engine.model.trust import Trust
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 class RecordKind(StrEnum):
@@ -70,17 +77,30 @@ class CandidateType(StrEnum):
     FLOW_OFFLOAD = "flow_offload"
 
 
+Size = Annotated[int, Ge(0)]
+
+
+class _Effect:
+    """What a candidate changes. Each is of one `kind`."""
+
+    __slots__ = ()
+    kind: ClassVar[CandidateType]
+
+    def to_json(self) -> dict[str, Any]:
+        """For storage and for programs; `effect_from_json` reads it."""
+        values = {_KEYS.get(one.name, one.name): getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        return {"kind": self.kind.value} | {
+            key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
+        }
+
+
 @dataclass(frozen=True, slots=True)
-class PromptFragment:
+class PromptFragment(_Effect):
     """Lines that prompts carry."""
 
     guidance: tuple[str, ...]
 
-    kind: ClassVar = CandidateType.PROMPT_FRAGMENT
-
-    def to_json(self) -> dict[str, Any]:
-        """For storage and for programs; `effect_from_json` reads it."""
-        return {"kind": self.kind.value, "guidance": list(self.guidance)}
+    kind: ClassVar[CandidateType] = CandidateType.PROMPT_FRAGMENT
 
 
 LONGEST_PATCH = 40_000
@@ -88,7 +108,7 @@ LONGEST_PATCH = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class FixTemplate:
+class FixTemplate(_Effect):
     """A repair that worked. Agents are told `repairs` when one of the tests that are red is among `failing`. `patch` is
     the diff of git that turned them green, "" where it is not known, and `causes` the signatures that the failures had
     (see `flows.causes.Cause.signature`): where a failure is alike, a card offers the patch. `project` is the folder of
@@ -100,18 +120,7 @@ class FixTemplate:
     causes: tuple[str, ...] = ()
     project: str = ""
 
-    kind: ClassVar = CandidateType.FIX_TEMPLATE
-
-    def to_json(self) -> dict[str, Any]:
-        """For storage and for programs; `effect_from_json` reads it."""
-        return {
-            "kind": self.kind.value,
-            "failing": list(self.failing),
-            "repairs": list(self.repairs),
-            "patch": self.patch,
-            "causes": list(self.causes),
-            "project": self.project,
-        }
+    kind: ClassVar[CandidateType] = CandidateType.FIX_TEMPLATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,101 +142,61 @@ class KnownFix:
 
 
 @dataclass(frozen=True, slots=True)
-class RoutingHint:
+class RoutingHint(_Effect):
     """A model for calls that belong to `channel` ("" for any) and whose prompt has at most `longest_prompt` characters
     (None for any). `why` is said with each choice. A name as in `tools.json`, `PROVIDER:MODEL`."""
 
     model: str
     channel: str = ""
-    longest_prompt: int | None = None
+    longest_prompt: Size | None = None
     why: str = ""
 
-    kind: ClassVar = CandidateType.ROUTING_HINT
-
-    def to_json(self) -> dict[str, Any]:
-        """For storage and for programs; `effect_from_json` reads it."""
-        return {
-            "kind": self.kind.value,
-            "model": self.model,
-            "channel": self.channel,
-            "longestPrompt": self.longest_prompt,
-            "why": self.why,
-        }
+    kind: ClassVar[CandidateType] = CandidateType.ROUTING_HINT
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyTweak:
+class PolicyTweak(_Effect):
     """Lower bounds for healing: `tries` after the first run, `cost` in micro-dollars; None leaves one as it is. They
     only ever tighten (SPEC 5.4)."""
 
-    tries: int | None = None
-    cost: int | None = None
+    tries: Size | None = None
+    cost: Size | None = None
 
-    kind: ClassVar = CandidateType.POLICY_TWEAK
-
-    def to_json(self) -> dict[str, Any]:
-        """For storage and for programs; `effect_from_json` reads it."""
-        return {"kind": self.kind.value, "tries": self.tries, "cost": self.cost}
+    kind: ClassVar[CandidateType] = CandidateType.POLICY_TWEAK
 
 
 @dataclass(frozen=True, slots=True)
-class FlowOffload:
+class FlowOffload(_Effect):
     """Commands that agents run again and again, as a flow `name` that needs no model."""
 
     name: str
     title: str
     commands: tuple[str, ...]
 
-    kind: ClassVar = CandidateType.FLOW_OFFLOAD
-
-    def to_json(self) -> dict[str, Any]:
-        """For storage and for programs; `effect_from_json` reads it."""
-        return {"kind": self.kind.value, "name": self.name, "title": self.title, "commands": list(self.commands)}
+    kind: ClassVar[CandidateType] = CandidateType.FLOW_OFFLOAD
 
 
 Effect = PromptFragment | FixTemplate | RoutingHint | PolicyTweak | FlowOffload
 
 
+_KEYS = {"longest_prompt": "longestPrompt"}
+_EFFECTS: tuple[type[Effect], ...] = (PromptFragment, FixTemplate, RoutingHint, PolicyTweak, FlowOffload)
+
+
 def effect_from_json(stored: Mapping[str, Any]) -> Effect:
     """The inverse of `to_json`. Raises `Refusal` `bad_effect`, which says what is wrong."""
+    given = dict(stored) | {name: stored[key] for name, key in _KEYS.items() if key in stored}
     try:
-        match CandidateType(_text(stored, "kind")):
-            case CandidateType.PROMPT_FRAGMENT:
-                return PromptFragment(_texts(stored, "guidance"))
-            case CandidateType.FIX_TEMPLATE:
-                more = {"patch": "", "causes": [], "project": "", **stored}  # those of earlier versions have only words
-                failing, repairs, causes = (_texts(more, name) for name in ("failing", "repairs", "causes"))
-                return FixTemplate(failing, repairs, _text(more, "patch"), causes, _text(more, "project"))
-            case CandidateType.ROUTING_HINT:
-                longest = _number(stored, "longestPrompt")
-                return RoutingHint(_text(stored, "model"), _text(stored, "channel"), longest, _text(stored, "why"))
-            case CandidateType.POLICY_TWEAK:
-                return PolicyTweak(_number(stored, "tries"), _number(stored, "cost"))
-            case CandidateType.FLOW_OFFLOAD:
-                return FlowOffload(_text(stored, "name"), _text(stored, "title"), _texts(stored, "commands"))
-    except (KeyError, ValueError) as error:
+        return _reader(CandidateType(str(stored.get("kind")))).validate_json(json.dumps(given), strict=True)
+    except ValueError as error:
         raise Refusal("bad_effect", f"a stored effect cannot be read: {error}", "reject its candidate") from error
 
 
-def _text(stored: Mapping[str, Any], name: str) -> str:
-    value = stored[name]
-    if not isinstance(value, str):
-        raise ValueError(f"{name} is not text")
-    return value
+@cache
+def _reader(kind: CandidateType) -> TypeAdapter[Effect]:
+    from pydantic import TypeAdapter  # not before it is needed
 
-
-def _texts(stored: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    value = stored[name]
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ValueError(f"{name} is not a list of strings")
-    return tuple(value)
-
-
-def _number(stored: Mapping[str, Any], name: str) -> int | None:
-    value = stored[name]
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise ValueError(f"{name} is not a number")
-    return value
+    return TypeAdapter(next(one for one in _EFFECTS if one.kind is kind))
 
 
 class CandidateStatus(StrEnum):

@@ -12,7 +12,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import ChannelSettings, FixedSettings, Settings
-from engine.hierarchy.folders import FIRST
+from engine.hierarchy.folders import first_organisation
 from engine.memory.embedding import LocalEmbedder, NoEmbedder
 from engine.memory.helper import Helper
 from engine.model import AgentView, SessionState
@@ -24,7 +24,7 @@ from .deciding import SHOP, World
 PROMPTS = Path(__file__).with_name("placing_prompts.jsonl")
 """60 prompts with the channel and agent that their writer means. None of them helped to choose weights or threshold."""
 
-AGENTS = [AgentView(one.id, one.title, one.reports_to, 4, "", one.domain, ()) for one in FIRST]
+AGENTS = [AgentView(one.id, one.title, one.reports_to, 4, "", one.domain, ()) for one in first_organisation()]
 
 
 class Embedding:
