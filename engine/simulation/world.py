@@ -29,7 +29,8 @@ PYTEST = replace(next(row for row in TESTERS if row.name == "pytest"), suffixes=
 RUFF = next(row for row in CHECKERS if row.name == "ruff")
 HERE = Path("/")
 TOOLS = projects.Project(
-    tools=(bound.Toolchain(PYTEST, HERE, HERE, HERE, "pytest"),), linters=(bound.Linter(RUFF, HERE, HERE),)
+    tools=(bound.Toolchain(row=PYTEST, folder=HERE, workspace=HERE, top=HERE, title="pytest"),),
+    linters=(bound.Linter(row=RUFF, folder=HERE, workspace=HERE),),
 )
 """What every made-up repository has; nothing of it is ever started."""
 MODULES = ("cart", "stock", "prices", "orders", "mail", "search", "login", "report", "tax", "images")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.toolchains import findings, readers
+from engine.execution.runners.toolchains import readers
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.runners.toolchains.python import exported, imports, module_of, related
 from engine.execution.runners.toolchains.shapes import Ended, Finding, inside, operand
 from engine.execution.runners.toolchains.table import TESTERS
+from engine.model import CheckResult
 
 # -- which tests belong to a file -----------------------------------------------------------------------------------
 
@@ -105,17 +105,23 @@ def ended(output: str = "", exit_code: int = 1, *, report: str = "", folder: Pat
     return Ended("tool", "tool test", output, exit_code, report, folder)
 
 
+def printed(reader: str, ended: Ended) -> CheckResult:
+    check = readers.read(reader, ended)
+    assert check is not None
+    return check
+
+
 def bound(name: str, folder: Path, **words: tuple[str, ...]) -> Toolchain:
     """A row of the table in a folder, whether or not its tool is installed here."""
     row = next(row for row in TESTERS if row.name == name)
-    return Toolchain(row, folder, folder, folder, row.title, tuple(words.items()))
+    return Toolchain(row=row, folder=folder, workspace=folder, top=folder, title=row.title, words=words)
 
 
 def test_junit_gives_node_ids(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     for name in ("test_cart.py", "test_broken.py"):
         (tmp_path / "tests" / name).touch()
-    check = readers.junit(ended(report=JUNIT, folder=tmp_path))
+    check = printed("junit", ended(report=JUNIT, folder=tmp_path))
     assert (check.passed, check.failed, check.errors, check.skipped, check.seconds) == (1, 1, 2, 1, 1.234)
     assert check.failing == ("tests/test_cart.py::test_tax", "tests/test_cart.py::test_db", "tests/test_broken.py")
     assert check.durations[:2] == (
@@ -126,7 +132,7 @@ def test_junit_gives_node_ids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("exit_code", "errors"), [(5, 0), (3, 1), (-11, 1)])
 def test_a_missing_report_is_an_error(tmp_path: Path, exit_code: int, errors: int) -> None:
-    check = readers.junit(ended(report="<testsuite", exit_code=exit_code))
+    check = printed("junit", ended(report="<testsuite", exit_code=exit_code))
     assert (check.passed, check.errors) == (0, errors)
     assert not check.green
 
@@ -164,13 +170,13 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
 
 def test_cargo_totals_and_names() -> None:
-    check = readers.CARGO(ended(CARGO, 101))
+    check = printed("cargo", ended(CARGO, 101))
     assert (check.passed, check.failed, check.skipped, check.errors, check.seconds) == (3, 1, 1, 0, 0.75)
     assert check.failing == ("cart::tests::prints",)
 
 
 def test_cargo_that_does_not_compile() -> None:
-    check = readers.CARGO(ended("error[E0425]: cannot find value `x` in this scope\n --> src/lib.rs:1:1\n", 101))
+    check = printed("cargo", ended("error[E0425]: cannot find value `x` in this scope\n --> src/lib.rs:1:1\n", 101))
     assert (check.passed, check.failed, check.errors) == (0, 0, 1)
     assert check.failing == ("error[E0425]: cannot find value `x` in this scope",)
 
@@ -192,7 +198,7 @@ warning: unused variable: `x`
 
 error: could not compile `shop` (lib) due to 1 previous error
 """
-    assert [(one.path, one.line, one.rule) for one in findings.clippy(output)] == [
+    assert [(one.path, one.line, one.rule) for one in readers.findings("clippy", output)] == [
         ("src/lib.rs", 2, "needless_return"),
         ("src/main.rs", 7, "unused_variables"),
     ]
@@ -223,7 +229,7 @@ FAIL
 
 
 def test_go_text() -> None:
-    check = readers.GO(ended(GO))
+    check = printed("go", ended(GO))
     assert (check.passed, check.failed, check.skipped, check.errors) == (2, 1, 1, 1)
     assert check.failing == ("example.com/shop/cart::TestTax/gift_1.5", "example.com/shop/broken")
     assert check.durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
@@ -242,7 +248,7 @@ def test_go_maps_a_file_to_its_package(tmp_path: Path) -> None:
 
 
 def test_go_vet_lines() -> None:
-    found = findings.vet("# example.com/shop\n./cart.go:7:2: Printf format %d has arg x of wrong type\n")
+    found = readers.findings("vet", "# example.com/shop\n./cart.go:7:2: Printf format %d has arg x of wrong type\n")
     assert [(one.path, one.line, one.rule) for one in found] == [("cart.go", 7, "vet")]
 
 
@@ -359,26 +365,23 @@ MOCHA = """
 def test_javascript_runners(
     output: str, counts: tuple[int, int, int], failing: tuple[str, ...], seconds: float
 ) -> None:
-    check = readers.words(ended(f"\x1b[32m> shop@1.0.0 test\x1b[0m\n{output}"))
-    assert check is not None
+    check = printed("words", ended(f"\x1b[32m> shop@1.0.0 test\x1b[0m\n{output}"))
     assert (check.passed, check.failed, check.skipped) == counts
     assert check.failing == failing
     assert check.seconds == pytest.approx(seconds, abs=0.001)
 
 
 def test_pytest_behind_a_makefile() -> None:
-    check = readers.words(
-        ended("FAILED tests/test_a.py::test_b - assert 0\n==== 1 failed, 2 passed in 0.12s ====\n", 2)
+    check = printed(
+        "words", ended("FAILED tests/test_a.py::test_b - assert 0\n==== 1 failed, 2 passed in 0.12s ====\n", 2)
     )
-    assert check is not None
     assert (check.passed, check.failed, check.failing) == (2, 1, ("tests/test_a.py::test_b",))
 
 
 def test_a_red_command_with_green_tests_is_red() -> None:
-    check = readers.words(ended("Tests:       2 passed, 2 total\n", 1))
-    assert check is not None
+    check = printed("words", ended("Tests:       2 passed, 2 total\n", 1))
     assert (check.passed, check.errors, check.green) == (2, 1, False)
-    assert readers.words(ended("compiled with great success\n", 0)) is None
+    assert readers.read("words", ended("compiled with great success\n", 0)) is None
 
 
 @pytest.mark.parametrize(
@@ -482,7 +485,7 @@ def test_eslint_stylish() -> None:
     output = (
         "/shop/a.js\n  1:5  error    'x' is never used  no-unused-vars\n  9:1  warning  Odd\n\n✖ 2 problems (1 error)\n"
     )
-    assert [(one.path, one.line, one.rule) for one in findings.stylish(output)] == [
+    assert [(one.path, one.line, one.rule) for one in readers.findings("stylish", output)] == [
         ("/shop/a.js", 1, "no-unused-vars"),
         ("/shop/a.js", 9, "eslint"),
     ]
@@ -493,7 +496,7 @@ def test_ruff_and_flake8_lines() -> None:
         "a.py:1:8: F401 [*] `os` imported but unused\n./b.py:3:1: E302 expected 2 blank lines\n"
         "a.py:1:1: invalid-syntax: Expected\nFound 3 errors.\n"
     )
-    found = findings.lines(output)
+    found = readers.findings("lines", output)
     assert [(one.path, one.line, one.rule) for one in found] == [
         ("a.py", 1, "F401"),
         ("b.py", 3, "E302"),
@@ -504,39 +507,39 @@ def test_ruff_and_flake8_lines() -> None:
 @pytest.mark.parametrize(
     ("read", "line", "finding"),
     [
-        (findings.lines, "a.c:3: too long", Finding("a.c", 3, "lint", "too long")),
-        (findings.lines, "a.c:3:9: error: too long", Finding("a.c", 3, "error", "too long")),
+        ("lines", "a.c:3: too long", Finding("a.c", 3, "lint", "too long")),
+        ("lines", "a.c:3:9: error: too long", Finding("a.c", 3, "error", "too long")),
         (
-            findings.lines,
+            "lines",
             "/s/a.rb:1:1: C: [Correctable] Style/StringLiterals: Prefer",
             Finding("/s/a.rb", 1, "Style/StringLiterals", "Prefer"),
         ),
         (
-            findings.lines,
+            "lines",
             "/s/a.php:12:Undefined variable: $x",
             Finding("/s/a.php", 12, "lint", "Undefined variable: $x"),
         ),
         (
-            findings.mypy,
+            "mypy",
             'a.py:2: error: Incompatible types (expression has type "str")  [assignment]',
             Finding("a.py", 2, "assignment", 'Incompatible types (expression has type "str")'),
         ),
-        (findings.mypy, "a.py:2: note: See https://x", None),
+        ("mypy", "a.py:2: note: See https://x", None),
         (
-            findings.pyright,
+            "pyright",
             '  /s/a.py:2:10 - error: "str" is not assignable to "int" (reportAssignmentType)',
             Finding("/s/a.py", 2, "reportAssignmentType", '"str" is not assignable to "int"'),
         ),
         (
-            findings.tsc,
+            "tsc",
             "src/a.ts(1,7): error TS2322: Type 'string' is not assignable to type 'number'.",
             Finding("src/a.ts", 1, "TS2322", "Type 'string' is not assignable to type 'number'."),
         ),
-        (findings.prettier, "[warn] src/a.ts", Finding("src/a.ts", 0, "format", "is not formatted")),
+        ("prettier", "[warn] src/a.ts", Finding("src/a.ts", 0, "format", "is not formatted")),
     ],
 )
-def test_lines_of_linters(read: Callable[[str], list[Finding]], line: str, finding: Finding | None) -> None:
-    assert read(f"Checking\n{line}\nFound 1 error.\n") == ([finding] if finding else [])
+def test_lines_of_linters(read: str, line: str, finding: Finding | None) -> None:
+    assert readers.findings(read, f"Checking\n{line}\nFound 1 error.\n") == ([finding] if finding else [])
 
 
 # -- finding tools --------------------------------------------------------------------------------------------------

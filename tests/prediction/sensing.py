@@ -28,9 +28,13 @@ def made_project(
 ) -> Project:
     """A project with the tools of these names in the table, "" for none."""
     here = Path("/srv/shop") / path
-    words = (("python", (where,)),) if where else ()
-    tools = tuple(Toolchain(row, here, here, here, row.title or row.name, words) for row in TESTERS if row.name == test)
-    linters = tuple(Linter(row, here, here) for row in CHECKERS if row.name == linter)
+    words = {"python": (where,)} if where else {}
+    tools = tuple(
+        Toolchain(row=row, folder=here, workspace=here, top=here, title=row.title, words=words)
+        for row in TESTERS
+        if row.name == test
+    )
+    linters = tuple(Linter(row=row, folder=here, workspace=here) for row in CHECKERS if row.name == linter)
     return Project(path, path or "shop", tools[:1], linters[:1], changelog=changelog, lacks=lacks)
 
 

@@ -228,7 +228,7 @@ def test_green_and_red(case: Case, repository: Repository, run_flow: RunFlow, se
     assert red is not None
     assert (red.passed, red.failed, red.failing) == (1, 1, (case.failing,))
     row = next(row for row in TESTERS if row.name == case.tool)
-    if row.one:
+    if row.single:
         alone = run_flow("run_tests", tests=[case.failing]).result.check
         assert alone is not None
         assert (alone.passed, alone.failed, alone.failing) == (0, 1, (case.failing,))

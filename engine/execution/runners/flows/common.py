@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, Job
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
-from engine.execution.runners.toolchains.missing import EXECUTION, INSTALL_PROGRAM, SENTENCES, Missing, first_missing
+from engine.execution.runners.toolchains.missing import EXECUTION, INSTALL_PROGRAM, KINDS, Missing, first_missing
 from engine.execution.runners.toolchains.projects import Project, projects
 from engine.execution.runners.toolchains.python import environment_command, is_python_project
 from engine.execution.runners.toolchains.shapes import Command, inside
@@ -298,7 +298,7 @@ def _broken(job: Job, tool: Toolchain, done: CommandResult) -> CannotRun:
 def _lacks(job: Job, tool: Toolchain, check: CheckResult, report: Path, done: CommandResult) -> CannotRun | None:
     """What the environment lacked, when that alone is why `check` is red, or why nothing was tested; else None."""
     if not check.counted:
-        kinds = EXECUTION if done.exit_code == 0 else frozenset(SENTENCES)
+        kinds = EXECUTION if done.exit_code == 0 else frozenset(KINDS)
         missing = first_missing(done.output, lambda one: one.kind in kinds and _believed(job, tool, one))
         return None if missing is None else _without(tool, missing)
     if check.green or not check.failing or len(check.failing) < check.failed + check.errors:

@@ -7,13 +7,13 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from engine.execution.runners.toolchains import python, readers
 from engine.execution.runners.toolchains.missing import INSTALL_PROGRAM, Missing, fix_for
-from engine.execution.runners.toolchains.shapes import Command, Ended, Finding, operand, read, uncounted
-from engine.execution.runners.toolchains.table import LAST, Checker, Tester
+from engine.execution.runners.toolchains.shapes import Command, Ended, Finding, operand, read
+from engine.execution.runners.toolchains.table import LANGUAGES, LAST, Checker, Language, Row, Tester
 from engine.model import CheckResult
 
 LARGEST_REPORT = 50_000_000
@@ -34,31 +34,28 @@ def filled(template: str, words: Words) -> tuple[str, ...] | None:
         if (whole := _BRACES.fullmatch(word)) is not None:
             argv += words[whole[1]]
         else:
-            argv.append(_BRACES.sub(lambda match: " ".join(words[match[1]]), word))
+            argv.append(_substituted(word, words))
     return tuple(argv)
 
 
-def _environment(row: Mapping[str, str], words: Words) -> dict[str, str]:
-    return {name: _BRACES.sub(lambda match: " ".join(words[match[1]]), value) for name, value in row.items()}
+def _substituted(text: str, words: Words) -> str:
+    return _BRACES.sub(lambda match: " ".join(words[match[1]]), text)
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchain:
-    """A row of the table that runs one project's tests.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A row of the table bound to one project.
 
-    `folder` holds the files to test, `workspace` is the same folder in the operator's tree, in which the tools are
-    installed; they differ in a worktree. `top` is the top of the operator's repository. `below` are folders whose
-    tests another project runs.
+    `folder` holds the project's files, `workspace` is the same folder in the operator's tree, in which the tools are
+    installed; they differ in a worktree. `words` stand for the words in braces, `install` is the command that installs
+    the project's packages.
     """
 
-    row: Tester
+    row: Row
     folder: Path
     workspace: Path
-    top: Path
-    title: str
-    words: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    words: Words = field(default_factory=dict, hash=False)
     install: str = ""
-    below: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -69,50 +66,88 @@ class Toolchain:
         """Endings of files whose change matters to it; () when any may."""
         return self.row.suffixes
 
+    def believes(self, missing: Missing) -> bool:
+        """Whether what the output calls missing is not there, and no mistake in the project itself."""
+        if missing.kind != "package":
+            return True
+        if self.row.kind == "python":
+            return python.is_foreign(missing.what, self.folder, self.workspace)
+        if self.row.kind == "node" and (self.workspace / "node_modules").exists():
+            # A package that package.json does not name, where the others are installed, is a mistake in the project.
+            return f'"{missing.what}"' in read(self.workspace / "package.json")
+        return True
+
+    def fix(self, missing: Missing) -> str:
+        """What brings it. Without installed packages a program that a script calls comes with them."""
+        comes_along = missing.kind == "program" and missing.what not in INSTALL_PROGRAM
+        if comes_along and self.row.kind == "node" and not (self.workspace / "node_modules").exists():
+            return self.install
+        return fix_for(missing, self.install or "install what the project needs")
+
+    def _command(self, template: str, words: Words) -> Command | None:
+        """A command of the row with its words filled in, None when one of them is not there."""
+        words = {**self.words, **words}
+        argv = filled(template, words)
+        environment = {name: _substituted(value, words) for name, value in self.row.environment.items()}
+        return None if argv is None else Command(argv, environment, self.row.codes, makes=self.row.makes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain(Bound):
+    """What runs one project's tests. `top` is the top of the operator's repository; `below` are folders whose tests
+    another project runs."""
+
+    row: Tester
+    top: Path
+    title: str
+    below: tuple[str, ...] = ()
+
     @property
     def exact(self) -> bool:
         """Whether single tests can be asked for by id."""
-        return bool(self.row.one)
+        return bool(self.row.single)
 
     @property
     def where(self) -> str:
         """The interpreter that runs the tests, "" where there is only one."""
-        return dict(self.words).get("python", ("",))[0]
+        return self.words.get("python", ("",))[0]
 
     def test_command(self, tests: Sequence[str], report: Path) -> Command:
         """The command that runs `tests` (ids, files or packages; none = the whole suite). `report` is a file in the
         session's scratch folder which the tool may write."""
-        extra = report.parent / self.row.extra[0]
-        if self.row.extra[0]:
-            extra.write_text(self.row.extra[1], encoding="utf-8")
-        words = {
-            **dict(self.words), **_asked(self.row, tests), "folder": (str(self.folder),), "report": (str(report),),
-            "scratch": (str(report.parent),), "extra": (str(extra),),
-        }  # fmt: skip
-        argv = filled(self.row.one if tests else self.row.test, words)
-        if argv is None:
+        name, text = self.row.extra
+        extra = report.parent / name
+        if name:
+            extra.write_text(text, encoding="utf-8")
+        places = {"folder": self.folder, "report": report, "scratch": report.parent, "extra": extra}
+        words = _asked(self.row, tests) | {name: (str(place),) for name, place in places.items()}
+        command = self._command(self.row.single if tests else self.row.test, words)
+        if command is None:
             raise ValueError(f"{self.row.name}: its command contains an unknown placeholder")
+        argv, environment = command.argv, dict(command.environment)
         if not tests and "pytest" in argv:
             argv += tuple(f"--ignore={folder}" for folder in self.below)
-        environment = _environment(self.row.environment, words)
         if self.row.kind == "python":
-            start = [str(self.folder / name) for name in words.get("start", ())]
+            start = [str(self.folder / name) for name in self.words.get("start", ())]
             environment["PYTHONPATH"] = os.pathsep.join([*start, *python.roots(self.folder)])
-        reports = "{report}" in self.row.test
-        return Command(argv, environment, self.row.codes, report if reports else None, self.row.makes)
+        return replace(command, argv=argv, environment=environment, report=report if self._reports else None)
 
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
         """What a finished run said. Failing ids can be handed to `test_command`; a run that broke before any test
         ran has `errors` ≥ 1 and nothing passed."""
-        ended = self._ended(report, output, exit_code)
-        return self.row.read(ended) or uncounted(self.row.name, self.title, exit_code)
+        found = readers.read(self.row.read, self._ended(report, output, exit_code))
+        return found or readers.uncounted(self.row.name, self.title, exit_code)
 
     def failure_texts(self, report: Path, output: str, failing: tuple[str, ...]) -> Mapping[str, str]:
         """What a finished run said about each of `failing`, "" where nothing is known."""
         return readers.texts(self._ended(report, output, 1), failing)
 
+    @property
+    def _reports(self) -> bool:
+        return "{report}" in self.row.test
+
     def _ended(self, report: Path, output: str, exit_code: int) -> Ended:
-        text = read(report, LARGEST_REPORT) if "{report}" in self.row.test else ""
+        text = read(report, LARGEST_REPORT) if self._reports else ""
         return Ended(self.row.name, self.title, output, exit_code, text, self.folder)
 
     def takes(self, path: str) -> bool:
@@ -122,28 +157,59 @@ class Toolchain:
     def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
         """For each changed file (relative to `folder`) its tests, as `test_command` takes them; [] when none are
         known."""
-        if self.row.tests == python.TEST_FILES and self.row.read is readers.junit:
+        if self.row.read == "junit":
             return python.related(paths, python.test_texts(self.folder), python.exported(self.folder, paths))
         if self.row.kind == "go":
             return {path: _package_of(self.folder, path) for path in paths}
-        if self.row.name in ("rspec", "mix"):
-            return {path: [path] if re.search(self.row.tests, path) else [] for path in paths}
-        return {path: [] for path in paths}  # only the compiler or the script knows
+        known = self.row.name in ("rspec", "mix")  # of all others only the compiler or the script knows
+        return {path: [path] if known and re.search(self.row.tests, path) else [] for path in paths}
 
     def present(self, tests: Sequence[str]) -> list[str]:
         """What to run so that those of `tests` run that exist in this state of the files; [] when none does."""
-        if self.row.read is not readers.junit:
+        if self.row.read != "junit":
             return list(tests)
         files = dict.fromkeys(test.partition("::")[0] for test in tests)  # pytest stops at the first id it lacks
         return [file for file in files if (self.folder / file).is_file()]
 
-    def believes(self, missing: Missing) -> bool:
-        """Whether what the output calls missing is not there, and no mistake in the project itself."""
-        return _believes(self.row.kind, self.folder, self.workspace, missing)
 
-    def fix(self, missing: Missing) -> str:
-        """What brings it."""
-        return _fix(self.row.kind, self.workspace, self.install, missing)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linter(Bound):
+    """What looks at one project's source files."""
+
+    row: Checker
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether its command line can write nothing (SPEC 2.12)."""
+        return self.row.only_looks
+
+    def lint(self, paths: Sequence[str], scratch: Path) -> Command:
+        """The command that looks at `paths` (relative to `folder`), at everything when there are none; what it must
+        write it writes under `scratch`."""
+        return self._over(self.row.look, paths, scratch) or Command(())
+
+    def parse(self, output: str, exit_code: int) -> list[Finding]:
+        """The findings in what `lint` printed. A tool that broke has no findings and an exit code not in `codes`."""
+        found = readers.findings(self.row.read, output) if exit_code or self.row.kind != LAST else []
+        prefix = f"{self.folder}/"
+        return [replace(finding, path=finding.path.removeprefix(prefix)) for finding in found]
+
+    def fixes(self, paths: Sequence[str], scratch: Path) -> list[Command]:
+        """Formatter and safe fixes, in order; [] when it mends nothing."""
+        commands = (self._over(template, paths, scratch) for template in self.row.fixes)
+        return [command for command in commands if command is not None]
+
+    def _over(self, template: str, paths: Sequence[str], scratch: Path) -> Command | None:
+        folders = sorted({str(PurePosixPath(path).parent) for path in paths})
+        words = {
+            "paths": tuple(map(operand, paths)) or (".",), "scratch": (str(scratch),),
+            "packages": tuple(f"./{folder}" if folder != "." else "." for folder in folders) or ("./...",),
+        }  # fmt: skip
+        return self._command(template, words)
+
+    def takes(self, path: str) -> bool:
+        """Whether a file is a source file of a kind that it reads."""
+        return path.endswith(self.row.suffixes) and "__snapshots__" not in path
 
 
 def _asked(row: Tester, tests: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -183,87 +249,6 @@ def _package_of(folder: Path, path: str) -> list[str]:
     return ["./" if str(place) == "." else f"./{place}"] if has_tests else []
 
 
-def _believes(kind: str, folder: Path, workspace: Path, missing: Missing) -> bool:
-    if missing.kind != "package":
-        return True
-    if kind == "python":
-        return python.is_foreign(missing.what, folder, workspace)
-    if kind == "node" and (workspace / "node_modules").exists():
-        # A package that package.json does not name, where the others are installed, is a mistake in the project.
-        return f'"{missing.what}"' in read(workspace / "package.json")
-    return True
-
-
-def _fix(kind: str, workspace: Path, install: str, missing: Missing) -> str:
-    """Without installed packages a program that a script calls comes with them."""
-    comes_along = kind == "node" and missing.kind == "program" and not (workspace / "node_modules").exists()
-    if comes_along and missing.what not in INSTALL_PROGRAM:
-        return install
-    return fix_for(missing, install or "install what the project needs")
-
-
-@dataclass(frozen=True, slots=True)
-class Linter:
-    """A row of the table that looks at one project's source files; `folder` and `workspace` as for `Toolchain`."""
-
-    row: Checker
-    folder: Path
-    workspace: Path
-    words: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    install: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.row.name
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Endings of the files that it reads."""
-        return self.row.suffixes
-
-    @property
-    def only_looks(self) -> bool:
-        """Whether its command line can write nothing (SPEC 2.12)."""
-        return self.row.only_looks
-
-    def lint(self, paths: Sequence[str], scratch: Path) -> Command:
-        """The command that looks at `paths` (relative to `folder`), at everything when there are none; what it must
-        write it writes under `scratch`."""
-        return self._command(self.row.look, paths, scratch, self.row.codes)
-
-    def parse(self, output: str, exit_code: int) -> list[Finding]:
-        """The findings in what `lint` printed. A tool that broke has no findings and an exit code not in `codes`."""
-        found = self.row.read(output) if exit_code or self.row.kind != LAST else []
-        prefix = f"{self.folder}/"
-        return [replace(one, path=one.path.removeprefix(prefix)) for one in found]
-
-    def fixes(self, paths: Sequence[str], scratch: Path) -> list[Command]:
-        """Formatter and safe fixes, in order; [] when it mends nothing."""
-        commands = [self._command(template, paths, scratch, self.row.codes) for template in self.row.fixes]
-        return [command for command in commands if command.argv]
-
-    def _command(self, template: str, paths: Sequence[str], scratch: Path, codes: tuple[int, ...]) -> Command:
-        folders = sorted({str(PurePosixPath(path).parent) for path in paths})
-        words = {
-            **dict(self.words), "paths": tuple(map(operand, paths)) or (".",), "scratch": (str(scratch),),
-            "packages": tuple(f"./{folder}" if folder != "." else "." for folder in folders) or ("./...",),
-        }  # fmt: skip
-        environment = _environment(self.row.environment, words)
-        return Command(filled(template, words) or (), environment, codes, makes=self.row.makes)
-
-    def takes(self, path: str) -> bool:
-        """Whether a file is a source file of a kind that it reads."""
-        return path.endswith(self.row.suffixes) and "__snapshots__" not in path
-
-    def believes(self, missing: Missing) -> bool:
-        """As for `Toolchain`."""
-        return _believes(self.row.kind, self.folder, self.workspace, missing)
-
-    def fix(self, missing: Missing) -> str:
-        """What brings it."""
-        return _fix(self.row.kind, self.workspace, self.install, missing)
-
-
 @contextmanager
 def borrowed(tools: Sequence[Toolchain | Linter], folder: Path, workspace: Path) -> Iterator[None]:
     """For the time of a run, folders which only the operator's tree has (`node_modules`) are linked into the worktree
@@ -273,7 +258,7 @@ def borrowed(tools: Sequence[Toolchain | Linter], folder: Path, workspace: Path)
     """
     used: list[Toolchain | Linter] = list(tools) if folder != workspace else []
     places = {above for tool in used for above in python.upwards(tool.folder, folder)}
-    names = {name for tool in used for name in BORROWED.get(tool.row.kind, ())}
+    names = {name for tool in used for name in LANGUAGES.get(tool.row.kind, Language()).borrowed}
     links: list[Path] = []
     for place in sorted(places):
         for name in sorted(names):
@@ -286,7 +271,3 @@ def borrowed(tools: Sequence[Toolchain | Linter], folder: Path, workspace: Path)
     finally:
         for link in links:
             link.unlink(missing_ok=True)
-
-
-BORROWED: Mapping[str, tuple[str, ...]] = {"node": ("node_modules",), "php": ("vendor",), "elixir": ("deps",)}
-"""Folders of the operator's tree that a worktree lacks and that the tools of a language need in place."""

@@ -16,46 +16,14 @@ from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, NotBegun
 from engine.execution.runners.toolchains.looking import Packages
+from engine.execution.runners.toolchains.table import KEEPERS, LANGUAGES, Language
 from engine.execution.sandbox import CACHED_PACKAGES
 from engine.model import sanitise
 
-_FOLDERS = {
-    "python": (".venv",),
-    "node": ("node_modules",),
-    "ruby": ("vendor/bundle",),
-    "php": ("vendor",),
-    "elixir": ("deps",),
-}
-_ENVIRONMENT = {
-    "python": {
-        "POETRY_VIRTUALENVS_IN_PROJECT": "true",
-        "PDM_VENV_IN_PROJECT": "1",
-        "PIPENV_VENV_IN_PROJECT": "1",
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "UV_LINK_MODE": "copy",
-        "UV_PYTHON_DOWNLOADS": "never",
-    },
-    "node": {"npm_config_audit": "false", "npm_config_fund": "false", "CI": "1"},
-    "ruby": {"BUNDLE_PATH": "vendor/bundle", "BUNDLE_FROZEN": "false"},
-}
 _EACH_ITS_OWN = frozenset({"pnpm"})
 """Tools that give each package of a workspace a folder of its own."""
 
-_LOCKS: Mapping[str, str] = {
-    "uv": "uv lock",
-    "poetry": "poetry lock --no-interaction",
-    "pdm": "pdm lock --update-reuse",
-    "pipenv": "pipenv lock",
-    "npm": "npm install --package-lock-only --ignore-scripts",
-    "pnpm": "pnpm install --lockfile-only --ignore-scripts --no-frozen-lockfile",
-    "yarn": "yarn install --ignore-scripts --no-bin-links --modules-folder /tmp/clawpy-modules",
-    "cargo": "cargo update --workspace",
-    "go": "go mod tidy",
-    "bundler": "bundle lock",
-    "composer": "composer update --lock --no-install --no-scripts --no-interaction",
-    "mix": "mix deps.get",
-}
-"""What brings the lock file of each tool in step with its manifest, and runs no script of a package."""
+_KEEPERS = {row.name: row for row in KEEPERS}
 _YARN_2 = "yarn install --mode=update-lockfile --no-immutable"
 
 _NETWORK = re.compile(
@@ -123,7 +91,7 @@ class Installation:
     @property
     def environment(self) -> dict[str, str]:
         """Variables for the commands."""
-        return dict(_ENVIRONMENT.get(self.kind, {}))
+        return dict(LANGUAGES.get(self.kind, Language()).install)
 
 
 def _listed(places: Sequence[str]) -> str:
@@ -138,7 +106,7 @@ def installations(top: Path, found: Mapping[str, Sequence[Packages]], path: str 
 
 
 def _of(packages: Packages, found: Mapping[str, Sequence[Packages]], top: Path) -> Installation:
-    names = _FOLDERS.get(packages.kind, ())
+    names = LANGUAGES.get(packages.kind, Language()).tree
     if packages.kind == "python":  # pip installs into the environment that is there, whatever its name
         own = re.match(r"(\.?\w+)/bin/", packages.commands[-1][0])
         names = (own[1],) if own else names
@@ -170,9 +138,9 @@ def lock_updates(top: Path, found: Mapping[str, Sequence[Packages]], path: str =
     """How the lock files of the project at `path` are brought in step, one entry a language; as `installations`."""
     updates = []
     for one in found.get(path, ()):
-        if one.lock and one.keeper in _LOCKS:
+        if one.lock and _KEEPERS[one.keeper].lock:
             second = one.keeper == "yarn" and (top / one.folder / ".yarnrc.yml").is_file()
-            command = tuple(shlex.split(_YARN_2 if second else _LOCKS[one.keeper]))
+            command = tuple(shlex.split(_YARN_2 if second else _KEEPERS[one.keeper].lock))
             made = (one.folder, (command,), one.hosts, (), (), _cache(one), one.kind, one.lock, True)
             updates.append(Installation(*made))
     return tuple(updates)

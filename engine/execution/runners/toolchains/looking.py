@@ -277,16 +277,17 @@ def tools_of(place: Place) -> tuple[Toolchain, ...]:
             continue
         if row.kind == "rust":
             words["workspace"] = ("--workspace",) if place.says(files, r"^\[workspace\]") else ()
+        title = _title(row, words)
         found[row.kind] = Toolchain(
-            row, place.folder, place.workspace, place.top, _title(row, words), tuple(words.items())
+            row=row, folder=place.folder, workspace=place.workspace, top=place.top, title=title, words=words
         )
     return tuple(found.values())
 
 
 def _title(row: Tester, words: Words) -> str:
-    if row.found == "script" and not row.title:
-        return f"{words['run'][0]} test"
-    return f"{row.program} {words['target'][0]}" if row.found == "target" else row.title or row.program
+    if row.found == "target":
+        return f"{row.program} {words['target'][0]}"
+    return row.title or f"{words['run'][0]} test"
 
 
 def linters_of(place: Place) -> tuple[Linter, ...]:
@@ -305,7 +306,7 @@ def linters_of(place: Place) -> tuple[Linter, ...]:
         words = FIND[row.found](place, row, ["configured"] if configured else [])
         if words is not None:
             words |= _formatter(place, row, words)
-            found.append(Linter(row, place.folder, place.workspace, tuple(words.items())))
+            found.append(Linter(row=row, folder=place.folder, workspace=place.workspace, words=words))
     return tuple(found)
 
 

@@ -263,10 +263,9 @@ def _divided(found: Sequence[Project]) -> list[Project]:
 
 def _collects(tool: Toolchain, inside: str) -> bool:
     """Whether a tool runs the tests of the folder `inside` below its own by itself."""
-    words = dict(tool.words)
     match tool.row.name:
         case "cargo":
-            return bool(words["workspace"])
+            return bool(tool.words["workspace"])
         case "maven":
             return "<module>" in read(tool.folder / "pom.xml")
         case "gradle":
@@ -278,7 +277,7 @@ def _collects(tool: Toolchain, inside: str) -> bool:
         case "dotnet":
             return any(tool.folder.glob("*.sln*"))
         case "jest" | "vitest" | "node:test" | "bun":
-            return all(word.startswith("-") or word == "run" for word in words["script"])
+            return all(word.startswith("-") or word == "run" for word in tool.words["script"])
         case "pytest":
             return python.collects(tool.folder, inside)
     return False
@@ -290,7 +289,7 @@ def _own_share(project: Project, every: Sequence[Project], tests: _TestFiles) ->
     tools: list[Toolchain] = []
     for tool in project.tools:
         same = [inside for other, inside in below if any(one.row.kind == tool.row.kind for one in other.tools)]
-        if tool.row.name == "script" and same and _HANDS_ON.search(" ".join(dict(tool.words)["script"])):
+        if tool.row.name == "script" and same and _HANDS_ON.search(" ".join(tool.words["script"])):
             continue
         if tool.row.kind == "python" and same:
             others = tuple(f"{project.path}/{inside}/" if project.path else f"{inside}/" for inside in same)

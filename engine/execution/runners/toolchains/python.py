@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import tomllib
 from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatch
@@ -13,7 +14,7 @@ from typing import Any
 
 from engine.execution.own_environment import which
 from engine.execution.runners.toolchains.python_environments import kept
-from engine.execution.runners.toolchains.shapes import read, succeeds
+from engine.execution.runners.toolchains.shapes import read
 from engine.git import Git, GitError
 
 TEST_FILES = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
@@ -271,7 +272,20 @@ def has_pytest(interpreter: Path, *, operators: bool) -> bool:
     if (settings or not operators) and "include-system-site-packages = true" not in settings:
         return False
     program = str(interpreter) if operators else which("python3", project=home.parent)
-    return program is not None and succeeds([program, "-I", "-S", "-c", _HAS_PYTEST])
+    return program is not None and _says_yes([program, "-I", "-S", "-c", _HAS_PYTEST])
+
+
+def _says_yes(argv: Sequence[str]) -> bool:
+    """Whether the operator's own program, asked in no folder of a project, ends with 0 within 10 seconds."""
+    environment = {name: os.environ[name] for name in ("HOME", "PYENV_ROOT") if name in os.environ}
+    environment["PATH"] = os.defpath
+    try:
+        done = subprocess.run(
+            argv, cwd="/", env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def is_python_project(folder: Path) -> bool:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from engine.model import CheckResult
 from engine.plain_files import read_plain
-
-MAX_FAILING = 200
-"""So many failing ids are kept of one run; the counts are always whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,51 +47,6 @@ class Ended:
     exit_code: int
     report: str
     folder: Path
-
-
-def result(
-    tool: str,
-    *,
-    passed: int,
-    failed: int,
-    skipped: int = 0,
-    errors: int = 0,
-    seconds: float = 0.0,
-    failing: Iterable[str] = (),
-    durations: Mapping[str, float] | None = None,
-) -> CheckResult:
-    """A `CheckResult` with its lists in order: failing as met, without repeats; durations slowest first."""
-    slowest = sorted((durations or {}).items(), key=lambda pair: (-pair[1], pair[0]))
-    return CheckResult(
-        tool=tool,
-        passed=passed,
-        failed=failed,
-        skipped=skipped,
-        errors=errors,
-        seconds=round(seconds, 3),
-        failing=tuple(dict.fromkeys(failing))[:MAX_FAILING],
-        durations=tuple((name, round(value, 4)) for name, value in slowest),
-    )
-
-
-def uncounted(tool: str, title: str, exit_code: int) -> CheckResult:
-    """The result of a command whose output names no tests: all that is known is how it ended."""
-    red = exit_code != 0
-    return replace(result(tool, passed=int(not red), failed=int(red), failing=[title] if red else []), counted=False)
-
-
-def succeeds(argv: Sequence[str], limit: float = 10.0) -> bool:
-    """Whether the operator's own program, asked in no folder of a project, ends with 0 within `limit` seconds.
-    What is asked must read nothing of a project; see `python.has_module`, the only one that asks."""
-    environment = {name: os.environ[name] for name in ("HOME", "PYENV_ROOT") if name in os.environ}
-    environment["PATH"] = os.defpath
-    try:
-        done = subprocess.run(
-            argv, cwd="/", env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
 
 
 def read(file: Path, limit: int = 1_000_000) -> str:
