@@ -24,7 +24,7 @@ STARTERS = {
     "engine/execution/sandbox/supervisor.py": "becomes the command that it holds",
     "engine/execution/sandbox/seatbelt.py": "tries whether the sandbox of macOS works here",
     "engine/execution/runners/toolchains/shapes.py": "asks the operator's own interpreter, outside of every project",
-    "engine/inspection/github.py": "gh, outside of every repository",
+    "engine/git/github.py": "gh, outside of every repository",
     "engine/api/notify/delivery.py": "the operator's own notifier",
     "engine/learning/decisions/training_provider.py": "names the type of a helper process",
     "clawpy_console/attach/client.py": "the operator's shell and editor, at a key",

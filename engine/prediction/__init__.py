@@ -4,5 +4,5 @@ collectors/ sense and context.py holds what they found; kinds.py is the table of
 them; twin.py and confidence.py weigh them; limits.py orders the stack and keeps it small; cards.py keeps the life of a
 card, cycle.py runs one round.
 
-May import what stands below it: execution, safety, feedback, inspection, storage, git, values.
+May import what stands below it: execution, safety, feedback, storage, git, values.
 """

@@ -14,11 +14,11 @@ from pathlib import Path
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.upkeep import Disk
-from engine.inspection.calendars import Meeting, nearest
-from engine.inspection.github import GitHubState
-from engine.inspection.locks import LockMismatch
-from engine.inspection.looks import NO_LOOKS, Looks
-from engine.inspection.state import FileState, GitState
+from engine.git.calendars import Meeting, nearest
+from engine.git.github import GitHubState
+from engine.git.locks import LockMismatch
+from engine.git.looks import NO_LOOKS, Looks
+from engine.git.state import FileState, GitState
 from engine.memory.validation_runs import PastRun
 from engine.model import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.adaptation import KnownFix

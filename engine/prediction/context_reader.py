@@ -17,13 +17,13 @@ from engine.execution.runners.toolchains.projects import Project
 from engine.execution.runners.toolchains.projects_found import ProjectsFound
 from engine.execution.sessions import Sessions
 from engine.execution.upkeep import Disk
-from engine.inspection.calendars import CalendarReader
-from engine.inspection.github import GitHub
-from engine.inspection.locks import LocksRead
-from engine.inspection.looks import NO_LOOKS
-from engine.inspection.reader import GitReader
-from engine.inspection.state import GitState, Touch
-from engine.inspection.status import is_byproduct
+from engine.git.calendars import CalendarReader
+from engine.git.github import GitHub
+from engine.git.locks import LocksRead
+from engine.git.looks import NO_LOOKS
+from engine.git.reader import GitReader
+from engine.git.state import GitState, Touch
+from engine.git.status import is_byproduct
 from engine.memory.threads import Threads
 from engine.memory.validation_runs import PastRun, ValidationRuns
 from engine.model import ChangeSet, Refusal, Signal, sanitise

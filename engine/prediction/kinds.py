@@ -153,7 +153,7 @@ SEEN_BY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "quarantined": ("hunt_flakes", "quarantine"),
     }
 )
-"""The kinds that each of `engine.inspection.looks` tells of: where that look fails, their cards stay."""
+"""The kinds that each of `engine.git.looks` tells of: where that look fails, their cards stay."""
 
 
 def is_heartbeat(name: str) -> bool:

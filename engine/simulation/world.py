@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.execution.runners.toolchains import bound, projects
 from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
-from engine.inspection.state import Branch, Commit, FileState, GitState, Touch
+from engine.git.state import Branch, Commit, FileState, GitState, Touch
 from engine.memory.validation_runs import PastRun
 from engine.model import CheckResult, SessionView
 from engine.prediction.collectors.calendar import calendar_signal

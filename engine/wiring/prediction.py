@@ -13,7 +13,7 @@ from engine.adapters import Brakes, Landings, Meanings, OurFolders, top_folder
 from engine.config_agents import AUTO
 from engine.execution.launcher import Launcher
 from engine.execution.runners.toolchains.projects import projects
-from engine.inspection.github import GitHub
+from engine.git.github import GitHub
 from engine.memory.threads import Threads
 from engine.model import Assignment
 from engine.prediction.cards import Cards

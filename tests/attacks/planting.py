@@ -16,8 +16,8 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.common import show_tree, stored, tidy
 from engine.execution.runners.flows.rehearse_merge import unmerged
 from engine.git import Git, repository_root
-from engine.inspection.github import address_of
-from engine.inspection.reader import GitReader
+from engine.git.github import address_of
+from engine.git.reader import GitReader
 from engine.model import Refusal
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RealBench

@@ -18,8 +18,8 @@ from engine.execution.prompt.parts import Project
 from engine.execution.runners.toolchains.projects import projects
 from engine.execution.sandbox.mounts import protected
 from engine.git import Git, submodule_paths
-from engine.inspection.calendars import CalendarReader
-from engine.inspection.reader import GitReader
+from engine.git.calendars import CalendarReader
+from engine.git.reader import GitReader
 from engine.model import PromptRequest, Refusal
 from tests.attacks.planting import Trap, in_tree, in_worktree, plain_git, project, session
 from tests.conftest import Repository

@@ -17,8 +17,8 @@ from engine.clock import FakeClock
 from engine.execution.runners.flows.common import mending
 from engine.execution.runners.toolchains.projects import projects
 from engine.git import Git
-from engine.inspection.github import GitHub
-from engine.inspection.reader import GitReader
+from engine.git.github import GitHub
+from engine.git.reader import GitReader
 from tests.attacks.planting import Trap
 from tests.conftest import Repository
 from tests.support.forked import Nursery

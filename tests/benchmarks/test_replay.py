@@ -35,9 +35,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.git import Git
-from engine.inspection.history import Change, read_history
-from engine.inspection.releases import DAY, Rhythm, is_release, rhythm_of
-from engine.inspection.together import LARGEST, LARGEST_ASKED, Habits
+from engine.git.history import Change, read_history
+from engine.git.releases import DAY, Rhythm, is_release, rhythm_of
+from engine.git.together import LARGEST, LARGEST_ASKED, Habits
 
 pytestmark = pytest.mark.benchmark
 

@@ -11,7 +11,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
-from engine.inspection.state import GitState
+from engine.git.state import GitState
 from engine.learning.decisions.decisions import Decisions
 from engine.memory.ledger import Ledger
 from engine.model import (

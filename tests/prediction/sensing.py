@@ -14,7 +14,7 @@ from engine.config import FixedSettings
 from engine.execution.runners.toolchains.bound import Linter, Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
-from engine.inspection.github import GitHub
+from engine.git.github import GitHub
 from engine.model import CheckResult, SessionState, SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader

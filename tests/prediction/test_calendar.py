@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from engine.inspection.calendars import AHEAD, CalendarReader, Meeting, nearest
+from engine.git.calendars import AHEAD, CalendarReader, Meeting, nearest
 from engine.model import Refusal
 from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.templates.history import PREPARED_FROM, prepare_meeting

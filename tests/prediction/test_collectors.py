@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.inspection.github import GitHubState, PullRequest
-from engine.inspection.state import Branch, FileState, GitState, Touch
+from engine.git.github import GitHubState, PullRequest
+from engine.git.state import Branch, FileState, GitState, Touch
 from engine.model import CheckResult, PartOfDay, Refusal, SessionState, Thread
 from engine.model.words import count, listing, moment, plain, span, tail
 from engine.prediction.collectors import WEIGHTS, attempt, signal

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.runners.toolchains.projects_found import ProjectsFound
-from engine.inspection.state import FileState
+from engine.git.state import FileState
 from engine.model import SessionState, Thread
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.collectors.silence import OurWrite

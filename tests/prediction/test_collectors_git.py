@@ -11,8 +11,8 @@ import pytest
 
 from engine.execution import branching
 from engine.git import Git
-from engine.inspection.reader import GitReader
-from engine.inspection.status import instant
+from engine.git.reader import GitReader
+from engine.git.status import instant
 from engine.model import Refusal
 from tests.conftest import Repository
 from tests.prediction.sensing import dated_commit, touch

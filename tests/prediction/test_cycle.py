@@ -14,7 +14,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Autonomy, Settings, WorkspaceSettings
 from engine.events import EventBus
-from engine.inspection.state import Commit, GitState
+from engine.git.state import Commit, GitState
 from engine.model import (
     Band,
     CycleReport,

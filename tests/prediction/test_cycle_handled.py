@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.inspection.state import Branch, Commit, GitState
+from engine.git.state import Branch, Commit, GitState
 from engine.model import CheckResult
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.handled import Made, did_himself

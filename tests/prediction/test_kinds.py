@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flows import FLOWS
-from engine.inspection.looks import Looks
+from engine.git.looks import Looks
 from engine.model import Tier
 from engine.prediction.kinds import (
     BLOCKED_TASK,

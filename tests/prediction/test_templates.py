@@ -13,7 +13,7 @@ import pytest
 
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.toolchains.projects import projects
-from engine.inspection import reader
+from engine.git import reader
 from engine.model import Proposal, SessionState
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.kinds import KINDS

@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.flows import FLOWS
-from engine.inspection.github import GitHub
+from engine.git.github import GitHub
 from engine.memory.validation_runs import flipped_tests, verdict_on
 from engine.model import Proposal, SessionState, Tier
 from engine.prediction.templates import propose
@@ -25,7 +25,7 @@ from engine.prediction.templates.tests import (
     still_red,
 )
 from tests.conftest import Repository
-from tests.inspection.test_github import answering
+from tests.git.test_github import answering
 from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, touch
 
 CART = "tests/test_cart.py::TestCart::test_cart"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from engine.inspection.calendars import AHEAD, Meeting, nearest
+from engine.git.calendars import AHEAD, Meeting, nearest
 from engine.model import Signal
 from engine.model.words import plain, span
 from engine.prediction.collectors import signal

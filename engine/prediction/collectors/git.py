@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.inspection.github import GitHubState
-from engine.inspection.state import GitState
+from engine.git.github import GitHubState
+from engine.git.state import GitState
 from engine.model import Signal
 from engine.model.words import count, plain
 from engine.prediction.collectors import signal

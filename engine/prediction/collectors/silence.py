@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from engine.inspection.state import Touch
+from engine.git.state import Touch
 from engine.model import Signal
 from engine.model.words import span
 from engine.prediction.collectors import signal

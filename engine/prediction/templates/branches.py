@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.inspection.merges import MOST_COLLIDING
-from engine.inspection.state import STALE_BRANCH, Branch
+from engine.git.merges import MOST_COLLIDING
+from engine.git.state import STALE_BRANCH, Branch
 from engine.model import Proposal
 from engine.model.words import count, listing, plain
 from engine.prediction.context import WorkspaceContext

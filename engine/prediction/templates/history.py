@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from engine.inspection.calendars import nearest
-from engine.inspection.state import Commit, GitState
-from engine.inspection.status import is_byproduct
+from engine.git.calendars import nearest
+from engine.git.state import Commit, GitState
+from engine.git.status import is_byproduct
 from engine.model import PartOfDay, Proposal
 from engine.model.text import mark
 from engine.model.words import count, listing, moment, plain

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.inspection.state import GitState
+from engine.git.state import GitState
 from engine.model import Proposal, SessionView, Tier, sanitise
 from engine.model.words import plain
 from engine.prediction.collectors import signal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.inspection.operation import CONFLICT, Operation
+from engine.git.operation import CONFLICT, Operation
 from engine.model import Proposal
 from engine.model.words import count, listing, plain
 from engine.prediction.context import WorkspaceContext

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from engine.inspection.mentions import Mention
-from engine.inspection.own_changes import MARKER, TODOS, LeftIn
+from engine.git.mentions import Mention
+from engine.git.own_changes import MARKER, TODOS, LeftIn
 from engine.model import Proposal, SessionView, Tier
 from engine.model.words import count, listing, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.inspection.github import For, PullRequest
+from engine.git.github import For, PullRequest
 from engine.model import Proposal
 from engine.model.words import moment, plain
 from engine.prediction.context import WorkspaceContext

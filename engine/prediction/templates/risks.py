@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from engine.inspection.leftovers import SECRET
-from engine.inspection.state import GitState
-from engine.inspection.unpushed import Found, span_of
+from engine.git.leftovers import SECRET
+from engine.git.state import GitState
+from engine.git.unpushed import Found, span_of
 from engine.model import Proposal, Tier
 from engine.model.words import count, plain, tail
 from engine.prediction.context import WorkspaceContext

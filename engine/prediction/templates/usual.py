@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from math import isfinite
 
-from engine.inspection.releases import Rhythm
-from engine.inspection.together import is_group
+from engine.git.releases import Rhythm
+from engine.git.together import is_group
 from engine.model import Proposal
 from engine.model.words import count, plain, tail
 from engine.prediction.context import WorkspaceContext

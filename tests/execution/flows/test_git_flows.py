@@ -11,7 +11,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.runners.flows import report_branches
-from engine.inspection import unpushed
+from engine.git import unpushed
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 

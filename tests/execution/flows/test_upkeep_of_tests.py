@@ -9,7 +9,7 @@ import pytest
 
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.runners.flows.quarantine import skipped_until
-from engine.inspection.quarantine import Quarantined, in_file
+from engine.git.quarantine import Quarantined, in_file
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 

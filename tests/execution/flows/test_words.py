@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.changelog_text import classify, extended, mentioned
 from engine.execution.runners.flows.common import count, in_words, listed
-from engine.inspection.leftovers import look, secret_file
+from engine.git.leftovers import look, secret_file
 from engine.model import CheckResult
 
 # -- parameters -----------------------------------------------------------------------------------------------------

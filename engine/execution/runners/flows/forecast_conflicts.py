@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import Parameters, Revision, clean, count, listed, resolve
 from engine.git import GitError
-from engine.inspection.merges import MOST_COLLIDING, merge_trees, objects_aside
+from engine.git.merges import MOST_COLLIDING, merge_trees, objects_aside
 
 PAIRWISE = 5
 """The newest so many branches are also tried with each other: at most ten pairs."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from engine.execution import branching
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import Parameters, Revision, clean, commit, count, home_git, listed, resolve
-from engine.inspection.lost import held
+from engine.git.lost import held
 
 TOLD = 20
 """So many commits of a branch are named."""

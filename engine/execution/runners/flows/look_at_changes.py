@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import Parameters, clean, count, listed, resolve
 from engine.execution.runners.flows.review_unpushed import in_words
-from engine.inspection.state import FileState
-from engine.inspection.status import is_byproduct, parts, read_status
-from engine.inspection.unpushed import read_uncommitted
+from engine.git.state import FileState
+from engine.git.status import is_byproduct, parts, read_status
+from engine.git.unpushed import read_uncommitted
 from engine.plain_files import read_plain
 
 LARGEST: Final = 1_000_000

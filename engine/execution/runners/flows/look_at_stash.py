@@ -17,8 +17,8 @@ from engine.execution.runners.flows.common import (
     listed,
     tidy,
 )
-from engine.inspection.operation import conflicted
-from engine.inspection.stashes import Stash, read_stashes
+from engine.git.operation import conflicted
+from engine.git.stashes import Stash, read_stashes
 
 TOLD = 20
 """So many files of a stash are named."""

@@ -23,8 +23,8 @@ from engine.execution.runners.flows.common import (
 )
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.execution.runners.toolchains.projects import project_of, projects
-from engine.inspection.leftovers import look
-from engine.inspection.own_changes import (
+from engine.git.leftovers import look
+from engine.git.own_changes import (
     MARKER,
     TODOS,
     LeftIn,
@@ -34,7 +34,7 @@ from engine.inspection.own_changes import (
     statement_lines,
     without_lines,
 )
-from engine.inspection.reader import GitReader
+from engine.git.reader import GitReader
 from engine.model import CheckResult
 from engine.plain_files import read_plain
 

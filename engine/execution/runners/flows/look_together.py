@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import Parameters, RepoPath, clean, count, home_git
 from engine.git import Git
-from engine.inspection.leftovers import look
-from engine.inspection.together import is_group
+from engine.git.leftovers import look
+from engine.git.together import is_group
 from engine.model import sanitise
 
 SHOWN_COMMITS = 3

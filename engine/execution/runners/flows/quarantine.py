@@ -25,7 +25,7 @@ from engine.execution.runners.flows.common import (
     toolchains,
 )
 from engine.execution.runners.toolchains.shapes import inside
-from engine.inspection.quarantine import UNTIL
+from engine.git.quarantine import UNTIL
 from engine.plain_files import read_plain
 
 LARGEST = 5_000_000

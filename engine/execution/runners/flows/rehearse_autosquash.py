@@ -21,7 +21,7 @@ from engine.execution.runners.flows.common import (
     tidy,
     try_tests,
 )
-from engine.inspection.operation import conflicted
+from engine.git.operation import conflicted
 
 TOLD = 50
 """So many of the resulting commits are named."""

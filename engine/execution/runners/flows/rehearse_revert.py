@@ -28,7 +28,7 @@ from engine.execution.runners.flows.common import (
 )
 from engine.execution.runners.flows.rehearse_merge import unmerged
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
-from engine.inspection.leftovers import secret
+from engine.git.leftovers import secret
 from engine.model import CheckResult, sanitise
 
 SHOWN: Final = 200

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from engine.clock import Clock, SystemClock
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import Parameters, clean, count, main_branch
-from engine.inspection.merges import objects_aside
+from engine.git.merges import objects_aside
 
 MAX_BRANCHES = 200
 """The branches that were idle longest, when there are more."""

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import Line, Parameters, Revision, clean, count, resolve
-from engine.inspection.leftovers import SECRET
-from engine.inspection.status import read_status
-from engine.inspection.unpushed import MOST_COMMITS, Found, Span, Unpushed, read_commits, read_uncommitted
+from engine.git.leftovers import SECRET
+from engine.git.status import read_status
+from engine.git.unpushed import MOST_COMMITS, Found, Span, Unpushed, read_commits, read_uncommitted
 
 SHOWN = 200
 

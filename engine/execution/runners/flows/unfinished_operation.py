@@ -24,7 +24,7 @@ from engine.execution.runners.flows.common import (
     try_tests,
 )
 from engine.git import Git
-from engine.inspection.operation import CONFLICT, Operation, Stage, conflicted, read_operation
+from engine.git.operation import CONFLICT, Operation, Stage, conflicted, read_operation
 from engine.model import CheckResult
 
 SIDES: tuple[tuple[Literal["ours", "theirs"], int], ...] = (("ours", 2), ("theirs", 3))

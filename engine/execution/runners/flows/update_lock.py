@@ -12,7 +12,7 @@ from engine.execution.runners.flows.common import clean, in_project, listed
 from engine.execution.runners.flows.prepare_environment import InstallParameters, run_all
 from engine.execution.runners.toolchains.installing import Installation, chosen, lock_updates
 from engine.execution.runners.toolchains.projects import all_packages
-from engine.inspection.locks import locks_out_of_step
+from engine.git.locks import locks_out_of_step
 
 
 class UpdateLock:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.inspection.locks import LARGEST_MEMBER, LockMismatch, LocksRead, locks_out_of_step
+from engine.git.locks import LARGEST_MEMBER, LockMismatch, LocksRead, locks_out_of_step
 from tests.support.outside import needs
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"

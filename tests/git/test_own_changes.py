@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.git import Git
-from engine.inspection.mentions import stale_mentions
-from engine.inspection.own_changes import own_changes, statement_lines, without_lines
-from engine.inspection.patch import MOST_BYTES, MOST_LINES, own_patch
-from engine.inspection.reader import GitReader
+from engine.git.mentions import stale_mentions
+from engine.git.own_changes import own_changes, statement_lines, without_lines
+from engine.git.patch import MOST_BYTES, MOST_LINES, own_patch
+from engine.git.reader import GitReader
 from tests.conftest import Repository
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)

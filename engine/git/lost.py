@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from engine.git import Git
-from engine.inspection.merges import adds_nothing, objects_aside
-from engine.inspection.reflog import Step, branch_logs, read_reflog
-from engine.inspection.state import GitState
-from engine.inspection.status import instant, parts
+from engine.git.merges import adds_nothing, objects_aside
+from engine.git.reflog import Step, branch_logs, read_reflog
+from engine.git.state import GitState
+from engine.git.status import instant, parts
 from engine.plain_files import read_plain
 
 REMEMBERED: Final = timedelta(days=30)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from engine.inspection.releases import Rhythm
-from engine.inspection.together import Partner
+from engine.git.releases import Rhythm
+from engine.git.together import Partner
 
 STALE_BRANCH = timedelta(days=30)
 """A branch without a commit for so long is stale."""
@@ -75,7 +75,7 @@ class GitState:
     commits up to 301. `subjects`: of at most 50 commits since `tag`, or, when HEAD is `tag`, between it and
     `previous_tag`, merges left out. `own_files`: at most 2,000 files that this branch changed
     since it left its upstream, or its base where it has none. `me`: git's own `user.email`, "" when it is not set.
-    `operation`: what is unfinished, see `inspection.operation`. `refs` changes whenever HEAD or a ref does.
+    `operation`: what is unfinished, see `engine.git.operation`. `refs` changes whenever HEAD or a ref does.
     `recent`: at most 50 commits, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts
     the rest). `partner`: the file that usually changes with those of `files` (or, where nothing is uncommitted, of
     `own_files`) and has not; None when there is none. `release`: how the project is released, None when that cannot be

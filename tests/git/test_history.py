@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git, GitError
-from engine.inspection.history import read_history
+from engine.git.history import read_history
 from tests.conftest import Repository
 
 DAY = "2026-01-0{}T10:00:00+00:00"

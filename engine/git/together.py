@@ -21,7 +21,7 @@ from math import fsum, log, sqrt
 from operator import itemgetter
 from typing import Final
 
-from engine.inspection.history import Change
+from engine.git.history import Change
 from engine.model.shares import wilson_lower_bound
 
 LARGEST: Final = 30

@@ -20,19 +20,19 @@ from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from engine.git import Git, GitError, Repository, is_own_branch, submodule_paths
-from engine.inspection.fixups import FIXUP, Fixups, read_fixups
-from engine.inspection.history import read_history
-from engine.inspection.looks import NOTHING_OF_YOUR_OWN, Looks
-from engine.inspection.lost import LostLine, read_lost
-from engine.inspection.merges import Collision, Merge, compared, due_merges, try_merge, try_whether_it_adds
-from engine.inspection.operation import Operation, operation_name, operation_stamp, read_operation
-from engine.inspection.own_changes import OwnChanges, own_changes
-from engine.inspection.quarantine import Quarantined, quarantined
-from engine.inspection.reflog import logs_stamp, read_reflog
-from engine.inspection.releases import Rhythm, rhythm_of
-from engine.inspection.stashes import Stash, read_stashes
-from engine.inspection.state import Branch, Commit, FileState, GitState, Touch, bare_name, merged_into
-from engine.inspection.status import (
+from engine.git.fixups import FIXUP, Fixups, read_fixups
+from engine.git.history import read_history
+from engine.git.looks import NOTHING_OF_YOUR_OWN, Looks
+from engine.git.lost import LostLine, read_lost
+from engine.git.merges import Collision, Merge, compared, due_merges, try_merge, try_whether_it_adds
+from engine.git.operation import Operation, operation_name, operation_stamp, read_operation
+from engine.git.own_changes import OwnChanges, own_changes
+from engine.git.quarantine import Quarantined, quarantined
+from engine.git.reflog import logs_stamp, read_reflog
+from engine.git.releases import Rhythm, rhythm_of
+from engine.git.stashes import Stash, read_stashes
+from engine.git.state import Branch, Commit, FileState, GitState, Touch, bare_name, merged_into
+from engine.git.status import (
     MOST_FILES,
     Status,
     instant,
@@ -41,8 +41,8 @@ from engine.inspection.status import (
     parts,
     read_status,
 )
-from engine.inspection.together import Habits, Partner
-from engine.inspection.unpushed import NOTHING, Unpushed, read_commits, read_uncommitted, span_of
+from engine.git.together import Habits, Partner
+from engine.git.unpushed import NOTHING, Unpushed, read_commits, read_uncommitted, span_of
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
 

@@ -16,7 +16,7 @@ from math import inf
 from statistics import median
 from typing import Final
 
-from engine.inspection.history import Change
+from engine.git.history import Change
 
 DAY: Final = 86_400
 

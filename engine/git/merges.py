@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.git import Git, GitError
-from engine.inspection.state import Branch, GitState
+from engine.git.state import Branch, GitState
 
 ALIVE: Final = timedelta(days=90)
 """A branch counts as being worked on when its last commit is at most so much older than the newest of any branch."""

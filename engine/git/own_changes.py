@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Final
 
 from engine.git import Git
-from engine.inspection.leftovers import LONGEST_LINE, look
-from engine.inspection.mentions import Mention, stale_mentions
-from engine.inspection.patch import LARGEST, Patch, own_patch
-from engine.inspection.state import GitState
+from engine.git.leftovers import LONGEST_LINE, look
+from engine.git.mentions import Mention, stale_mentions
+from engine.git.patch import LARGEST, Patch, own_patch
+from engine.git.state import GitState
 from engine.model.text import mark
 from engine.plain_files import read_plain
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Final
 
 from engine.git import Git
-from engine.inspection.state import GitState
-from engine.inspection.status import is_byproduct, is_litter
+from engine.git.state import GitState
+from engine.git.status import is_byproduct, is_litter
 from engine.plain_files import read_plain
 
 MOST_PATHS: Final = 300

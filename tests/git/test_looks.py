@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git
-from engine.inspection.fixups import read_fixups
-from engine.inspection.lost import held, read_lost
-from engine.inspection.merges import try_merge
-from engine.inspection.quarantine import Quarantined, quarantined
-from engine.inspection.reader import GitReader
-from engine.inspection.reflog import read_reflog
-from engine.inspection.stashes import read_stashes
+from engine.git.fixups import read_fixups
+from engine.git.lost import held, read_lost
+from engine.git.merges import try_merge
+from engine.git.quarantine import Quarantined, quarantined
+from engine.git.reader import GitReader
+from engine.git.reflog import read_reflog
+from engine.git.stashes import read_stashes
 from tests.conftest import Repository
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -159,7 +159,7 @@ def test_a_look_that_fails_is_named_and_costs_no_other(repository: Repository) -
 def test_what_is_saved_often_drives_out_no_other_answer(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.inspection.reader.ANSWERS", 8)
+    monkeypatch.setattr("engine.git.reader.ANSWERS", 8)
     old, new = repository.commit("one", {"a.py": "1\n"}), repository.commit("two", {"a.py": "2\n"})
     reader = GitReader()
     assert reader.is_ancestor(repository.path, old, new)

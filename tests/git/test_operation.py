@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from engine.git import Git
-from engine.inspection.operation import conflicted, operation_stamp, read_operation
+from engine.git.operation import conflicted, operation_stamp, read_operation
 from tests.conftest import Repository
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.git import Git
-from engine.inspection.status import instant
+from engine.git.status import instant
 
 MOST: Final = 1_000_000
 """Bytes of the end of one reflog that are read: about 5,000 entries."""

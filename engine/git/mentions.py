@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from engine.git import Git
-from engine.inspection.patch import Line, Patch
+from engine.git.patch import Line, Patch
 
 MOST_NAMES: Final = 60
 MOST_MENTIONS: Final = 50

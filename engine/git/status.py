@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.git import Git
-from engine.inspection.state import FileState
+from engine.git.state import FileState
 
 MOST_FILES: Final = 2_000
 MOST_IN_FOLDER: Final = 300  # files named of one untracked folder

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.inspection import together
-from engine.inspection.history import Change
-from engine.inspection.together import Habits, Partner, is_group
+from engine.git import together
+from engine.git.history import Change
+from engine.git.together import Habits, Partner, is_group
 
 
 def history(*commits: str) -> list[Change]:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.git import Git
-from engine.inspection import unpushed
-from engine.inspection.leftovers import secret, secret_file
-from engine.inspection.reader import GitReader
-from engine.inspection.unpushed import Span, Unpushed, read_commits
+from engine.git import Git, unpushed
+from engine.git.leftovers import secret, secret_file
+from engine.git.reader import GitReader
+from engine.git.unpushed import Span, Unpushed, read_commits
 from tests.conftest import Repository
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak

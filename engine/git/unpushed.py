@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from engine.git import Git
-from engine.inspection.leftovers import HINT, SECRET, Leftover, look, secret, secret_file
-from engine.inspection.state import FileState, GitState
+from engine.git.leftovers import HINT, SECRET, Leftover, look, secret, secret_file
+from engine.git.state import FileState, GitState
 
 MOST_COMMITS: Final = 2_000
 MOST_BYTES: Final = 32_000_000

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from engine.inspection.fixups import Fixups
-from engine.inspection.lost import LostLine
-from engine.inspection.merges import Collision, Merge
-from engine.inspection.operation import Operation
-from engine.inspection.own_changes import OwnChanges
-from engine.inspection.quarantine import Quarantined
-from engine.inspection.stashes import Stash
-from engine.inspection.unpushed import NOTHING, Unpushed
+from engine.git.fixups import Fixups
+from engine.git.lost import LostLine
+from engine.git.merges import Collision, Merge
+from engine.git.operation import Operation
+from engine.git.own_changes import OwnChanges
+from engine.git.quarantine import Quarantined
+from engine.git.stashes import Stash
+from engine.git.unpushed import NOTHING, Unpushed
 
 NOTHING_OF_YOUR_OWN = OwnChanges()
 

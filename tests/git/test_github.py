@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.inspection.github import GitHub, address_of, ask, parse
+from engine.git.github import GitHub, address_of, ask, parse
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World
 

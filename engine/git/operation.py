@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.git import Git
-from engine.inspection.status import modified_at, parts
+from engine.git.status import modified_at, parts
 from engine.plain_files import read_plain
 
 LARGEST: Final = 1_000_000  # bytes of a file in which git keeps the state of an operation

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Final
 
 from engine.git import Git
-from engine.inspection.state import GitState
-from engine.inspection.status import instant, parts
+from engine.git.state import GitState
+from engine.git.status import instant, parts
 
 FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
 MOST: Final = 200

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Final
 
 from engine.git import Git
-from engine.inspection.reflog import read_reflog
-from engine.inspection.status import parts
+from engine.git.reflog import read_reflog
+from engine.git.status import parts
 
 MOST: Final = 50
 MOST_FILES: Final = 300
