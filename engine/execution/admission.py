@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from engine.clock import Clock
 from engine.execution.channels import AUTONOMOUS
-from engine.execution.keeper import Brakes, stopped
+from engine.execution.live import SessionRails
 from engine.execution.runners.base import Runner
 from engine.execution.sandbox import Sandbox, best_sandbox
+from engine.execution.session_supervisor import stopped
 from engine.model import Assignment, Refusal
 
 CALM = timedelta(minutes=10)
@@ -23,23 +24,11 @@ NOT_CONFIRMED = "it was approved to run in a sandbox, but no sandbox works on th
 class Admission:
     """Asked when a session is to be made, and once more when its turn has come."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        brakes: Brakes,
-        runners: Sequence[Runner],
-        sandbox: Sandbox | None,
-        last_write: Callable[[str], datetime | None],
-        unattended: Callable[[str], str],
-    ) -> None:
-        """`last_write`, `unattended`: see `Sessions`."""
+    def __init__(self, clock: Clock, rails: SessionRails, runners: Sequence[Runner]) -> None:
         self._clock = clock
-        self._brakes = brakes
+        self._rails = rails
         self._runners = {runner.name: runner for runner in runners}
-        self._sandbox = sandbox
-        self._last_write = last_write
-        self._unattended = unattended
+        self._sandbox = rails.sandbox
 
     @property
     def sandbox(self) -> Sandbox:
@@ -57,23 +46,23 @@ class Admission:
             raise Refusal("no_sandbox", NOTHING_BY_ITSELF, "install bubblewrap")
         if not (without_sandbox or self.sandbox.confines):
             raise Refusal("no_sandbox", NOT_CONFIRMED, "look at the card and approve it again")
-        if mode == AUTONOMOUS and (why := self._unattended(assignment.workspace)):
+        if mode == AUTONOMOUS and (why := self._rails.unattended(assignment.workspace)):
             raise Refusal("unattended", why, "approve it yourself, or wait")
         if mode == AUTONOMOUS and (busy := self.hindrance(assignment)):
             raise Refusal("workspace_busy", busy, "it may run once nobody has written there for 10 minutes")
-        if (reason := stopped(self._brakes)) is not None:
+        if (reason := stopped(self._rails.stop_signal)) is not None:
             raise Refusal("stopped", reason, "clawpy resume")
 
     def withdrawn(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> str:
         """Why what was admitted may not begin after all, "" when it may: it waited its turn, or for a restart, and
         meanwhile things may have changed."""
-        if (reason := stopped(self._brakes)) is not None:
+        if (reason := stopped(self._rails.stop_signal)) is not None:
             return reason
         if not (without_sandbox or self.sandbox.confines):
             return NOT_CONFIRMED
         if mode != AUTONOMOUS:
             return ""
-        return self._unattended(assignment.workspace) or self.hindrance(assignment)
+        return self._rails.unattended(assignment.workspace) or self.hindrance(assignment)
 
     def runner_of(self, assignment: Assignment) -> Runner:
         """The runner an assignment names; `acp:claude` is of the family that `acp:*` serves. Raises `Refusal`
@@ -94,7 +83,7 @@ class Admission:
             return NOTHING_BY_ITSELF
         if self.runner_of(assignment).check(assignment).check_only:
             return ""
-        wrote = self._last_write(assignment.workspace)
+        wrote = self._rails.last_write(assignment.workspace)
         if wrote is None or (ago := self._clock.now() - wrote) >= CALM:
             return ""
         return f"somebody wrote to {Path(assignment.workspace).name} {max(0, int(ago.total_seconds() // 60))} min ago"

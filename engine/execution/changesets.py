@@ -42,7 +42,7 @@ from engine.execution.change_reading import ChangeReader
 from engine.execution.change_rows import NEXT, ChangeSetRow, checked
 from engine.execution.continuing import with_changes_of
 from engine.execution.sandbox import Sandbox
-from engine.execution.sessions_store import SessionRow
+from engine.execution.session_store import SessionRow
 from engine.execution.snapshots import shown
 from engine.execution.worktrees import EVERYWHERE, Onto, WorkspaceLocks, Worktree, Worktrees
 from engine.git import Git

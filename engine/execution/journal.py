@@ -58,11 +58,6 @@ class Journal:
         return found
 
 
-def nothing_done(view: SessionView) -> Sequence[Event]:
-    """The facts of a session in which no agent ever worked."""
-    return ()
-
-
 def command_used(programs: Sequence[str]) -> str:
     """An exec as `ToolsUsed` has it, from the programs that the command runs: `exec:git status`. Words that are no
     plain names (paths, options, anything that might be private) are left out."""

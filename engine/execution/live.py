@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Protocol
 
 from engine.clock import Clock
 from engine.execution.channels import Limits
@@ -21,10 +21,9 @@ from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import OUTPUT_KEPT, CannotRun, CommandBlocked, CommandResult, Stopped
 from engine.execution.runners.toolchains.missing import Missing, fix_for
 from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
-from engine.execution.session_clock import SessionClock
 from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
 from engine.git import Git
-from engine.model import Assignment, RailVerdict, SessionState, Verdict, dollars, sanitise
+from engine.model import Assignment, Permit, RailVerdict, SessionState, Verdict, dollars, sanitise
 from engine.model.secrets import Redactor, redact
 from engine.storage.database import Transaction
 
@@ -32,23 +31,28 @@ TIMED_OUT = 124
 """The exit code of a command that its own timeout ended, as timeout(1) has it."""
 
 
-class CommandCheck(Protocol):
-    """The content filter of the safety pipeline (SPEC 3.5), asked before every command."""
+@dataclass(frozen=True, slots=True)
+class SessionRails:
+    """What holds sessions, as they ask it.
 
-    def __call__(self, command: str, cwd: str, /) -> RailVerdict: ...
+    `consume` uses a permit up for what has a digest, or raises `Refusal` (SPEC 3.1). `stop_signal`: the kill switch.
+    `check` is the content filter's word on a shell command in a folder (SPEC 3.5). `reserve` has the cost ledger (SPEC
+    3.4) reserve a total of micro-dollars for the whole session, instead of what was reserved for it; it returns "" when
+    the caps let it, else which one does not, in words. `last_write`: when someone else's process last wrote in a
+    workspace, None if nothing is known of any. `unattended`: why nothing may begin by itself in a workspace now, ""
+    when it may (SPEC 7). `secrets`: values that leave a session nowhere, besides what looks like one (SPEC 11.1).
+    `sandbox`
+    is where sessions work, None for the best rung of this machine.
+    """
 
-
-class Purse(Protocol):
-    """The cost ledger (SPEC 3.4), asked before a call that costs."""
-
-    def __call__(self, session_id: str, total: int, /) -> str:
-        """Reserve `total` micro-dollars for the whole session, instead of what was reserved for it; "" when the caps
-        let it, else which one does not, in words."""
-
-
-def unmetered(session_id: str, total: int) -> str:
-    """The purse of sessions that never pay."""
-    return ""
+    consume: Callable[[Transaction, Permit, str], None]
+    stop_signal: Callable[[], str | None]
+    check: Callable[[str, Path], RailVerdict]
+    reserve: Callable[[str, int], str] = lambda session_id, total: ""
+    last_write: Callable[[str], datetime | None] = lambda workspace: None
+    unattended: Callable[[str], str] = lambda workspace: ""
+    secrets: Callable[[], Iterable[str]] = tuple
+    sandbox: Sandbox | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,46 +73,40 @@ class LiveSession:
 
     def __init__(
         self,
-        *,
-        session_id: str,
         assignment: Assignment,
+        processes: Processes,
+        *,
         limits: Limits,
         clock: Clock,
         transcript: TranscriptWriter,
         sandbox: Sandbox,
         confinement: Confinement,
-        check: CommandCheck,
-        purse: Purse = unmetered,
-        secrets: Callable[[], Iterable[str]] = tuple,
-        processes: Processes | None = None,
+        rails: SessionRails,
     ) -> None:
-        """`secrets`: values that leave it nowhere, besides what looks like one (SPEC 11.1)."""
-        self.id = session_id
+        self.id = processes.session_id
         self.assignment = assignment
         self.limits = limits
         self.transcript = transcript
         self.sandbox = sandbox
-        self.processes = processes or Processes(session_id)
+        self.processes = processes
         self.ended = threading.Event()
         self.tokens = 0
         self.cost = 0
-        self.journal = Journal(secrets)
+        self.journal = Journal(rails.secrets)
         self.replies: SimpleQueue[str] = SimpleQueue()
         """What the operator told it while it runs (SPEC 9.4), in order."""
         self.converses = False
         """Set by a runner that reads `replies`."""
         self.leftover: Callable[[Transaction], str] | None = None
         """What goes into its last transaction when it does not come to its end: what it had changed until then."""
-        self._purse = purse
-        self._secrets = secrets
+        self._rails = rails
         self._confinement = confinement
-        self._check = check
         self._lock = threading.Lock()
         self._stop: Stop | None = None
         self._on_stop: list[Callable[[], None]] = []
         self._promised = 0
         self._time = SessionClock(clock)
-        self.gives_way: Callable[[], None] = _nothing
+        self.gives_way: Callable[[], None] = lambda: None
         """Called, from its own thread, when it begins to wait for a person."""
 
     # What the work sees
@@ -125,7 +123,7 @@ class LiveSession:
 
     def without_secrets(self, text: str) -> str:
         """`text` as it may be stored, shown and sent to a model."""
-        return redact(text, self._secrets())
+        return redact(text, self._rails.secrets())
 
     @property
     def cancelled(self) -> bool:
@@ -184,7 +182,7 @@ class LiveSession:
             told = f"the next call may cost ${dollars(most):.2f}; it spent ${dollars(self.cost):.2f}"
             refused = f"{told} of ${dollars(self.limits.cost):.2f}"
         else:
-            refused = self._purse(self.id, total)
+            refused = self._rails.reserve(self.id, total)
         if refused:
             self.stop(Stop(SessionState.FAILED, refused))
         else:
@@ -252,7 +250,7 @@ class LiveSession:
         confinement = confinement or self._confinement
         environment = self._admit(argv, cwd, env, confinement, quiet=quiet or announced, cleared=cleared)
         tail = Tail(OUTPUT_KEPT)
-        splitter = LineSplitter(Redactor(self._secrets))
+        splitter = LineSplitter(Redactor(self._rails.secrets))
 
         def take(lines: list[str]) -> None:
             self._time.stir()
@@ -358,7 +356,7 @@ class LiveSession:
 
     def judge(self, command: str, cwd: Path) -> RailVerdict:
         """The content filter's word on a shell command (SPEC 3.5)."""
-        return self._check(command, str(cwd))
+        return self._rails.check(command, cwd)
 
     def _record(self, kind: str, lines: list[str]) -> None:
         self._time.stir()
@@ -415,5 +413,63 @@ def _unstartable(argv: Sequence[str], error: OSError) -> CannotRun:
     return CannotRun(f"`{shlex.join(argv)[:200]}` cannot be started: {error.strerror}")
 
 
-def _nothing() -> None:
-    pass
+class SessionClock:
+    """The clocks of a running session: since when it runs, and since when nothing was heard of it. They stand
+    still while a person is asked: his time is not the session's own. From any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._began = self._active = clock.monotonic()
+        self._asking = 0
+        self._asking_since = 0.0
+
+    def stir(self) -> None:
+        """A sign of life."""
+        self._active = self._clock.monotonic()
+
+    @contextmanager
+    def standing_still(self, begun: Callable[[], None]) -> Iterator[None]:
+        """While a person is asked; `begun` is called when he was not being asked already."""
+        with self._lock:
+            self._asking += 1
+            first = self._asking == 1
+            if first:
+                self._asking_since = self._clock.monotonic()
+        if first:
+            begun()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asking -= 1
+                if not self._asking:
+                    now = self._clock.monotonic()
+                    self._began += now - self._asking_since
+                    self._active = now
+
+    @property
+    def asking(self) -> bool:
+        """True while a person is asked."""
+        return self._asking > 0
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return self._clock.monotonic() - self._began
+
+    def over(self, limits: Limits) -> str:
+        """Which limit of time it passed, in words; "" for none."""
+        with self._lock:
+            if self._asking:
+                return ""
+        now = self._clock.monotonic()
+        if now - self._began >= limits.seconds:
+            return f"it ran for {_span(limits.seconds)}, its time limit"
+        if limits.silence_seconds is not None and now - self._active >= limits.silence_seconds:
+            return f"it printed nothing for {_span(limits.silence_seconds)}"
+        return ""
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"

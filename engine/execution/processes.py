@@ -68,7 +68,7 @@ class Processes:
     ) -> None:
         """`traces` is the folder by which `clawpy stop` finds them without the engine; `memory` in bytes. `contained`:
         each command has a process namespace of its own."""
-        self._session_id = session_id
+        self.session_id = session_id
         self._traces = Traces(traces, session_id) if traces is not None and sys.platform == "linux" else None
         self._memory = memory
         self._contained = contained
@@ -83,7 +83,7 @@ class Processes:
     def mark(self) -> dict[str, str]:
         """What the environment of a process holds that ends with this session; for those started by other ways too."""
         self._marked = True
-        return {SESSION_MARK: self._session_id}
+        return {SESSION_MARK: self.session_id}
 
     def run(
         self,
@@ -122,13 +122,13 @@ class Processes:
         does not wait for it: `has_ended` and `await_end` tell without that. Raises as `run`."""
         with self._lock:
             if self._closed:
-                raise GroupClosed(self._session_id)
+                raise GroupClosed(self.session_id)
             command, trace = list(argv), None
             if self._traces is not None:
                 if not self._entered:
                     self._entered = True
                     self._group = cgroups.make(
-                        self._session_id, memory=self._memory, processes=limits.PROCESSES, contained=self._contained
+                        self.session_id, memory=self._memory, processes=limits.PROCESSES, contained=self._contained
                     )
                     self._traces.enter(self._group)
                 command, trace = self._traces.leaving(argv, self._group)
@@ -174,7 +174,7 @@ class Processes:
             leaders = list(self._leaders.values())
         if not self._marked:
             return True  # nothing was ever started: no need to look through all processes of the machine, twice
-        gone = end_processes(self._session_id, leaders, grace, self._group)
+        gone = end_processes(self.session_id, leaders, grace, self._group)
         if gone and self._traces is not None:
             if self._group is not None:
                 cgroups.remove(self._group)

@@ -10,8 +10,7 @@ import logging
 
 from engine.execution.changesets import Captured, ChangeSets
 from engine.execution.continuing import continued
-from engine.execution.session_records import attach
-from engine.execution.sessions_store import KEPT, SessionRow
+from engine.execution.session_store import KEPT, SessionRow, attach
 from engine.execution.worktrees import Worktree, Worktrees
 from engine.model import UNDONE, Refusal, SessionState
 from engine.storage.database import Database, Transaction

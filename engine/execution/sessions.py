@@ -1,8 +1,8 @@
 """Sessions (SPEC 3.8): approved work, each in a thread of its own, never without a permit, never more than allowed.
 
 Nothing runs twice: a permit is used up in the transaction that makes the session's row, and after a crash `recover`
-reads the rows: what was queued runs, what ran is INTERRUPTED. `admission.py` says what may begin, `workplace.py` has
-the work of one session done; here are the queue, the threads, and how each session ends.
+reads the rows: what was queued runs, what ran is INTERRUPTED. `admission.py` says what may begin; here are the queue,
+the threads, where each session works, and how it ends.
 """
 
 from __future__ import annotations
@@ -11,31 +11,28 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus
-from engine.execution import ending
+from engine.execution import ending, traces
 from engine.execution.admission import Admission
 from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
 from engine.execution.continuing import continued
-from engine.execution.journal import nothing_done
-from engine.execution.keeper import Brakes, Keeper
-from engine.execution.late_ends import LateEnds
-from engine.execution.live import CommandCheck, LiveSession, Purse, Stop, unmetered
-from engine.execution.processes import end_processes
+from engine.execution.live import LiveSession, SessionRails, Stop
+from engine.execution.processes import Processes, end_processes
 from engine.execution.runners.base import Runner, RunnerResult
-from engine.execution.sandbox import UNCONFINED, Sandbox
-from engine.execution.session_records import PermitBook, SessionObserver, SessionRecords
-from engine.execution.session_results import result_of, with_fate
-from engine.execution.sessions_store import SessionRow
-from engine.execution.transcripts import TranscriptReader
-from engine.execution.workplace import Workplace
+from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped
+from engine.execution.sandbox import UNCONFINED, Bubblewrap, Confinement, Sandbox, furnish, limits, secret_places
+from engine.execution.session_store import NOT_BEGUN, SessionResult, SessionRow, SessionStore
+from engine.execution.session_supervisor import LateEnds, SessionSupervisor
+from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.home import Home
 from engine.model import (
+    UNDONE,
     Assignment,
     Permit,
     Randomness,
@@ -45,7 +42,8 @@ from engine.model import (
     TranscriptLine,
     sanitise,
 )
-from engine.model.secrets import refuse_secret
+from engine.model.secrets import redact, redact_json, refuse_secret
+from engine.plain_files import remove_folder
 from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
@@ -59,12 +57,8 @@ WAIT_SLICE = 0.5
 END_WITHIN = 0.9
 """Seconds after a stop in which a session whose thread does not come back is ended without it (SPEC 3.7: 1 s)."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    id: str
-    assignment: Assignment
-    mode: str
+SUMMARY_CAP = 4_000
+"""Characters of a summary that a row keeps; the transcript has it whole."""
 
 
 def goes_on(session_id: str) -> str:
@@ -72,8 +66,8 @@ def goes_on(session_id: str) -> str:
     return f"clawpy propose --continue {session_id} TEXT"
 
 
-class Sessions:
-    """The port. All methods are quick and may be called from any thread, but `wait`, `stop_all` and `close`."""
+class Sessions(SessionStore):
+    """All methods are quick and may be called from any thread, but `wait`, `stop_all` and `close`."""
 
     def __init__(
         self,
@@ -84,53 +78,23 @@ class Sessions:
         bus: EventBus,
         randomness: Randomness,
         settings: SettingsSource,
-        channels: Channels,
-        permits: PermitBook,
-        brakes: Brakes,
-        check: CommandCheck,
+        rails: SessionRails,
         runners: Sequence[Runner],
-        observers: Sequence[SessionObserver] = (),
-        sandbox: Sandbox | None = None,
-        last_write: Callable[[str], datetime | None] = lambda workspace: None,
-        unattended: Callable[[str], str] = lambda workspace: "",
-        purse: Purse = unmetered,
-        secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`last_write`: when someone else's process last wrote in a workspace, None if nothing is known of any.
-        `unattended`: why nothing may begin by itself in a workspace now, "" when it may (SPEC 7). `secrets`: values
-        that no row and no transcript keeps, besides what looks like one (SPEC 11.1)."""
-        self._records = SessionRecords(database, permits)
-        for observer in observers:
-            self.observe(observer)
-        self._secrets = secrets
+        super().__init__(database, rails.consume)
+        self._home = home
+        self._clock = clock
         self._randomness = randomness
         self._settings = settings
-        self._channels = channels
-        self.admission = Admission(
-            clock=clock,
-            brakes=brakes,
-            runners=runners,
-            sandbox=sandbox,
-            last_write=last_write,
-            unattended=unattended,
-        )
+        self._rails = rails
+        self._channels = Channels(settings)
+        self.admission = Admission(clock, rails, runners)
         """What may begin."""
-        self._workplace = Workplace(
-            home=home,
-            clock=clock,
-            settings=settings,
-            channels=channels,
-            check=check,
-            purse=purse,
-            admission=self.admission,
-            records=self._records,
-            secrets=secrets,
-        )
         self._reader = TranscriptReader()
-        self._keeper = Keeper(live=self._all_live, end=self._end, brakes=brakes, bus=bus)
+        self._supervisor = SessionSupervisor(live=self._all_live, end=self._end, stop_signal=rails.stop_signal, bus=bus)
         self._late = LateEnds(bus)
         self._lock = threading.RLock()
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[SessionRow] = deque()
         self._live: dict[str, LiveSession] = {}
         self._over: dict[str, threading.Event] = {}
         self._threads: set[threading.Thread] = set()
@@ -141,10 +105,6 @@ class Sessions:
     def sandbox(self) -> Sandbox:
         """Where sessions work: the best rung of this machine, tried when it is first needed."""
         return self.admission.sandbox
-
-    def observe(self, observer: SessionObserver) -> None:
-        """Add an observer; for those that are built after the sessions they observe. Before anything starts."""
-        self._records.observe(observer)
 
     # Starting
 
@@ -163,69 +123,48 @@ class Sessions:
 
         Raises `Refusal`: `unknown_channel`, `no_runner`, `no_sandbox` (none works, and it is autonomous or was not
         approved to run without), `stopped`,
-        `unattended` (nothing begins by itself now), `workspace_busy`, `engine_closed`, and what the permit book raises
-        (`permit_used`, `permit_expired`, …). Nothing is stored then.
+        `unattended` (nothing begins by itself now), `workspace_busy`, `engine_closed`, and what using the permit up
+        raises (`permit_used`, `permit_expired`, …). Nothing is stored then.
         """
         if mode not in (APPROVED, AUTONOMOUS):
             raise ValueError(f"mode {mode!r}")
         self._channels.get(assignment.channel)
         self.admission.admit(assignment, mode, without_sandbox=without_sandbox)
-        waiting = _Waiting(self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess"), assignment, mode)
-
+        session_id = self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess")
         with self._lock:
             if self._closed:
                 raise Refusal("engine_closed", "the engine is closing; no session can start")
-        self._records.enqueue(
-            waiting.id,
-            permit,
-            assignment,
-            agent=agent,
-            mode=mode,
-            estimate=estimate,
-            sandbox=UNCONFINED if without_sandbox else "",
-        )
-        self._line_up([waiting])
-        return self.get(waiting.id)
+        sandbox = UNCONFINED if without_sandbox else ""
+        self.enqueue(session_id, permit, assignment, agent=agent, mode=mode, estimate=estimate, sandbox=sandbox)
+        self._line_up([self.row(session_id)])
+        return self.get(session_id)
 
     # Looking
 
     def get(self, session_id: str) -> SessionView:
         """One session. Raises `Refusal` `unknown_session`."""
-        return self._seen(self._records.get(session_id))
-
-    def beginning(self, wanted: str) -> list[str]:
-        """Ids of sessions, of any age, that begin so; see `engine.storage.ids`."""
-        return self._records.beginning(wanted)
+        return self._seen(self.row(session_id))
 
     def running(self) -> list[SessionView]:
         """What runs now or is just beginning, oldest first; what is queued is not among it, nor what is over and cannot
         be stored yet."""
         with self._lock:
             taken = set(self._live)
-        rows = [one for one in self._records.latest(state=SessionState.QUEUED) if one.id in taken] if taken else []
-        rows += self._records.latest(state=SessionState.RUNNING)
+        rows = [row for row in self.rows(state=SessionState.QUEUED) if row.id in taken] if taken else []
+        rows += self.rows(state=SessionState.RUNNING)
         return [self._seen(row) for row in reversed(rows) if row.id not in self._late]
-
-    def totals(self) -> dict[str, tuple[int, int, int]]:
-        """By agent: how many sessions it ever had, their tokens, and their cost in micro-dollars."""
-        return self._records.totals()
 
     def of_prediction(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
-        row = self._records.of_prediction(prediction_id)
-        return None if row is None else self._seen(row)
-
-    def usual_cost(self, runner: str, channel: str) -> int | None:
-        """Mean cost of this runner's sessions on this channel that were not free, in micro-dollars; None before one."""
-        return self._records.usual_cost(runner, channel)
+        return next((self._seen(row) for row in self.rows(1, prediction_id=prediction_id)), None)
 
     def continues(self, session_id: str) -> str:
         """The session that this one goes on with, "" for none. Raises `Refusal` `unknown_session`."""
-        return continued(self._records.get(session_id).assignment)
+        return continued(self.row(session_id).assignment)
 
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
         """At most `limit` lines after line `after`; a running session's newest tenth of a second may be missing."""
-        return self._reader.page(self._workplace.transcript(session_id), after=after, limit=limit)
+        return self._reader.page(self._transcript(session_id), after=after, limit=limit)
 
     def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
         """Wait until the session is over, at most `timeout` seconds; the view says whether it is."""
@@ -245,7 +184,7 @@ class Sessions:
         Raises `Refusal` `unknown_session`, `not_running`, `no_conversation` (a flow), `empty_prompt`,
         `secret_in_text`.
         """
-        said = refuse_secret(sanitise(text).strip(), self._secrets())
+        said = refuse_secret(sanitise(text).strip(), self._rails.secrets())
         if not said:
             raise Refusal("empty_prompt", "the reply is empty", "write what it should know")
         with self._lock:
@@ -272,7 +211,7 @@ class Sessions:
         """
         with self._lock:
             live = self._live.get(session_id)
-            queued = next((one for one in self._queue if one.id == session_id), None)
+            queued = next((row for row in self._queue if row.id == session_id), None)
             if queued is not None:
                 self._queue.remove(queued)
         if live is not None:
@@ -284,17 +223,17 @@ class Sessions:
         """End everything that runs or waits, and see it gone: within a second. Returns how many there were."""
         with self._lock:
             # What waits first: the end of one that runs gives its place to the next.
-            ending = [*(one.id for one in self._queue), *self._live]
-            over = [self._over[session_id] for session_id in ending]
-        for session_id in ending:
+            stopped = [*(row.id for row in self._queue), *self._live]
+            over = [self._over[session_id] for session_id in stopped]
+        for session_id in stopped:
             self.stop(session_id, reason)
         until = time.monotonic() + 1
         for event in over:
             event.wait(max(0, until - time.monotonic()))
-        left = [row.id for row in self._records.latest(state=SessionState.QUEUED) if row.id not in ending]
+        left = [row.id for row in self.rows(state=SessionState.QUEUED) if row.id not in stopped]
         for session_id in left:
             self.stop(session_id, reason)
-        return len(ending) + len(left)
+        return len(stopped) + len(left)
 
     def hold_back(self) -> None:
         """Begin nothing more: what waits, and what is approved from now on, waits for the next engine of this home."""
@@ -308,13 +247,13 @@ class Sessions:
             self._queue.clear()
             live = [*self._live.values()]
             threads = [*self._threads]
-        for one in live:
-            self._end(one, Stop(SessionState.CANCELLED, "the engine was closed"))
+        for session in live:
+            self._end(session, Stop(SessionState.CANCELLED, "the engine was closed"))
         until = time.monotonic() + CLOSE_WITHIN
         for thread in threads:
             thread.join(max(0, until - time.monotonic()))
-        for one in live:
-            one.ended.wait(max(0, until - time.monotonic()))
+        for session in live:
+            session.ended.wait(max(0, until - time.monotonic()))
         self._late.close()
 
     def recover(self, *, resume: bool = True) -> list[str]:
@@ -322,34 +261,31 @@ class Sessions:
 
         Without `resume` what waits goes on waiting: an engine that closes in a moment would only cut it short.
         """
-        left = self._records.latest(state=SessionState.RUNNING)
-        queued = self._records.latest(state=SessionState.QUEUED)
+        left = self.rows(state=SessionState.RUNNING)
+        queued = self.rows(state=SessionState.QUEUED)[::-1]
         words = []
-        ending.end_all(self._workplace.traces)
+        ending.end_all(traces.folder(self._home))
         for row in reversed(left):
             end_processes(row.id)
             self._finish(row.id, Stop(SessionState.INTERRUPTED, "the engine stopped while it ran"))
             words.append(f"“{row.prompt}” was running when the engine stopped; it was interrupted ({row.id})")
-        self._workplace.sweep()
+        self._sweep(self._scratch)
         words += self.admission.recover()
         if not resume:
-            return words + [f"“{row.prompt}” waits for the console ({row.id})" for row in reversed(queued)]
-        waiting = [_Waiting(row.id, row.assignment, row.mode) for row in reversed(queued)]
-        words += [
-            f"“{one.assignment.prompt}” was waiting when the engine stopped; it runs now ({one.id})" for one in waiting
-        ]
-        self._line_up(waiting)
+            return words + [f"“{row.prompt}” waits for the console ({row.id})" for row in queued]
+        words += [f"“{row.prompt}” was waiting when the engine stopped; it runs now ({row.id})" for row in queued]
+        self._line_up(queued)
         return words
 
     # Running
 
-    def _line_up(self, waiting: list[_Waiting]) -> None:
+    def _line_up(self, waiting: Sequence[SessionRow]) -> None:
         with self._lock:
             if self._closed:
                 return  # they stay queued for the next start
-            for one in waiting:
-                self._over[one.id] = threading.Event()
-                self._queue.append(one)
+            for row in waiting:
+                self._over[row.id] = threading.Event()
+                self._queue.append(row)
         self._dispatch()
 
     def _dispatch(self) -> None:
@@ -364,9 +300,7 @@ class Sessions:
                     return
                 waiting = self._queue.popleft()
                 try:
-                    live = self._live[waiting.id] = self._workplace.prepare(
-                        waiting.id, waiting.assignment, waiting.mode, sandbox
-                    )
+                    live = self._live[waiting.id] = self._prepare(waiting, sandbox)
                     live.gives_way = self._dispatch
                 except (OSError, Refusal) as error:
                     problem = str(error) or repr(error)
@@ -383,14 +317,99 @@ class Sessions:
             if problem:
                 self._finish(waiting.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"), live)
                 continue
-            self._keeper.wake()  # never under our lock: the keeper holds its own while it asks for ours
+            self._supervisor.wake()  # never under our lock: it holds its own while it asks for ours
 
     def _work(self, live: LiveSession) -> None:
         """The session's thread, from its first transaction to its last."""
-        self._finish(live.id, self._workplace.work(live), live)
-        self._workplace.sweep(live)
+        self._finish(live.id, self._outcome(live), live)
+        self._sweep(live.confinement.scratch)
         with self._lock:
             self._threads.discard(threading.current_thread())
+
+    def _prepare(self, row: SessionRow, sandbox: Sandbox) -> LiveSession:
+        """The session, ready to begin, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
+        assignment, workspace = row.assignment, Path(row.workspace)
+        settings = self._settings.current.workspace(row.workspace)
+        scratch = self._scratch / row.id
+        confinement = Confinement(
+            folder=workspace,
+            scratch=scratch,
+            caches=scratch / "caches",
+            tree=workspace,
+            readable=tuple(Path(place).expanduser() for place in settings.readable),
+            hidden=secret_places(self._home),
+            network=settings.network,
+            hosts=settings.hosts,
+            variables=settings.environment,
+        )
+        confinement.make()
+        furnish(confinement.home)
+        memory = round(self._settings.current.sandbox.memory_gb * 1024**3) or limits.MEMORY_BYTES
+        contained = isinstance(sandbox, Bubblewrap)
+        return LiveSession(
+            assignment,
+            Processes(row.id, traces.folder(self._home), memory, contained=contained),
+            limits=self._channels.limits(assignment.channel, row.mode),
+            clock=self._clock,
+            transcript=self._writer(row.id),
+            sandbox=sandbox,
+            confinement=confinement,
+            rails=self._rails,
+        )
+
+    def _outcome(self, live: LiveSession) -> Stop | RunnerResult:
+        """Do the work, in this thread, and say what came of it; no process of it is left."""
+        outcome: Stop | RunnerResult
+        try:
+            outcome = self._run(live)
+        except Stopped as error:
+            outcome = live.stop_requested or Stop(SessionState.CANCELLED, str(error))
+        except CommandBlocked as error:
+            outcome = Stop(SessionState.BLOCKED, str(error))
+        except (FlowUnable, Refusal) as error:
+            state = SessionState.CANNOT_RUN if isinstance(error, CannotRun) else SessionState.FAILED
+            outcome = live.stop_requested or Stop(state, str(error), isinstance(error, NotBegun))
+        except Exception as error:
+            if live.stop_requested is None:
+                log.exception("session %s failed", live.id)
+            kind = type(error).__name__
+            outcome = live.stop_requested or Stop(SessionState.FAILED, f"unexpected error: {kind}: {error}")
+        live.processes.end(grace=0)
+        return outcome
+
+    def _run(self, live: LiveSession) -> RunnerResult:
+        """The transaction in which the session begins, and then its runner."""
+        runner = self.admission.runner_of(live.assignment)
+        hosts = runner.check(live.assignment).hosts
+        without_sandbox = self.row(live.id).sandbox == UNCONFINED
+        view = self.begin(live.id, live.sandbox.describe(network=live.confinement.network, hosts=hosts))
+        if view is None:
+            raise Stopped("it was stopped before it started")
+        if reason := self.admission.withdrawn(live.assignment, view.mode, without_sandbox=without_sandbox):
+            live.stop(Stop(SessionState.CANCELLED, reason))
+        live.check_running()
+        result = runner.run(live, view)
+        if live.stop_requested is not None and live.stop_requested.reason != UNDONE:
+            live.leftover = result.write  # the stop came a moment too late to save anything
+        live.check_running()
+        return result
+
+    def _sweep(self, scratch: Path) -> None:
+        """Remove the scratch of a session, or of all; what resists is left to the next start."""
+        try:
+            remove_folder(scratch)
+        except OSError:
+            log.warning("%s cannot be removed", scratch, exc_info=True)
+
+    @property
+    def _scratch(self) -> Path:
+        return self._home.cache / "scratch"
+
+    def _transcript(self, session_id: str) -> Path:
+        return self._home.transcripts / f"{session_id}.jsonl"
+
+    def _writer(self, session_id: str) -> TranscriptWriter:
+        return TranscriptWriter(self._transcript(session_id), self._clock, self._rails.secrets)
 
     def _end(self, live: LiveSession, stop: Stop) -> None:
         """Have a running session end: its processes at once, its thread as soon as it sees it."""
@@ -414,16 +433,16 @@ class Sessions:
         abandoned: bool = False,
     ) -> None:
         """The last transaction of a session. Whoever comes second finds it done and changes nothing."""
-        result = result_of(outcome, live, abandoned=abandoned, secrets=tuple(self._secrets()))
+        result = self._result(outcome, live, abandoned=abandoned)
         lines = self._close_transcript(session_id, outcome, live)
         write = outcome.write if isinstance(outcome, RunnerResult) else live.leftover if live else None
         cwd = str(live.folder) if live else ""
-        facts = live.journal.facts if live else nothing_done
 
         def store() -> None:
-            ended = self._records.end(session_id, result, lines=lines, cwd=cwd, write=write, facts=facts)
+            facts = live.journal.facts if live else lambda view: ()
+            ended = self.end(session_id, result, lines=lines, cwd=cwd, write=write, facts=facts)
             if not ended and write is not None:  # it was ended without its thread, which has this to hand in
-                self._records.attach(session_id, write, cwd=cwd)
+                self.attach(session_id, write, cwd=cwd)
 
         failed: Exception | None = None
         try:
@@ -441,6 +460,32 @@ class Sessions:
             self._late.keep_trying(session_id, store, failed, over=lambda: self._is_over(session_id))
         self._dispatch()
 
+    def _result(self, outcome: Stop | RunnerResult, live: LiveSession | None, *, abandoned: bool) -> SessionResult:
+        """What came of a session: what its runner found, or why it was stopped. `live` is None when it never ran.
+
+        `abandoned`: its thread did not come back to say what its last call cost, so that counts as all that was
+        reserved for it (SPEC 3.4). What is secret is cut out (SPEC 11.1)."""
+        known = tuple(self._rails.secrets())
+
+        def told(text: str) -> str:
+            return redact(sanitise(text), known).strip()[:SUMMARY_CAP]
+
+        if isinstance(outcome, RunnerResult):
+            result = SessionResult(
+                state=SessionState.SUCCEEDED if outcome.sound else SessionState.FAILED,
+                summary=told(outcome.summary),
+                check=outcome.check,
+                facts=redact_json(dict(outcome.facts), known),
+            )
+        else:
+            reason = told(outcome.reason)
+            facts = {NOT_BEGUN: True} if outcome.not_begun else {}
+            result = SessionResult(outcome.state, reason, error=reason, facts=facts)
+        if live is None:
+            return result
+        cost = live.cost_at_most if abandoned else live.cost
+        return replace(result, cost=cost, tokens=live.tokens, seconds=live.seconds)
+
     def _is_over(self, session_id: str) -> None:
         with self._lock:
             over = self._over.pop(session_id, None)
@@ -450,14 +495,14 @@ class Sessions:
     def _close_transcript(self, session_id: str, outcome: Stop | RunnerResult, live: LiveSession | None) -> int:
         """The last words into the transcript, and the transcript onto the disk; returns its number of lines."""
         try:
-            transcript = live.transcript if live else self._workplace.writer(session_id)
+            transcript = live.transcript if live else self._writer(session_id)
             if isinstance(outcome, RunnerResult):
                 if closing := sanitise(outcome.summary if outcome.closing is None else outcome.closing):
                     transcript.append("note", closing.split("\n"))
             elif live is None or live.stop_requested is None:
                 transcript.append("error", sanitise(outcome.reason).split("\n"))
             if live:
-                self._keeper.report(live)
+                self._supervisor.report(live)
             transcript.close()
         except OSError as error:
             log.error("the transcript of session %s is not complete: %s", session_id, error)
@@ -468,7 +513,7 @@ class Sessions:
         """The row, with what is known of it only while it runs."""
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:
-            return with_fate(row.view)
+            return _with_fate(row.view)
         return replace(row.view, cwd=str(live.folder), tokens=live.tokens, cost=live.cost, lines=live.transcript.lines)
 
     def _all_live(self) -> list[LiveSession]:
@@ -478,4 +523,17 @@ class Sessions:
     # Last in the class, for it takes the name of the type away from what follows.
     def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         """Sessions, newest first."""
-        return [self._seen(row) for row in self._records.latest(workspace=workspace, agent=agent, limit=limit)]
+        return [self._seen(row) for row in self.rows(limit, workspace=workspace, agent=agent)]
+
+
+def _with_fate(view: SessionView) -> SessionView:
+    """The view, saying what became of the folder of a session that is over. Looks whether it is there."""
+    if not view.state.over or view.cwd == view.workspace or Path(view.cwd).is_dir():
+        return view
+    if view.change_set_id:
+        fate = "its changes are in its change set"
+    elif view.error == UNDONE:
+        fate = "its changes were discarded with its card"
+    else:
+        fate = "it made no changes"
+    return replace(view, gone=f"its worktree is gone; {fate}")

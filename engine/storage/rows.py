@@ -6,10 +6,11 @@ for the row. Ours are plain tables with a key of one column; whatever else there
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ClauseElement, Integer
 from sqlalchemy.dialects.sqlite import pysqlite
@@ -24,6 +25,8 @@ DRIVER = "driver"
 """Under this name a session's `info` has SQLite's connection, when that is in the session's transaction already."""
 
 Convert = Callable[[Any], Any]
+
+T = TypeVar("T")
 
 
 class Row(SQLModel):
@@ -65,6 +68,17 @@ def _defaults(
             hash(field.default)  # one that can be changed in place would be shared by all rows
             plain[name] = field.default
     return plain, tuple(made), frozenset(model.model_fields)
+
+
+def value_of(row: Row, kind: Callable[..., T], **others: Any) -> T:
+    """The value of the dataclass `kind` that a row stands for: its fields are the row's columns of the same names, and
+    `others`."""
+    return kind(**{name: getattr(row, name) for name in _shared(type(row), kind) if name not in others}, **others)
+
+
+@cache
+def _shared(row: type[Row], kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind) if hasattr(row, field.name))
 
 
 class WriteSession(Session):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.adapters import Brakes
@@ -16,6 +15,7 @@ from engine.execution.channels import Channels
 from engine.execution.ground import Grounds
 from engine.execution.hiring import Hiring
 from engine.execution.launcher import Launcher
+from engine.execution.live import SessionRails
 from engine.execution.overlaps import Overlaps
 from engine.execution.permissions import Permissions
 from engine.execution.prompt.assembly import PromptAssembly
@@ -174,16 +174,17 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         bus=core.bus,
         randomness=randomness,
         settings=core.settings,
-        channels=channels,
-        permits=core.safety.permits,
-        brakes=brakes,
-        check=lambda command, folder: core.safety.check_command(command, Path(folder)),
+        rails=SessionRails(
+            core.safety.permits.consume,
+            brakes.stopped,
+            core.safety.check_command,
+            core.safety.costs.hold,
+            last_write=lambda workspace: last_sign(core, [workspace]),
+            unattended=partial(_unattended, core),
+            secrets=core.keys.secrets,
+            sandbox=stand_ins.sandbox,
+        ),
         runners=[flows, models, agents] if stand_ins.runners is None else stand_ins.runners,
-        sandbox=stand_ins.sandbox,
-        last_write=lambda workspace: last_sign(core, [workspace]),
-        unattended=partial(_unattended, core),
-        purse=core.safety.costs.hold,
-        secrets=core.keys.secrets,
     )
     return Launcher(core.sessions, core.settings)
 

@@ -17,7 +17,7 @@ from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.autonomy.state import State
 from engine.clock import FakeClock
 from engine.execution.sandbox import NoSandbox
-from engine.execution.sessions_store import SessionRow
+from engine.execution.session_store import SessionRow
 from engine.model import ChangeState, DecidedBy, Outcome, Refusal, SessionState, Source, Status
 from engine.storage.database import Transaction
 from tests.autonomy.world import CHANNEL, World

@@ -19,7 +19,7 @@ from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
 from engine.engine import Engine
-from engine.execution.sessions_store import SessionRow
+from engine.execution.session_store import SessionRow
 from engine.lock import read_holder
 from engine.model import Assignment, DecidedBy, Permit, Refusal, TriggerType
 from engine.safety.permits import LIFE, PermitRow
@@ -52,16 +52,16 @@ def callers(*names: str) -> dict[str, set[str]]:
 @pytest.mark.long
 def test_one_place_makes_sessions_and_one_makes_permits() -> None:
     assert callers(
-        "SessionRow", "PermitRow", "permits.issue", "_permits.issue", "_records.enqueue", "permits.consume",
-        "_permits.consume", "_sessions.start", "sessions.start", "_launcher.start", "launcher.start",
+        "SessionRow", "PermitRow", "permits.issue", "_permits.issue", "enqueue", "permits.consume",
+        "_consume", "_sessions.start", "sessions.start", "_launcher.start", "launcher.start",
     ) == {
-        "SessionRow": {"execution/session_records.py"},
+        "SessionRow": {"execution/session_store.py"},
         "PermitRow": {"safety/permits.py"},
         "permits.issue": set(),
         "_permits.issue": {"safety/pipeline.py"},
-        "_records.enqueue": {"execution/sessions.py"},
+        "enqueue": {"execution/sessions.py"},
         "permits.consume": set(),
-        "_permits.consume": {"execution/session_records.py"},
+        "_consume": {"execution/session_store.py"},
         "_sessions.start": {"execution/launcher.py"},
         "sessions.start": set(),
         "_launcher.start": {"prediction/approving.py"},

@@ -23,7 +23,7 @@ from engine.execution.calls import Calls
 from engine.execution.ground import Grounds
 from engine.execution.prompt.assembly import PromptAssembly
 from engine.execution.runners.model.client import Conversation, ModelHost
-from engine.execution.session_records import SessionRecords
+from engine.execution.session_store import SessionStore
 from engine.execution.worktrees import Worktrees
 from engine.model import SessionState
 from tests.execution.model.world import KEY, ModelWorld
@@ -36,14 +36,14 @@ DONE = Reply(text="Done.")
 BAR = 0.150
 
 PARTS: tuple[tuple[type, str], ...] = (
-    (SessionRecords, "begin"),
+    (SessionStore, "begin"),
     (Worktrees, "create"),
     (PromptAssembly, "assemble"),
     (Calls, "begin"),
     (Calls, "finish"),
     (Conversation, "take"),
     (Grounds, "keep"),
-    (SessionRecords, "end"),
+    (SessionStore, "end"),
 )
 
 

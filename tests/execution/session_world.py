@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from engine.clock import Clock
 from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.events import EventBus
-from engine.execution.channels import Channels
-from engine.execution.live import LiveSession
+from engine.execution.live import LiveSession, SessionRails
 from engine.execution.runners.base import RunnerResult
 from engine.execution.sandbox import NoSandbox, Sandbox
+from engine.execution.session_store import SessionResult
 from engine.execution.sessions import Sessions
-from engine.execution.sessions_store import SessionResult
 from engine.home import Home
 from engine.model import (
     Assignment,
@@ -67,6 +67,16 @@ class Brakes:
 
     def stopped(self) -> str | None:
         return self.reason
+
+
+def rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **others: Any) -> SessionRails:
+    """Rails on which every permit is good once and `verdict` is the content filter's; `others` instead of these."""
+    given: dict[str, Any] = {
+        "consume": Permits().consume,
+        "stop_signal": lambda: None,
+        "check": lambda command, folder: RailVerdict("content", verdict(command), "a rule says so"),
+    }
+    return SessionRails(**given | others)
 
 
 @dataclass
@@ -152,15 +162,16 @@ class World:
             bus=bus,
             randomness=Randomness(),  # worlds of parallel tests must not end each other's processes
             settings=self.settings,
-            channels=Channels(self.settings),
-            permits=self.permits,
-            brakes=self.brakes,
-            check=lambda command, cwd: RailVerdict("content", verdict(command), "a rule says so"),
+            rails=rails(
+                verdict,
+                consume=self.permits.consume,
+                stop_signal=self.brakes.stopped,
+                secrets=secrets,
+                sandbox=sandbox or NoSandbox(),
+            ),
             runners=[self.runner],
-            observers=[self.watcher],
-            sandbox=sandbox or NoSandbox(),
-            secrets=secrets,
         )
+        self.sessions.observe(self.watcher)
 
     def permit(self, assignment: Assignment) -> Permit:
         number = next(self._numbers)

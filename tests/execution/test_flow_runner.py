@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.clock import FakeClock
-from engine.config import FixedSettings, Settings, WorkspaceSettings
+from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
-from engine.execution.channels import Channels
 from engine.execution.ground import Grounds
 from engine.execution.launcher import Launcher
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
@@ -36,7 +35,6 @@ from engine.model import (
     Assignment,
     CheckResult,
     Permit,
-    RailVerdict,
     Randomness,
     Refusal,
     SessionState,
@@ -46,7 +44,7 @@ from engine.model import (
 )
 from engine.storage.database import Database
 from tests.conftest import Repository
-from tests.execution.session_world import Brakes, Permits, Watcher, until
+from tests.execution.session_world import Watcher, rails, until
 
 
 class HuntParameters(BaseModel):
@@ -122,16 +120,10 @@ class World:
             bus=bus,
             randomness=randomness,
             settings=Source(),
-            channels=Channels(FixedSettings()),
-            permits=Permits(),
-            brakes=Brakes(),
-            check=lambda command, cwd: RailVerdict(
-                "content", Verdict.BLOCK if "rm -rf" in command else Verdict.ALLOW, "destructive"
-            ),
+            rails=rails(lambda command: Verdict.BLOCK if "rm -rf" in command else Verdict.ALLOW),
             runners=[self.runner],
-            observers=[self.watcher],
-            sandbox=best_sandbox(),
         )
+        self.sessions.observe(self.watcher)
         self.launcher = Launcher(self.sessions, Source())
         self.numbers = itertools.count(1)
 

@@ -19,7 +19,7 @@ from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
 from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches
-from engine.execution.sessions_store import SessionRow
+from engine.execution.session_store import SessionRow
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.memory.validation_runs import ValidationRuns
 from engine.model import UNDONE, Assignment, ChangeState, RunnerInfo, SessionState, SessionView

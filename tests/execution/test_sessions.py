@@ -15,7 +15,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution.live import LiveSession
 from engine.execution.runners.flow import FlowUnable
-from engine.execution.sessions_store import LEGAL, may_become
+from engine.execution.session_store import LEGAL, may_become
 from engine.memory.ledger import Ledger
 from engine.model import Refusal, SessionState, Verdict
 from engine.prediction.lifecycle import OUTCOMES

@@ -16,7 +16,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus, FaultReported
 from engine.execution.live import LiveSession
 from engine.execution.processes import marked
-from engine.execution.sessions_store import SessionRow
+from engine.execution.session_store import SessionRow
 from engine.memory.ledger import append
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database, Transaction
@@ -113,7 +113,7 @@ def test_an_end_that_could_not_be_stored_is_tried_again_and_both_are_told(
     write = database.write
 
     def refuse(work: Callable[[Transaction], object]) -> object:
-        if full.is_set() and work.__qualname__.startswith("SessionRecords.end"):
+        if full.is_set() and work.__qualname__.startswith("SessionStore.end"):
             tries.append(1)
             raise Refusal("disk_full", "the disk is full", "free some space")
         return write(work)
@@ -138,7 +138,7 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
     write = database.write
 
     def refuse(work: Callable[[Transaction], object]) -> object:
-        if work.__qualname__.startswith("SessionRecords.end"):
+        if work.__qualname__.startswith("SessionStore.end"):
             raise Refusal("disk_full", "the disk is full", "free some space")
         return write(work)
 
@@ -183,7 +183,7 @@ def test_limits_hold_after_a_fault_in_looking_after_sessions(
         judged.set()
         raise ValueError("a fault")
 
-    monkeypatch.setattr(world.sessions._keeper, "report", faulty)
+    monkeypatch.setattr(world.sessions._supervisor, "report", faulty)
     assert judged.wait(5)
     monkeypatch.undo()
     world.brakes.reason = "stopped"

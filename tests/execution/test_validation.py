@@ -16,14 +16,13 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
-from engine.execution.channels import Channels
 from engine.execution.ground import Ground, Grounds
 from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.prompt.parts import HOW_TO_WORK
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import FlowUnable, Place
-from engine.execution.sandbox import Caches, best_sandbox
+from engine.execution.sandbox import Caches
 from engine.execution.sessions import Sessions
 from engine.execution.validation import Attempt, Caps, Step, Validation, heal_prompt, next_step
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
@@ -35,18 +34,16 @@ from engine.model import (
     ChangeState,
     CheckResult,
     Permit,
-    RailVerdict,
     Randomness,
     RunnerInfo,
     SessionState,
     SessionView,
     TriggerType,
-    Verdict,
 )
 from engine.model.secrets import CUT
 from engine.storage.database import Database
 from tests.conftest import Repository
-from tests.execution.session_world import Brakes, Permits
+from tests.execution.session_world import rails
 
 Turn = Callable[[LiveSession, Ground], None]
 
@@ -131,12 +128,8 @@ class World:
             bus=self._bus,
             randomness=self._randomness,
             settings=self.settings,
-            channels=Channels(self.settings),
-            permits=Permits(),
-            brakes=Brakes(),
-            check=lambda command, cwd: RailVerdict("content", Verdict.ALLOW, ""),
+            rails=rails(),
             runners=[agent],
-            sandbox=best_sandbox(),
         )
         self._opened.append(sessions)
         self._count += 1

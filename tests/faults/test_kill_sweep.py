@@ -26,7 +26,7 @@ from sqlmodel import col, select
 
 from engine.engine import Engine, open_engine
 from engine.events import EngineStarted
-from engine.execution.sessions_store import SessionRow
+from engine.execution.session_store import SessionRow
 from engine.home import Home
 from engine.model import Card, ChangeState, SessionState, Status
 from engine.safety.permits import PermitRow

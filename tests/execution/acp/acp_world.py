@@ -13,9 +13,8 @@ from engine.clock import Clock
 from engine.config import AcpSettings, ChannelSettings, FixedSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
-from engine.execution.channels import Channels
 from engine.execution.ground import Grounds
-from engine.execution.live import LiveSession
+from engine.execution.live import LiveSession, SessionRails
 from engine.execution.processes import marked
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow import Stopped
@@ -167,13 +166,14 @@ class AcpWorld:
             bus=bus,
             randomness=randomness,
             settings=self.settings,
-            channels=Channels(self.settings),
-            permits=self.permits,
-            brakes=Brakes(),
-            check=lambda command, cwd: RailVerdict("content", verdict(command), "a rule says so"),
+            rails=SessionRails(
+                self.permits.consume,
+                Brakes().stopped,
+                lambda command, folder: RailVerdict("content", verdict(command), "a rule says so"),
+                purse,
+                sandbox=sandbox or NoSandbox(),
+            ),
             runners=[self.runner],
-            sandbox=sandbox or NoSandbox(),
-            purse=purse,
         )
 
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Belt:

@@ -14,6 +14,7 @@ from engine.events import ToolRefused
 from engine.execution.channels import APPROVED, Limits
 from engine.execution.live import LiveSession, Stop
 from engine.execution.permissions import Permissions
+from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement, NoSandbox, Sandbox
 from engine.execution.tools.belt import Toolbelt
 from engine.execution.tools.policy import NAMES, Policy
@@ -22,6 +23,7 @@ from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, SessionView, ToolResult
 from engine.safety.content import check_command, own_rules, programs_of
 from engine.storage.database import Database
+from tests.execution.session_world import rails
 
 SECRET = "the operator's own"
 
@@ -58,14 +60,14 @@ class BeltWorld:
         own = own_rules(self.settings.current.content.allow, self.settings.current.content.block)
         transcript = self.root / "transcript.jsonl"
         self.live = LiveSession(
-            session_id=Randomness().new_id("sess"),
-            assignment=Assignment("do it", "koji-core", str(self.folder), "model"),
+            Assignment("do it", "koji-core", str(self.folder), "model"),
+            Processes(Randomness().new_id("sess")),
             limits=Limits(600, 600, 1_000_000),
             clock=clock,
             transcript=TranscriptWriter(transcript, clock),
             sandbox=sandbox or NoSandbox(),
             confinement=confinement,
-            check=lambda command, cwd: check_command(command, cwd=Path(cwd), own=own),
+            rails=rails(check=lambda command, folder: check_command(command, cwd=folder, own=own)),
         )
         self._transcript = transcript
         now = clock.now()

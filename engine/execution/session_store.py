@@ -1,0 +1,367 @@
+"""Sessions as the database knows them (SPEC 3.8): legal transitions only, each in one transaction that observers take
+part in.
+
+A session is a row before it is anything else. It is QUEUED in the transaction that uses its permit up, RUNNING in the
+one that its observers hear of, and over in a last one. A crash between any two leaves a row that says how far it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+import sqlalchemy
+from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
+from sqlmodel import Field, col, desc, func, select
+
+from engine.events import Event, SessionEnded, SessionQueued, SessionStarted
+from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
+from engine.storage.database import Database, Transaction
+from engine.storage.ids import beginning
+from engine.storage.kept import Kept
+from engine.storage.quick import ask, load
+from engine.storage.rows import Row, value_of
+from engine.storage.types import flat, utc
+
+LEGAL: dict[SessionState, frozenset[SessionState]] = {
+    SessionState.QUEUED: frozenset(
+        {SessionState.RUNNING, SessionState.CANCELLED, SessionState.FAILED, SessionState.CANNOT_RUN}
+    ),
+    SessionState.RUNNING: frozenset(
+        {
+            SessionState.SUCCEEDED,
+            SessionState.FAILED,
+            SessionState.CANNOT_RUN,
+            SessionState.CANCELLED,
+            SessionState.BLOCKED,
+            SessionState.INTERRUPTED,
+        }
+    ),
+}
+"""Where a session may go from each state; from any other, nowhere."""
+
+HISTORY = 20
+"""So many of the latest sessions of a runner and channel make its estimate."""
+
+
+def may_become(before: SessionState, after: SessionState) -> bool:
+    """Whether a session may go from one state to another."""
+    return after in LEGAL.get(before, frozenset())
+
+
+NOT_BEGUN = "not_begun"
+"""The fact of a result that nothing was done, and that its card is given back."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResult:
+    """How a session ended. `cost` in micro-dollars, `seconds` from its start, 0 when it never started."""
+
+    state: SessionState
+    summary: str
+    error: str = ""
+    check: CheckResult | None = None
+    cost: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    change_set_id: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class SessionRow(Row, table=True):
+    """One session as stored. What it printed is in its transcript file."""
+
+    __tablename__ = "sessions"
+    __table_args__ = (
+        CheckConstraint(
+            "state IN ({})".format(", ".join(f"'{one}'" for one in SessionState)), name="ck_sessions_state"
+        ),
+        CheckConstraint("mode IN ('approved', 'autonomous')", name="ck_sessions_mode"),
+        CheckConstraint("cost_microusd >= 0 AND tokens >= 0 AND lines >= 0", name="ck_sessions_counts"),
+        Index("ix_sessions_state", "state", "created_at"),
+        Index("ix_sessions_workspace", "workspace", "created_at"),
+        Index("ix_sessions_created", "created_at"),
+        Index("ix_sessions_prediction", "prediction_id", "created_at"),
+        Index("ix_sessions_runner", "runner", "channel", "created_at"),
+    )
+
+    id: str = Field(primary_key=True)
+    prediction_id: str
+    permit_id: str = Field(unique=True)
+    prompt: str
+    workspace: str
+    channel: str
+    agent: str
+    runner: str
+    flow: str | None = None
+    parameters: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    state: str
+    mode: str
+    sandbox: str = ""
+    cwd: str = ""
+    created_at: datetime = Field(sa_column=utc())
+    started_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    ended_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    tokens: int = 0
+    cost_microusd: int = 0
+    estimate_microusd: int = 0
+    summary: str = ""
+    error: str = ""
+    check_result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON, nullable=True))
+    facts: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    change_set_id: str | None = None
+    lines: int = 0
+    discarded_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    """When the operator threw away what it changed."""
+
+    @property
+    def assignment(self) -> Assignment:
+        """What the session was started for; its digest is the permit's."""
+        return value_of(self, Assignment, parameters=dict(self.parameters))
+
+    @property
+    def view(self) -> SessionView:
+        """The row as others see it."""
+        return value_of(
+            self,
+            SessionView,
+            state=SessionState(self.state),
+            cost=self.cost_microusd,
+            check=check_of(self.check_result),
+            next_step=str(self.facts.get("next") or ""),
+            not_begun=bool(self.facts.get(NOT_BEGUN)),
+            project=str(self.parameters.get("project") or ""),
+            facts=dict(self.facts),
+        )
+
+
+def check_of(stored: dict[str, Any] | None) -> CheckResult | None:
+    """A result as a column of JSON keeps it."""
+    if stored is None:
+        return None
+    durations = tuple((str(name), float(seconds)) for name, seconds in stored["durations"])
+    return CheckResult(**{**stored, "failing": tuple(stored["failing"]), "durations": durations})
+
+
+class SessionObserver(Protocol):
+    """Who keeps something in step with sessions. Called inside the session's own transactions, on the writer thread:
+    quick, never calling `Sessions`, and not raising, for then the session's own change does not happen either."""
+
+    def session_started(self, tx: Transaction, view: SessionView, /) -> None: ...
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: SessionResult, /) -> None:
+        """Also called for sessions that never started (cancelled while queued)."""
+
+
+Write = Callable[[Transaction], str]
+"""What goes into a session's last transaction; returns the id of its change set, "" for none."""
+
+ConsumePermit = Callable[[Transaction, Permit, str], None]
+"""Uses a permit up for what has this digest, or raises `Refusal` (SPEC 3.1)."""
+
+KEPT = "its changes until then are waiting"
+
+_TOTALS = sqlalchemy.select(
+    col(SessionRow.agent), func.count(), func.sum(SessionRow.tokens), func.sum(SessionRow.cost_microusd)
+).group_by(col(SessionRow.agent))
+
+_LATEST = (
+    sqlalchemy.select(col(SessionRow.cost_microusd))
+    .where(col(SessionRow.runner) == bindparam("runner"), col(SessionRow.channel) == bindparam("channel"))
+    .where(col(SessionRow.state).in_([SessionState.SUCCEEDED.value, SessionState.FAILED.value]))
+    .where(col(SessionRow.cost_microusd) > 0)
+    .order_by(desc(col(SessionRow.created_at)))
+    .limit(HISTORY)
+    .subquery()
+)
+_USUAL_COST = sqlalchemy.select(func.avg(_LATEST.c.cost_microusd))
+
+
+class SessionStore:
+    """Writes and reads the rows of sessions."""
+
+    def __init__(self, database: Database, consume: ConsumePermit) -> None:
+        self._database = database
+        self._consume = consume
+        self._observers: tuple[SessionObserver, ...] = ()
+        self._usual_costs: Kept[int | None] = Kept(database, SessionRow)
+
+    def observe(self, observer: SessionObserver) -> None:
+        """Tell `observer` from now on; for those that are built after the sessions they observe."""
+        self._observers = (*self._observers, observer)
+
+    def enqueue(
+        self,
+        session_id: str,
+        permit: Permit,
+        assignment: Assignment,
+        *,
+        agent: str,
+        mode: str,
+        estimate: int,
+        sandbox: str,
+    ) -> None:
+        """Use `permit` up and put the session into the queue, both or neither; `sandbox` is `UNCONFINED` for what was
+        approved to run without one. Raises what using the permit up raises."""
+
+        def work(tx: Transaction) -> None:
+            self._consume(tx, permit, assignment.digest)
+            row = SessionRow(
+                id=session_id,
+                prediction_id=permit.prediction_id,
+                permit_id=permit.id,
+                state=SessionState.QUEUED.value,
+                mode=mode,
+                sandbox=sandbox,
+                cwd=assignment.workspace,
+                created_at=tx.now,
+                estimate_microusd=estimate,
+                **(flat(assignment) | {"agent": agent, "parameters": dict(assignment.parameters)}),
+            )
+            tx.session.add(row)
+            about = {"subject": row.id, "workspace": row.workspace, "prediction_id": row.prediction_id}
+            tx.record(SessionQueued(**about, flow=row.flow or ""))
+
+        self._database.write(work)
+
+    def begin(self, session_id: str, sandbox: str) -> SessionView | None:
+        """QUEUED -> RUNNING; None when it was ended before it began. `sandbox` as the row is to say it."""
+
+        def work(tx: Transaction) -> SessionView | None:
+            row = _move_to(tx, session_id, SessionState.RUNNING)
+            if row is None:
+                return None
+            row.sandbox = sandbox
+            view = row.view
+            for observer in self._observers:
+                observer.session_started(tx, view)
+            about = {"subject": row.id, "workspace": row.workspace, "prediction_id": row.prediction_id}
+            tx.record(SessionStarted(**about, sandbox=sandbox))
+            return view
+
+        return self._database.write(work)
+
+    def end(
+        self,
+        session_id: str,
+        result: SessionResult,
+        *,
+        lines: int,
+        cwd: str = "",
+        write: Write | None = None,
+        facts: Callable[[SessionView], Sequence[Event]] = lambda view: (),
+    ) -> bool:
+        """The last transaction, with what else `write` puts into it, and the `facts` of what was done. False when the
+        session was over already: nothing is done.
+
+        `lines` of transcript; `cwd` is where it worked, if not where it was to.
+        """
+
+        def work(tx: Transaction) -> bool:
+            row = _move_to(tx, session_id, result.state)
+            if row is None:
+                return False
+            change_set = write(tx) if write is not None else ""
+            final = replace(result, change_set_id=change_set or None)
+            row.summary, row.error, row.facts = final.summary, final.error, dict(final.facts)
+            row.tokens, row.cost_microusd, row.lines = final.tokens, final.cost, lines
+            row.check_result = None if final.check is None else asdict(final.check)
+            row.change_set_id = final.change_set_id
+            row.cwd = cwd or row.cwd
+            if change_set and final.state is not SessionState.SUCCEEDED:
+                _attach(row, change_set, row.cwd)
+            view = row.view
+            for observer in self._observers:
+                observer.session_ended(tx, view, final)
+            for fact in facts(view):
+                tx.record(fact)
+            tx.record(
+                SessionEnded(
+                    subject=row.id,
+                    workspace=row.workspace,
+                    prediction_id=row.prediction_id,
+                    state=row.state,
+                    result=view.result or "",
+                    summary=row.summary,
+                    cost=row.cost_microusd,
+                )
+            )
+            return True
+
+        return self._database.write(work)
+
+    def attach(self, session_id: str, write: Write, *, cwd: str) -> bool:
+        """See `attach`, in a transaction of its own."""
+        return self._database.write(lambda tx: attach(tx, session_id, write, cwd=cwd))
+
+    def row(self, session_id: str) -> SessionRow:
+        """One row. Raises `Refusal` `unknown_session`."""
+        with self._database.read() as session:
+            row = load(session, SessionRow, session_id)
+        if row is None:
+            raise Refusal("unknown_session", f"there is no session {session_id}", "`clawpy work` lists them")
+        return row
+
+    def rows(self, limit: int | None = None, **equal: str | None) -> list[SessionRow]:
+        """Rows, newest first, that have these values in these columns; a value of None is not looked at."""
+        query = select(SessionRow).order_by(desc(col(SessionRow.created_at)), desc(col(SessionRow.id)))
+        for column, value in equal.items():
+            if value is not None:
+                query = query.where(getattr(SessionRow, column) == value)
+        with self._database.read() as session:
+            return list(session.exec(query if limit is None else query.limit(limit)))
+
+    def totals(self) -> dict[str, tuple[int, int, int]]:
+        """By agent: how many sessions it ever had, their tokens, and their cost in micro-dollars."""
+        with self._database.read() as session:
+            return {agent: (count, tokens, cost) for agent, count, tokens, cost in ask(session, _TOTALS)}
+
+    def beginning(self, wanted: str) -> list[str]:
+        """Ids of sessions, of any age, that begin so; see `engine.storage.ids`."""
+        with self._database.read() as session:
+            return beginning(session, col(SessionRow.id), wanted)
+
+    def usual_cost(self, runner: str, channel: str) -> int | None:
+        """Mean cost in micro-dollars (> 0) of the latest sessions of this runner on this channel that were not free;
+        None before the first."""
+
+        def read() -> int | None:
+            with self._database.read() as session:
+                mean = ask(session, _USUAL_COST, {"runner": runner, "channel": channel}).scalar()
+            return None if mean is None else round(mean)
+
+        return self._usual_costs.get((runner, channel), read)
+
+
+def attach(tx: Transaction, session_id: str, write: Write, *, cwd: str) -> bool:
+    """What a session left that was over before it could be said: `write` as in `SessionStore.end`, once. False when
+    the session has a change set already, runs, or was undone: nothing is done then."""
+    row = load(tx.session, SessionRow, session_id)
+    if row is None or not SessionState(row.state).over or row.change_set_id or row.error == UNDONE:
+        return False
+    if change_set := write(tx):
+        _attach(row, change_set, cwd)
+        tx.session.add(row)
+    return bool(change_set)
+
+
+def _attach(row: SessionRow, change_set_id: str, cwd: str) -> None:
+    """Have a session that is over, without having come to its end, say what it left and where."""
+    row.change_set_id, row.cwd = change_set_id, cwd
+    row.summary = f"{row.summary}; {KEPT}"
+
+
+def _move_to(tx: Transaction, session_id: str, after: SessionState) -> SessionRow | None:
+    """The row, put into `after`; None when it may not go there any more (somebody else ended it first)."""
+    row = load(tx.session, SessionRow, session_id)
+    if row is None or not may_become(SessionState(row.state), after):
+        return None
+    row.state = after.value
+    if after is SessionState.RUNNING:
+        row.started_at = tx.now
+    elif after.over:
+        row.ended_at = tx.now
+    tx.session.add(row)
+    return row
