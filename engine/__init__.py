@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from engine.api.keys import keep_key
     from engine.api.mcp import serve as mcp_serve
     from engine.api.names import names
-    from engine.api.notifying import keep_address
-    from engine.api.verbs import dispatch
+    from engine.api.notify.surfaces import keep_address
+    from engine.api.operations import dispatch
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
     from engine.model import Refusal
@@ -68,9 +68,9 @@ def __getattr__(name: str) -> Any:
 
         return getattr(calling, name)
     if name == "dispatch":
-        from engine.api import verbs
+        from engine.api import operations
 
-        return verbs.dispatch
+        return operations.dispatch
     if name == "document":
         from engine.api import documents
 
@@ -84,9 +84,9 @@ def __getattr__(name: str) -> Any:
 
         return keys.keep_key
     if name == "keep_address":
-        from engine.api import notifying
+        from engine.api.notify import surfaces
 
-        return notifying.keep_address
+        return surfaces.keep_address
     if name == "kind_title":
         from engine.prediction import kinds
 

@@ -17,7 +17,7 @@ import engine
 from engine import views
 from engine.api.control import Attach, ControlServer
 from engine.api.gateway.gateway import Gateway
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.clock import Clock, SystemClock
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.events import EngineStarted, EngineStopped, FaultReported, WorkspaceAdded

@@ -8,21 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.arguments import Arguments
+from engine.api import keys
 from engine.api.doctor import examine
-from engine.api.keys import key
 from engine.api.notify.addresses import Address
 from engine.api.notify.delivery import AppriseCourier, known
 from engine.api.notify.matrix import Form
 from engine.api.notify.notes import Note
-from engine.api.notifying import keep_address
+from engine.api.notify.surfaces import keep_address
 from engine.config_notify import Surface
 from engine.home import Home
 from engine.model import Refusal, extras
 from engine.storage.shared import SharedDatabase
 
 ROOT = Path(__file__).parents[1]
-ASKED = frozenset({"action", "name"})
 
 
 @pytest.fixture
@@ -61,12 +59,12 @@ def test_doctor_says_what_is_not_there_and_what_brings_it(home: Home) -> None:
 @pytest.mark.usefixtures("bare")
 def test_a_verb_that_needs_one_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-of-the-test-alone")
-    listed = key(home, Arguments({"action": "list"}, known=ASKED))
+    listed = keys.listed(home)
     [openai] = [row for row in listed["keys"] if row["name"] == "openai"]
     assert not openai["usable"]
     assert extras.command("models") in openai["message"]
     with pytest.raises(Refusal, match="extra `models`") as tested:
-        key(home, Arguments({"action": "test", "name": "openai"}, known=ASKED))
+        keys.test(home, "openai")
     assert "clawpy-console[models]" in tested.value.fix
     with pytest.raises(Refusal, match="extra `notify`"):
         keep_address(home, "phone", "ntfys://ntfy.sh/x", in_file=False, write=lambda *_: None)

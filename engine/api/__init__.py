@@ -1,6 +1,6 @@
-"""How others reach the engine: verbs as plain documents, and the private socket that carries them (SPEC 7.5, 9.8).
+"""How others reach the engine: operations, and the ways by which they are asked for (SPEC 7.5, 9.8, 10).
 
-`wire` turns values into JSON, `verbs` is every verb once, `control` the socket, `calling` finds the engine to ask,
-`doctor` looks at an installation, `gateway` is the API of phones, scripts and agents. May import every service and what
-lies below; holds no rule of its own.
+`operations` are everything that can be asked, `documents` turns values into JSON, `control` is the private socket,
+`calling` finds the engine to ask, `doctor` looks at an installation, `gateway` is the API of phones, scripts and
+agents, `notify` tells you what happened. May import every service and what lies below; holds no rule of its own.
 """

@@ -6,15 +6,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.api.control import Unreachable, ask
-from engine.api.wire import Document
 from engine.home import Home
 from engine.lock import held, is_free, read_holder
 from engine.model import Refusal, Result, Status
 from engine.model.text import count
 from engine.safety.stop_file import request_stop
+
+if TYPE_CHECKING:
+    from engine.api.documents import Document
 
 PATIENCE = 10.0
 """Seconds to wait for an engine that has the home but does not listen yet, or not any more."""
@@ -29,7 +31,7 @@ ENGINE_MAY_TAKE = 1.0
 """Seconds in which the engine answers a stop; after that its sessions are ended without it."""
 
 Opener = Callable[..., Any]
-Ask = Callable[[str, Mapping[str, Any]], Document]
+Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
 def call(
@@ -86,7 +88,7 @@ def talk(home: Home, *, workspaces: Sequence[str] = (), opener: Opener) -> Itera
             if refusal.code != "home_held":
                 raise
         else:
-            from engine.api.verbs import dispatch
+            from engine.api.operations import dispatch
 
             try:
                 yield lambda verb, arguments: dispatch(engine, verb, dict(arguments))
@@ -153,7 +155,7 @@ def stop(home: Home, reason: str) -> Document:
 
 
 def _alone(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str], opener: Opener) -> Document:
-    from engine.api.verbs import dispatch
+    from engine.api.operations import dispatch
 
     own = dict(arguments)
     if verb == "approve":
@@ -171,7 +173,7 @@ def _alone(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequ
 
 def _without_engine(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str]) -> Document:
     """Verbs that only look: they work while the home is held, broken or hanging."""
-    from engine.api.verbs import dispatch
+    from engine.api.operations import dispatch
     from engine.safety.content import check_command, check_prompt
 
     looking: Any = SimpleNamespace(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.api import wire
+from engine.api.documents import instant
 from engine.background import Background
 from engine.events import EventBus, Subscription
 from engine.model import Card, Hold, Refusal, sanitise
@@ -74,16 +74,16 @@ class Complication:
         """What the file says."""
         return {
             "version": VERSION,
-            "holds": [{"word": one.word, "until": wire.instant(one.until)} for one in self._holds()],
+            "holds": [{"word": one.word, "until": instant(one.until)} for one in self._holds()],
             "cards": [
                 {
                     "prompt": " ".join(sanitise(one.assignment.prompt).split())[:LONGEST],
                     "targetChannel": one.assignment.channel,
                     "confidence": round(one.confidence, 4),
                     "howSure": one.how_sure,
-                    "createdAt": wire.instant(one.created_at),
-                    "expiresAt": wire.instant(one.expires_at),
-                    "snoozedUntil": wire.instant(one.snoozed_until),
+                    "createdAt": instant(one.created_at),
+                    "expiresAt": instant(one.expires_at),
+                    "snoozedUntil": instant(one.snoozed_until),
                 }
                 for one in self._cards()[:MOST]
             ],

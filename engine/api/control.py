@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.api import wire
 from engine.home import Home
 from engine.model import Refusal
 
@@ -46,7 +45,8 @@ PAUSE = 0.2
 
 NAME = "control.sock"
 
-Dispatch = Callable[[str, Any], wire.Document]
+Document = dict[str, Any]
+Dispatch = Callable[[str, Any], Document]
 Attach = Callable[[socket.socket, Mapping[str, Any]], None]
 
 
@@ -199,10 +199,10 @@ class ControlServer:
             log.exception("a verb failed")
             said = f"{type(error).__name__}: {error}"
             refused = Refusal("internal", said, "this is a bug; see the log")
-        return json.dumps(wire.refusal(refused)).encode()
+        return json.dumps(refused.document()).encode()
 
 
-def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> wire.Document:
+def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> Document:
     """Ask the engine at `address`; wait `timeout` seconds for its answer, None for as long as it takes.
 
     Raises `Unreachable` when nobody is there, `Refusal` with the engine's own refusal, or `no_answer`.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.api import wire
-from engine.api.wire import Document
+from engine.api.documents import Document, document, instant
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -16,10 +15,10 @@ def counts(engine: Engine) -> Document:
     triggers, last_trigger = engine.safety.triggers()
     return {
         "enabled": all(not one.thrown for one in engine.safety.levels() if one.name in ("config", "api")),
-        "lastTriggerAt": wire.instant(last_trigger),
+        "lastTriggerAt": instant(last_trigger),
         "totalTriggers": triggers,
         "loopDetectionCount": engine.safety.loop_detection_count(),
-        **wire.costs(engine.safety.costs.state()),
+        **document(engine.safety.costs.state()),
     }
 
 
@@ -29,6 +28,6 @@ def status(engine: Engine) -> Document:
     return counts(engine) | {
         "state": str(state.state),
         "cause": state.cause,
-        "holds": [wire.hold(one) for one in engine.safety.holds()],
+        "holds": document(engine.safety.holds()),
         "pending": len(engine.cards.pending()),
     }

@@ -1,31 +1,352 @@
-"""Values as the documents that verbs print, for screens that show the same."""
+"""Values as JSON documents, for verbs, the API and screens (SPEC 9.8, 10.1).
+
+A field of a class stands under its name in camelCase; `_SHAPES` says what else is particular about a class. Money is in
+dollars, instants are in ISO 8601 and UTC.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cache
+from typing import Any
 
-from engine.api import adapting, learning, measuring, recalling, wire
-from engine.api.wire import Document
-from engine.model import Insights, LearningEntry, LearningView, Recalled
-from engine.model.adaptation import Candidate, CandidateView
+from pydantic.alias_generators import to_camel
 
-if TYPE_CHECKING:
-    from engine.views import Since
+from engine.model import (
+    MICRO,
+    AgentView,
+    Bubble,
+    Card,
+    ChangeSet,
+    CheckResult,
+    ConfidenceBucket,
+    ConfidenceParts,
+    CostState,
+    DiffComment,
+    Drift,
+    EntrySource,
+    FactDraft,
+    FileDiff,
+    Group,
+    Guidance,
+    GuidanceItem,
+    Hold,
+    Insights,
+    LeaderProfile,
+    LearningEntry,
+    LearningView,
+    Learnt,
+    ModelCall,
+    Mute,
+    ParaFact,
+    Recalled,
+    SessionView,
+    Shift,
+    Signal,
+    Slice,
+    Task,
+    TeachingState,
+    Waiting,
+)
+from engine.model import adaptation as change
+from engine.model.trust import label
+from engine.prediction.kinds import kind_title
+from engine.views import Blocked, Since
+from engine.views import Learnt as LearntSince
+
+Document = dict[str, Any]
+
+_EVERYWHERE = {"agent": "targetAgent", "agent_id": "targetAgent", "channel": "targetChannel", "session_id": "session"}
+"""What fields of these names are called in every document that does not say otherwise."""
+
+_MONEY = frozenset({"cost", "spent", "estimate", "cost_per_accepted"})
+"""Fields in micro-dollars."""
 
 
-def document(value: Candidate | CandidateView | LearningEntry | LearningView | Recalled | Since | Insights) -> Document:
-    """`value` as `clawpy candidates`, `learnings`, `recall`, `status` or `metrics` print it in JSON."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Shape:
+    """What is particular about the document of a class. `leave`: fields that are not in it; `names`: of fields that are
+    called otherwise; `more`: what it has besides; `digits` of its numbers after the point."""
+
+    leave: str = ""
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    more: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
+    digits: int | None = None
+
+
+def instant(at: datetime | None) -> str | None:
+    """`2026-01-05T09:30:00Z`; microseconds only when there are any."""
+    return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def document(value: Any) -> Any:
+    """`value` as JSON: one of the model's, a collection of them, or what is JSON already."""
+    if made := _OWN.get(type(value)):
+        return made(value)
+    if hasattr(value, "to_json"):
+        return value.to_json()
     match value:
-        case Candidate():
-            return adapting.candidate(value)
-        case CandidateView():
-            return adapting.view(value)
-        case LearningEntry():
-            return learning.entry(value)
-        case LearningView():
-            return learning.view(value)
-        case Recalled():
-            return recalling.result(value)
-        case Insights():
-            return measuring.figures(value)
-    return wire.since(value)
+        case Enum():
+            return value.value
+        case datetime():
+            return instant(value)
+        case Mapping():
+            return {document(name): document(each) for name, each in value.items()}
+        case list() | tuple():
+            return [document(each) for each in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    shape = _SHAPES.get(type(value), _Shape())
+    left_out = shape.leave.split()
+    found: Document = {}
+    for name in _fields(value.__class__):
+        if name not in left_out:
+            told = shape.names.get(name) or _EVERYWHERE.get(name) or to_camel(name)
+            found[told] = _number(getattr(value, name), shape.digits, money=name in _MONEY)
+    for told, of in shape.more.items():
+        found[told] = _number(of(value), shape.digits)
+    return found
+
+
+@cache
+def _fields(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def _number(value: Any, digits: int | None, *, money: bool = False) -> Any:
+    if money:
+        return dollars(value)
+    return round(value, digits) if digits is not None and isinstance(value, float) else document(value)
+
+
+def dollars(amount: float | None) -> float | None:
+    """Micro-dollars as dollars, to the micro-dollar."""
+    return None if amount is None else round(amount / MICRO, 6)
+
+
+def _title(value: Card | Mute | Shift) -> str:
+    return kind_title(value.kind)
+
+
+def _metrics(read: Insights) -> Document:
+    """All figures but those of the trainings that were made."""
+    found, check, training = read.metrics, read.check, read.training
+    rates = {
+        "approvalRate": found.approval_rate,
+        "autoSuccessRate": found.auto_success_rate,
+        "avgConfidence": found.confidence,
+        "avgApprovedConfidence": found.approved_confidence,
+        "avgRejectedConfidence": found.rejected_confidence,
+        "calibrationError": check.error,
+        "calibrationErrorBound": check.bound,
+    }
+    numbers = {
+        "totalPredictions": found.total,
+        "approved": found.approved,
+        "rejected": found.rejected,
+        "discarded": found.discarded,
+        "expired": found.expired,
+        "withdrawn": found.withdrawn,
+        "cannotRun": found.cannot_run,
+        "waiting": found.undecided,
+        "ownPrompts": found.own,
+        "autoExecuted": found.auto_executed,
+        "autoExecutedUndone": found.auto_undone,
+    }
+    return {
+        "period": "all_time" if read.days is None else f"last_{read.days}_days",
+        **numbers,
+        **{name: _number(rate, 4) for name, rate in rates.items()},
+        "calibration": document(found.calibration),
+        "calibrationHolds": check.holds,
+        "calibrationWords": check.reason,
+        "autoExecuteThreshold": read.threshold,
+        "atThreshold": document(read.at_threshold),
+        "earning": read.earning,
+        "phase": read.phase.number,
+        "phaseReason": read.phase.reason,
+        "trendDirection": found.trend,
+        "approvalOverTime": document(read.over_time),
+        "drift": document(read.drift),
+        "spent": dollars(found.spent),
+        "costPerAccepted": dollars(found.cost_per_accepted),
+        "sources": document(found.sources),
+        "channels": document(found.channels),
+        "kinds": document(found.kinds),
+        "partsOfDay": document(found.parts),
+        "hours": document(found.hours),
+        "nextTraining": training.words or "due",
+        "pairs": training.pairs,
+        "pairsNeeded": training.needed,
+    }
+
+
+def _profile(one: LeaderProfile) -> Document:
+    return {
+        "domain": one.domain,
+        "principles": list(one.principles),
+        "guardrails": list(one.guardrails),
+        "patterns": [
+            {"key": each.key, "text": each.said, "foundBy": len(each.sources), "uses": each.uses}
+            for each in one.patterns
+        ],
+        "decisions": [{"key": each.id, "text": each.text} for each in one.decisions],
+    }
+
+
+def _costs(one: CostState) -> Document:
+    """Cost against caps, as part of `crossPollStatus`."""
+    return {
+        "costThisHour": dollars(one.hour),
+        "costCapPerHour": dollars(one.hour_cap),
+        "costToday": dollars(one.day),
+        "costCapPerDay": dollars(one.day_cap),
+        "costThisMonth": dollars(one.month),
+        "costCapPerMonth": dollars(one.month_cap),
+    }
+
+
+def _bubble(one: Bubble) -> Document:
+    """A finding on its way up, with what the gates said."""
+    found, refused = one.learning, one.refused_by
+    return {
+        "id": one.id,
+        "state": one.state.value,
+        "targetAgent": found.agent,
+        "leader": one.leader,
+        "text": found.text,
+        "category": found.category,
+        "confidence": found.confidence.value,
+        "importance": found.importance.value,
+        "evidence": list(found.evidence),
+        "reasons": [*found.confidence.reasons, *found.importance.reasons],
+        "gates": document(one.gates),
+        "refusedBy": refused.name if refused else "",
+        "session": found.session,
+        "workspace": found.workspace,
+        "createdAt": instant(one.at),
+        "flushedAt": instant(one.flushed_at),
+        "pattern": one.pattern,
+        "trust": label(found.trust, approved=one.approved_at is not None),
+    }
+
+
+def _learning(one: LearningView) -> Document:
+    """A learning with where it came from and went."""
+    return {
+        **document(one.entry),
+        "from": document(one.promoted_from),
+        "became": document(one.promoted_to),
+        "sessions": list(one.sessions),
+        "gone": list(one.gone),
+        "prompts": one.prompts,
+        "reached": document(one.reached),
+    }
+
+
+_OWN: Mapping[type, Callable[[Any], Document]] = {
+    Insights: _metrics,
+    LeaderProfile: _profile,
+    CostState: _costs,
+    Bubble: _bubble,
+    LearningView: _learning,
+    DiffComment: dataclasses.asdict,
+}
+"""Classes whose document has another form than they have."""
+
+_SHAPES: Mapping[type, _Shape] = {
+    Card: _Shape(
+        "assignment tier shown_at",
+        {"estimate": "estimatedCost", "parts": "confidenceParts", "served": "servedBy"},
+        {
+            "prompt": lambda one: one.assignment.prompt,
+            "targetChannel": lambda one: one.assignment.channel,
+            "workspace": lambda one: one.assignment.workspace,
+            "runner": lambda one: one.assignment.runner,
+            "flow": lambda one: one.assignment.flow,
+            "parameters": lambda one: one.assignment.parameters,
+            "kindTitle": _title,
+            "tier": lambda one: int(one.tier),
+            "tierWord": lambda one: one.tier_word,
+            "stated": lambda one: one.stated,
+            "withoutSandbox": lambda one: one.without_sandbox,
+            "needsConfirmation": lambda one: one.needs_confirmation,
+        },
+        digits=4,
+    ),
+    ConfidenceParts: _Shape("stated decided", more={"fewDecisions": lambda one: one.few}, digits=4),
+    Signal: _Shape(more={"share": lambda one: one.share}, digits=4),
+    Mute: _Shape(
+        "tier workspace subject",
+        {"card": "prediction", "at": "since"},
+        {
+            "kindTitle": _title,
+            "workspace": lambda one: one.workspace or None,
+            "subject": lambda one: one.subject or None,
+            "why": lambda one: one.why,
+        },
+    ),
+    CheckResult: _Shape("durations", more={"green": lambda one: one.green}, digits=3),
+    SessionView: _Shape(
+        "next_step not_begun project facts state",
+        {"change_set_id": "changeSet"},
+        {
+            "state": lambda one: "discarded" if one.discarded_at else one.state,
+            "result": lambda one: one.result,
+        },
+    ),
+    ChangeSet: _Shape(names={"landed": "landedFiles"}),
+    FileDiff: _Shape("cut whole", {"landed": "landedHunks"}),
+    Task: _Shape(names={"channel": "channel"}),
+    AgentView: _Shape("archetype", {"used": "tokensUsed", "spent": "cost"}),
+    Hold: _Shape("by"),
+    Waiting: _Shape("text"),
+    Blocked: _Shape(names={"at": "createdAt"}),
+    Since: _Shape(names={"instant": "at", "waits": "waiting"}),
+    LearntSince: _Shape(names={"by_itself": "inForceByItself"}),
+    Guidance: _Shape("lines", more={"guidance": lambda one: one.block, "provenance": lambda one: one.provenance}),
+    GuidanceItem: _Shape("sources trust"),
+    TeachingState: _Shape("agent"),
+    LearningEntry: _Shape(
+        "reinforced_by retired_because merged_into about review_since continues trust",
+        {"session_task": "task"},
+        {
+            "trust": lambda one: label(one.trust, approved=bool(one.approved_by)),
+            "because": lambda one: one.retired_because or one.merged_into,
+        },
+    ),
+    EntrySource: _Shape(names={"entry": "id"}),
+    Learnt: _Shape(more={"scope": lambda one: "leadership"}),
+    ModelCall: _Shape(digits=3),
+    FactDraft: _Shape("trust"),
+    ParaFact: _Shape(
+        "status created_at access_count last_accessed superseded_by forgotten trust approved_at",
+        more={"status": lambda one: "active" if one.active else "superseded"},
+    ),
+    Recalled: _Shape(
+        "id parts at tokens ref trust approved about place",
+        more={
+            "id": lambda one: one.ref or one.id,
+            "timestamp": lambda one: one.at,
+            "parts": lambda one: {part.name: round(part.value * part.weight, 6) for part in one.parts},
+        },
+        digits=6,
+    ),
+    ConfidenceBucket: _Shape(
+        "low high",
+        {"confidence": "avgConfidence", "at_least": "low", "at_most": "high"},
+        {"bucket": lambda one: one.name},
+        digits=4,
+    ),
+    Group: _Shape(digits=4),
+    Slice: _Shape(names={"start": "from", "end": "to"}, more={"approvalRate": lambda one: one.approval_rate}, digits=4),
+    Drift: _Shape(names={"shifts": "kinds"}, more={"changed": lambda one: one.changed}),
+    Shift: _Shape(names={"before": "approvalRateBefore"}, more={"kindTitle": _title}, digits=4),
+    change.Candidate: _Shape("trust", more={"dedupeKey": lambda one: one.dedupe_key}),
+    change.LearningRecord: _Shape("fact", {"at": "createdAt"}),
+    change.Lift: _Shape("overlay_id"),
+    change.Overlay: _Shape("candidate_id type agent_id run_kind workspace effect trust"),
+}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from engine.api.documents import Document, document
 from engine.model import UNDONE, Card, ChangeSet, Refusal, SessionState, SessionView, sanitise
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FAR_BACK = 1000
-"""Beginnings of what sessions ask leave for are looked for among so many of the latest."""
+TAIL = 40
+"""So many lines of a transcript are shown unless asked for another number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def find(engine: Engine, wanted: str, *, see: str = "clawpy cards") -> Found:
     return _of_session(engine, engine.sessions.get(engine.changes.get(one).session_id if one in changes else one))
 
 
-def channel(engine: Engine, name: str | None) -> str | None:
+def channel_named(engine: Engine, name: str | None) -> str | None:
     """The channel `name`, None for none. Raises `Refusal` `unknown_channel`, which names those that there are."""
     known = engine.settings.current.channels
     if name and name not in known:
@@ -96,6 +97,24 @@ def match(wanted: str, ids: Iterable[str], *, what: str = "card, session or chan
         raise Refusal("unknown_id", f"there is no {what} with the id {shown}", f"see `{see}`")
     some = ", ".join(begun[:3]) + (", …" if len(begun) > 3 else "")
     raise Refusal("ambiguous_id", f"{shown} begins {len(begun)} ids: {some}", "give more of the id")
+
+
+def shown(found: Found) -> Document:
+    """A card with its session and its change set."""
+    return {
+        "prediction": document(found.card),
+        "session": document(found.session),
+        "changeSet": document(found.change_set),
+    }
+
+
+def with_transcript(engine: Engine, found: Found, lines: int) -> Document:
+    """The same, with the last `lines` of its transcript."""
+    told = shown(found)
+    if found.session is not None and lines:
+        after = max(0, found.session.lines - lines)
+        told["transcript"] = document(engine.sessions.transcript(found.session.id, after=after, limit=lines))
+    return told
 
 
 def _exact(get: Callable[[str], T], wanted: str, unknown: str) -> T | None:

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any
 
-from engine.api.arguments import Arguments
+from engine.api.documents import Document
 from engine.api.reaching import reach
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
 from engine.config_agents import AUTO, MODEL
-from engine.execution.routing import ModelRouter, ProviderState
+from engine.execution.routing import ModelRouter
 from engine.home import Home
 from engine.key_stores import NoKeyring
 from engine.keys import ENVIRONMENT, TWIN, Keys, check_name, variable
 from engine.memory.index import KEY as CHROMA
 from engine.model import Refusal, extras
 from engine.settings_store import SettingsStore
-
-Document = dict[str, Any]
 
 
 def keep_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Document:
@@ -43,19 +40,20 @@ def keep_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Doc
     }
 
 
-def key(home: Home, arguments: Arguments) -> Document:
-    """list, delete, test."""
-    action = arguments.choice("action", ("list", "delete", "test"), "list")
-    settings, keys = _settings(home), Keys(home)
-    if action == "list":
-        return _listed(home, settings, keys)
-    name = arguments.needed("name")
+def delete(home: Home, name: str) -> Document:
+    """Take the key of a provider out of wherever it is kept. Raises what `Keys.delete` does."""
+    keys = Keys(home)
     check_name(name)
-    if action == "delete":
-        was = keys.delete(name)
-        left = variable(name) if keys.where(name) == ENVIRONMENT else ""
-        words = f"the key of {name} is taken out of the {' and the '.join(was)}"
-        return {"name": name, "deleted": list(was), "message": f"{words}; {left} still has one" if left else words}
+    was = keys.delete(name)
+    words = f"the key of {name} is taken out of the {' and the '.join(was)}"
+    if keys.where(name) == ENVIRONMENT:
+        words += f"; {variable(name)} still has one"
+    return {"name": name, "deleted": list(was), "message": words}
+
+
+def test(home: Home, name: str) -> Document:
+    """Ask the provider whether it takes its key. Raises `Refusal`: `unknown_provider`, `no_key`, `not_installed`."""
+    settings, keys = _settings(home), Keys(home)
     _check_known(settings, name)
     state = router(home, settings, keys).provider(name) if name != TWIN else None
     if state is not None and not extras.installed(extras.MODELS):
@@ -104,23 +102,24 @@ def prospects(home: Home, settings: SettingsSource, keys: Keys) -> tuple[dict[st
     return served, unserved
 
 
-def _listed(home: Home, settings: SettingsSource, keys: Keys) -> Document:
-    models = router(home, settings, keys)
-    found = [_row(models.provider(name)) for name in settings.current.provider_names()]
-    others = [TWIN, *(name for name in _names(keys) if name not in settings.current.provider_names())]
-    for name in dict.fromkeys(others):
-        source = keys.where(name)
-        words = "" if source else f"no key: clawpy key set {name}"
-        found.append({"name": name, "source": source, "usable": bool(source), "message": words})
+def listed(home: Home) -> Document:
+    """Whose keys there are, where each comes from, and which keyring there is."""
+    settings, keys = _settings(home), Keys(home)
+    models, known = router(home, settings, keys), settings.current.provider_names()
+    found = [
+        {"name": state.name, "source": state.source, "usable": state.usable, "message": state.words}
+        for state in map(models.provider, known)
+    ]
+    for name in dict.fromkeys([TWIN, *_names(keys)]):
+        if name not in known:
+            source = keys.where(name)
+            words = "" if source else f"no key: clawpy key set {name}"
+            found.append({"name": name, "source": source, "usable": bool(source), "message": words})
     try:
         keyring = keys.backend()
     except NoKeyring as error:
         keyring = f"none: {error}"
     return {"keys": found, "keyring": keyring, "badge": keys.badge()}
-
-
-def _row(state: ProviderState) -> Document:
-    return {"name": state.name, "source": state.source, "usable": state.usable, "message": state.words}
 
 
 def _names(keys: Keys) -> tuple[str, ...]:

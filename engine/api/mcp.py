@@ -18,7 +18,6 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from engine.api.calling import Opener, call
-from engine.api.neighbours import agent_name
 from engine.home import Home
 from engine.model import Refusal
 from engine.model.secrets import redact
@@ -38,7 +37,10 @@ Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 def serve(home: Home, *, workspace: str, opener: Opener, agent: str = "", version: str = "") -> None:
     """Answer on standard input and output until it ends. `workspace` is the repository that cards and memories belong
     to, "" for none; `agent` the name to go by instead of the client's own. Raises `Refusal` `not_its_name`."""
-    agent = agent_name(agent) if agent else ""
+    if agent:
+        from engine.api.operations.memory import agent_name
+
+        agent = agent_name(agent)
 
     def ask(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return call(home, verb, arguments, workspaces=[workspace] if workspace else (), opener=opener)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 MICRO = 1_000_000
 
@@ -66,6 +67,10 @@ class Refusal(Exception):
         self.code = code
         self.message = message
         self.fix = fix
+
+    def document(self) -> dict[str, Any]:
+        """What is printed and sent when something is not done."""
+        return {"error": {"code": self.code, "message": self.message, "fix": self.fix}}
 
 
 class PartOfDay(StrEnum):

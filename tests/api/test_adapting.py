@@ -13,7 +13,7 @@ from clawpy_console.cli.parser import parse
 from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import request
 from engine import Engine, Home, open_engine
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.events import RetryRepeated
 from engine.model import Refusal
 from engine.stand_ins import StandIns
@@ -97,8 +97,8 @@ def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
         ({"action": "show", "id": "cand_nothing"}, "unknown_candidate"),
         ({"action": "show"}, "bad_arguments"),
         ({"action": "promote"}, "bad_arguments"),
-        ({"status": "odd"}, "bad_status"),
-        ({"type": "odd"}, "bad_type"),
+        ({"status": "odd"}, "bad_arguments"),
+        ({"type": "odd"}, "bad_arguments"),
         ({"action": "records", "kind": "odd"}, "unknown_kind"),
         ({"limit": 0}, "bad_arguments"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.api.neighbours import AUTHORITIES, agent_name
+from engine.api.operations.memory import AUTHORITIES, agent_name
 from engine.model import Refusal
 
 SPELLINGS = ("{}", " {} ", "{}\n", "{}1", "{}.", "@{}")

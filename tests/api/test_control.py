@@ -14,7 +14,7 @@ import pytest
 
 from engine.api import calling, control
 from engine.api.control import LARGEST_REQUEST, ControlServer, Unreachable, ask
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing.render import render
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.model import ModelCall, PromptLine, PromptPart, PromptSource, Refusal, SessionState, SourceKind, Trust
 from tests.api.stand_in import StandIn
 

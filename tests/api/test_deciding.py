@@ -11,7 +11,7 @@ import pytest
 
 from clawpy_console.cli.printing.render import render
 from engine import Home
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.memory.capture import CaptureRow

@@ -14,7 +14,7 @@ from clawpy_console.cli.parser import parse
 from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import request
 from engine import Engine, Home, open_engine
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.execution.runners.flows.write_agents_md import lessons_in
 from engine.model import ChangeState, Refusal, SessionState
 from engine.stand_ins import StandIns

@@ -13,7 +13,7 @@ from clawpy_console.cli.options import Where
 from clawpy_console.cli.parser import parse
 from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import request
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import open_engine
 from engine.home import Home

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing.render import render
-from engine.api.arguments import Arguments
 from engine.api.notify.delivery import Failure
-from engine.api.notifying import keep_address, notify
+from engine.api.notify.surfaces import keep_address
+from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.config_notify import Surface
 from engine.events import EventBus, StateChanged
@@ -30,9 +30,11 @@ def world(database: Database, clock: FakeClock, bus: EventBus) -> World:
 
 def ask(world: World, **given: Any) -> dict[str, Any]:
     engine: Any = SimpleNamespace(
-        notify=world.router, settings=world.settings, autonomy=SimpleNamespace(quiet=lambda: world.quiet)
+        notify=world.router,
+        settings=world.settings,
+        autonomy=SimpleNamespace(quiet=lambda: world.quiet, heard=lambda what: None),
     )
-    return notify(engine, Arguments(given, known=frozenset({"action", "surface"})))
+    return dispatch(engine, "notify", given)
 
 
 def printed(document: dict[str, Any]) -> str:

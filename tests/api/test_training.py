@@ -9,23 +9,22 @@ from typing import Any, cast
 
 import pytest
 
-from engine.api import training
-from engine.api.arguments import Arguments
+from engine.api.operations import dispatch
 from engine.learning.decisions.decisions import curate_pairs
 from engine.learning.decisions.exporting import Exporter
 from engine.model import Refusal
 from engine.storage.database import Database
 
-KNOWN = frozenset({"what", "format"})
-
 
 @pytest.fixture
 def engine(database: Database, tmp_path: Path) -> Any:
-    return cast(Any, SimpleNamespace(exporter=Exporter(database, tmp_path)))
+    return cast(
+        Any, SimpleNamespace(exporter=Exporter(database, tmp_path), autonomy=SimpleNamespace(heard=lambda what: None))
+    )
 
 
 def ask(engine: Any, **given: str) -> dict[str, Any]:
-    return training.export(engine, Arguments(given, known=KNOWN))
+    return dispatch(engine, "export", given)
 
 
 def test_export_says_where_and_how_many(database: Database, engine: Any) -> None:

@@ -20,7 +20,7 @@ from clawpy_console.attach.consoles import Consoles
 from clawpy_console.attach.terminal import BEHIND, LARGEST, Terminal, TerminalDriver
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask
-from engine.api.verbs import VERBS
+from engine.api.operations import OPERATIONS
 from tests.attach.conftest import until
 from tests.console.stand_in import StandIn
 
@@ -181,7 +181,7 @@ def test_a_greeting_that_says_nothing_useful_is_refused(tmp_path: object, hello:
 
 def test_the_gateway_knows_of_no_consoles() -> None:
     """It dispatches verbs, and this is none: the control socket alone, 0600 and of one user, lets a terminal in."""
-    assert "attach" not in VERBS
+    assert "attach" not in OPERATIONS
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import NoSandbox, best_sandbox

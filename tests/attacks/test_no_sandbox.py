@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.api.gateway.desk import Desk
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.engine import Engine, open_engine
 from engine.execution.sandbox import NoSandbox
 from engine.home import Home

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.cli.printing.render import render
-from engine.api import wire
+from engine.api.documents import document as as_json
 from engine.execution.running_files import runs_by_itself, table
 from engine.model import ChangeSet, FileChange, Refusal
 from tests.execution.landing_world import World
@@ -34,7 +34,7 @@ def changed(world: World, edit: Callable[[Path], object]) -> tuple[ChangeSet, di
 
 def printed(change_set: ChangeSet) -> str:
     """What `clawpy work` prints, which is all that many an operator looks at."""
-    document = {"prediction": None, "session": None, "changeSet": wire.change_set(change_set)}
+    document = {"prediction": None, "session": None, "changeSet": as_json(change_set)}
     return render("work", json.loads(json.dumps(document)))
 
 

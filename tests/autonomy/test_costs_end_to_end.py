@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlmodel import select
 
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.model import MICRO, Refusal, SessionState, Status

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.autonomy.acting import Standing, why_not
 from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.autonomy.state import State

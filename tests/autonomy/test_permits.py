@@ -14,7 +14,7 @@ from sqlmodel import select
 
 import engine
 from engine.api.control import ask
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock

@@ -15,7 +15,7 @@ from clawpy_console.cli.demo import make_project, throw_away
 from clawpy_console.cli.main import main
 from engine import Home, open_engine
 from engine.api.gateway.desk import Desk
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.git import Git
 from engine.model import Tier
 

@@ -15,7 +15,7 @@ from clawpy_console.cli.main import main
 from clawpy_console.cli.options import WrongUse, split_options
 from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import VERBS, span
-from engine.api import wire
+from engine.api.documents import document as as_json
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.model import RailVerdict, Verdict
@@ -200,7 +200,7 @@ def test_what_ran_in_another_repository_is_named(
 
 
 def test_a_card_shows_which_rail_blocks_or_asks(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
-    document = {"predictions": [wire.card(card("pred_x", datetime(2026, 1, 5, tzinfo=UTC), verdicts=VERDICTS))]}
+    document = {"predictions": [as_json(card("pred_x", datetime(2026, 1, 5, tzinfo=UTC), verdicts=VERDICTS))]}
     told = render("propose", document)
     assert told.endswith("\n    block content: force push\n    ask cost: dear")
 

@@ -11,7 +11,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.demo import make_project
 from engine import open_engine
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.home import Home

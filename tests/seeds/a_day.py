@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clawpy_console.cli.printing.render import render
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
 from engine.model import PromptRequest

@@ -14,7 +14,7 @@ import httpx
 from sqlalchemy import text
 
 from engine import Engine
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, SessionView
 from tests.execution.model.world import CHANNEL, ModelWorld
 from tests.support.model_server import Request

@@ -181,7 +181,7 @@ if __name__ == "__main__":
     for name in (
         "clawpy_console.cli.parser",
         "clawpy_console.cli.headless",
-        "engine.api.verbs",
+        "engine.api.operations",
         "engine.engine",
     ):
         import_module(name)

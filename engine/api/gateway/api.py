@@ -13,7 +13,6 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocket
 
-from engine.api import wire
 from engine.api.gateway import bodies, replies, rpc
 from engine.api.gateway.access import Access
 from engine.api.gateway.addresses import Place
@@ -22,7 +21,8 @@ from engine.api.gateway.feed import Feed
 from engine.api.gateway.guard import Guard
 from engine.api.gateway.limits import Limits
 from engine.api.gateway.pulse import Pulse
-from engine.api.measuring import DAYS, DAYS_MOST
+from engine.api.operations.learning import DAYS, MAX_DAYS
+from engine.api.operations.operation import NO_OBJECT, in_words
 from engine.model import Refusal
 
 log = logging.getLogger(__name__)
@@ -197,7 +197,7 @@ def _router(desk: Desk) -> APIRouter:
         return Reply(desk.undo(card_id))
 
     @router.get("/crosspoll/metrics", response_model=replies.Metrics, tags=["looking"])
-    def metrics(days: Annotated[int, Query(ge=1, le=DAYS_MOST)] = DAYS) -> Any:
+    def metrics(days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = DAYS) -> Any:
         """Accuracy and calibration of the last days."""
         return Reply(desk.metrics(days))
 
@@ -227,13 +227,13 @@ def _say_what_is_wrong(app: FastAPI) -> None:
     @app.exception_handler(Refusal)
     def refused(request: Request, refusal: Refusal) -> Response:
         headers = {"retry-after": "2"} if status_of(refusal) == 429 else None
-        return Reply(wire.refusal(refusal), status_code=status_of(refusal), headers=headers)
+        return Reply(refusal.document(), status_code=status_of(refusal), headers=headers)
 
     @app.exception_handler(RequestValidationError)
     def not_understood(request: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
-        words, fix = rpc.in_words(fault), f"see {API}/openapi.json"
-        if fault["type"] == rpc.NO_OBJECT and "json" not in request.headers.get("content-type", ""):
+        words, fix = in_words(fault), f"see {API}/openapi.json"
+        if fault["type"] == NO_OBJECT and "json" not in request.headers.get("content-type", ""):
             words, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
         if request.url.path == f"{API}/rpc":
             code = rpc.NO_JSON if fault["type"] == "json_invalid" else rpc.INVALID_REQUEST
@@ -255,4 +255,4 @@ def _say_what_is_wrong(app: FastAPI) -> None:
 
 
 def _wrong(status: int, code: str, message: str, fix: str = "", headers: dict[str, str] | None = None) -> Response:
-    return Reply(wire.refusal(Refusal(code, message, fix)), status_code=status, headers=headers)
+    return Reply(Refusal(code, message, fix).document(), status_code=status, headers=headers)

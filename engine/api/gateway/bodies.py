@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from engine.api.operations.operation import WHOLE
 from engine.model import DismissReason
 
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["pred_7k2m9x4qd1ab"])]
@@ -17,12 +18,6 @@ Line = Annotated[str, Field(min_length=1, max_length=100)]
 Prose = Annotated[str, Field(min_length=1, max_length=20_000)]
 
 
-def _whole(value: Any) -> Any:
-    """To JSON 22.0 is a whole number, too."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-WHOLE = BeforeValidator(_whole)
 Hour = Annotated[int, Field(ge=0, le=23), WHOLE]
 
 

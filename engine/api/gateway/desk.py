@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from engine.api import crosspoll, wire
-from engine.api.cards import told, turn_down
-from engine.api.find import find
-from engine.api.verbs import dispatch
-from engine.api.wire import Document
-from engine.api.working import shown
+from engine.api import crosspoll
+from engine.api.documents import Document, document, instant
+from engine.api.find import find, shown
+from engine.api.operations import dispatch
+from engine.api.operations.cards import decided, turn_down
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, sanitise
 from engine.prediction.model_twin import Unusable
 
@@ -55,9 +54,9 @@ class Desk:
         if seen:
             self._engine.cards.mark_shown([one.id for one in pending])
         return {
-            "predictions": [wire.card(one) for one in pending],
+            "predictions": document(pending),
             "count": len(pending),
-            "timestamp": wire.instant(self._engine.clock.now()),
+            "timestamp": instant(self._engine.clock.now()),
             "crossPollStatus": self.status(),
         }
 
@@ -70,7 +69,7 @@ class Desk:
         return {
             "status": "ok",
             "version": self._engine.version,
-            "timestamp": wire.instant(self._engine.clock.now()),
+            "timestamp": instant(self._engine.clock.now()),
             "crossPollStatus": self.status(),
         }
 
@@ -119,7 +118,7 @@ class Desk:
     def _decide(self, card_id: str, what: str, act: Callable[[], Card]) -> Document:
         self._engine.cards.get(card_id)  # the whole id, or nothing: a phone does not guess
         self._engine.autonomy.heard(f"gateway {what}")
-        return told(self._engine, act())
+        return decided(self._engine, act())
 
     def _about(self, card_id: str) -> Document:
         return shown(find(self._engine, card_id))

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.api import crosspoll, wire
-from engine.api.wire import Document
+from engine.api import crosspoll
+from engine.api.documents import Document, document, instant
 from engine.model import Refusal
 from engine.storage.facts_read import Fact
 
@@ -41,7 +41,7 @@ STATUS = frozenset(
 
 def status_message(engine: Engine, event_id: int) -> Document:
     """How it stands now."""
-    now = wire.instant(engine.clock.now())
+    now = instant(engine.clock.now())
     return {"type": "crosspoll.status", "id": event_id, "at": now, "status": crosspoll.status(engine)}
 
 
@@ -61,13 +61,13 @@ def frame(texts: Sequence[str], last: int) -> str:
 
 
 def _told(engine: Engine, fact: Fact) -> Iterable[Document]:
-    about: dict[str, Any] = {"id": fact.id, "at": wire.instant(fact.at)}
+    about: dict[str, Any] = {"id": fact.id, "at": instant(fact.at)}
     if fact.kind in ("PredictionCreated", "PredictionReopened"):
         try:
             card = engine.cards.get(fact.subject)
         except Refusal:
             return
-        yield {"type": "prediction.new", **about, "prediction": wire.card(card)}
+        yield {"type": "prediction.new", **about, "prediction": document(card)}
     elif fact.kind == "PredictionExecuted":
         yield {"type": "prediction.executed", **about, **_executed(engine, fact)}
     elif fact.kind == "PredictionExpired":
@@ -100,8 +100,7 @@ def _executed(engine: Engine, fact: Fact) -> Document:
         task = card.task_id
         if card.session_id is not None:
             session = engine.sessions.get(card.session_id)
-            told = wire.session(session)
-            assert told is not None
+            told = document(session)
             result |= {"session": session.id, "summary": session.summary, "cost": told["cost"], "error": told["error"]}
     except Refusal:
         pass  # what is gone meanwhile is told as far as it is known

@@ -24,6 +24,7 @@ from engine.api.gateway.feed import Feed
 from engine.api.gateway.guard import Bucket
 from engine.api.gateway.limits import Limits
 from engine.api.gateway.messages import status_message, written
+from engine.api.operations.operation import in_words
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -147,7 +148,7 @@ class _Client:
         try:
             call = RpcCall.model_validate(dict(said))
         except ValidationError as error:
-            await self._say(rpc.fault(None, rpc.INVALID_REQUEST, rpc.in_words(error.errors()[0])))
+            await self._say(rpc.fault(None, rpc.INVALID_REQUEST, in_words(error.errors()[0])))
             return
         await self._say(await asyncio.to_thread(rpc.answer, self._desk, call.method, call.params, call.id))
 

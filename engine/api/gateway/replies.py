@@ -1,6 +1,6 @@
 """What goes out, for the OpenAPI document: every field name of the seed, with examples (SPEC 10.1).
 
-Replies are what `engine.api.wire` makes; tests hold them against these.
+Replies are what `engine.api.documents` makes; tests hold them against these.
 """
 
 from __future__ import annotations

@@ -12,18 +12,16 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from engine.api.gateway.bodies import WHOLE, Asked, Line, TriggerBody
+from engine.api.documents import Document
+from engine.api.gateway.bodies import Asked, Line, TriggerBody
 from engine.api.gateway.desk import Desk
-from engine.api.wire import Document
+from engine.api.operations.operation import WHOLE, in_words
 from engine.model import Refusal
 from engine.model.secrets import redact
 
 log = logging.getLogger(__name__)
 
 NO_JSON, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS, INTERNAL, REFUSED = -32700, -32600, -32601, -32602, -32603, -32000
-
-NO_OBJECT = "model_attributes_type"
-"""Pydantic's word for what is something else where an object belongs."""
 
 
 class _Trigger(TriggerBody):
@@ -79,10 +77,3 @@ def fault(call_id: str | int | None, code: int, message: str, data: Document | N
     """An error of JSON-RPC."""
     error: Document = {"code": code, "message": message}
     return {"jsonrpc": "2.0", "id": call_id, "error": error | ({"data": data} if data else {})}
-
-
-def in_words(error: Mapping[str, Any]) -> str:
-    """What is wrong with an argument, without repeating it: it may be a secret that was put into the wrong place."""
-    where = ".".join(str(part) for part in error["loc"] if part != "body")[:100]
-    said = "it must be one JSON object" if error["type"] == NO_OBJECT else str(error["msg"])
-    return f"{where}: {said}" if where else said

@@ -237,7 +237,7 @@ class TestNight:
         assert finished.payload["reason"] == report.reason
 
     def test_the_calls_of_a_night_are_in_the_x_ray(self, day: Engine, server: ModelServer) -> None:
-        from engine.api.verbs import dispatch
+        from engine.api.operations import dispatch
 
         server.script(self.fact(day.memory.captures.entries()[0].source))
         day.knowledge.nightly.run(MONDAY)

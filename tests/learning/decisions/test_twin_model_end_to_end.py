@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing.render import render
-from engine.api.verbs import dispatch
+from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.execution.runners.model.client import ModelHost

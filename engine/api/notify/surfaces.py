@@ -1,15 +1,13 @@
-"""The verb about notifications (SPEC 10.2): where they go, whether they arrive, what did not."""
+"""Surfaces as documents (SPEC 10.2): where notifications go, whether they arrive, what did not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from engine.api import wire
-from engine.api.arguments import Arguments
+from engine.api.documents import Document, instant
 from engine.api.notify import addresses, delivery
 from engine.api.notify.matrix import allowed
-from engine.api.wire import Document
 from engine.clock import SystemClock
 from engine.config_notify import KEPT, Surface, address_fault, key_name, variable
 from engine.home import Home
@@ -22,24 +20,6 @@ if TYPE_CHECKING:
 
 FLAGS = {Surface.WATCH: "watchComplicationsEnabled", Surface.GLASSES: "glassesAlertsEnabled"}
 PUSH = "pushNotificationsEnabled"
-
-
-def notify(engine: Engine, arguments: Arguments) -> Document:
-    """list surfaces and what they did not get; test, retry or dismiss: of one surface, or of all."""
-    action = arguments.choice("action", ("list", "test", "retry", "dismiss"), "list")
-    named = arguments.text("surface") and arguments.choice("surface", tuple(one.value for one in Surface), "")
-    surface = Surface(named) if named else None
-    if action == "test":
-        chosen = [surface] if surface else [one for one in Surface if engine.notify.addresses.named(one)]
-        if not chosen:
-            fix = "clawpy notify set phone, then paste, for example, ntfys://ntfy.sh/my-secret-topic"
-            raise Refusal("no_surface", "no address is set", fix)
-        return {"tested": [_tested(engine, one) for one in chosen]}
-    if action == "retry":
-        return {"retried": engine.notify.retry(surface), **_listed(engine)}
-    if action == "dismiss":
-        return {"dismissed": engine.notify.outbox.dismiss(surface), **_listed(engine)}
-    return _listed(engine)
 
 
 def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]) -> Document:
@@ -78,21 +58,28 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
     }
 
 
-def _listed(engine: Engine) -> Document:
+def tested(engine: Engine, surface: Surface | None) -> list[Document]:
+    """Send a test to a surface, or to all that have an address. Raises `Refusal` `no_surface`."""
+    chosen = [surface] if surface else [one for one in Surface if engine.notify.addresses.named(one)]
+    if not chosen:
+        fix = "clawpy notify set phone, then paste, for example, ntfys://ntfy.sh/my-secret-topic"
+        raise Refusal("no_surface", "no address is set", fix)
+    return [_tested(engine, one) for one in chosen]
+
+
+def listed(engine: Engine) -> list[Document]:
+    """How each surface is reached, and what it did not get."""
     dead = {one.surface: one for one in engine.notify.outbox.dead()}
-    found = []
-    for surface in Surface:
-        one = dead.get(surface)
-        found.append(
-            {
-                "surface": surface.value,
-                **_reached(engine, surface),
-                "undelivered": one.count if one else 0,
-                "since": wire.instant(one.since) if one else None,
-                "why": one.note if one else engine.notify.trouble(surface),
-            }
-        )
-    return {"surfaces": found, "quiet": engine.autonomy.quiet()}
+    return [
+        {
+            "surface": surface.value,
+            **_reached(engine, surface),
+            "undelivered": dead[surface].count if surface in dead else 0,
+            "since": instant(dead[surface].since) if surface in dead else None,
+            "why": dead[surface].note if surface in dead else engine.notify.trouble(surface),
+        }
+        for surface in Surface
+    ]
 
 
 def _reached(engine: Engine, surface: Surface) -> Document:

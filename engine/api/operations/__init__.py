@@ -1,0 +1,28 @@
+"""Everything that can be asked of an engine, each operation declared once (SPEC 9.8, 10.1).
+
+The command line, the control socket, the gateway, its JSON-RPC and the MCP server all come through `dispatch`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.api.documents import Document
+from engine.api.operations import agents, cards, learning, memory, sessions, whole_engine  # noqa: F401
+from engine.api.operations.operation import OPERATIONS
+from engine.model import Refusal, sanitise
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+__all__ = ["OPERATIONS", "dispatch"]
+
+
+def dispatch(engine: Engine, name: str, arguments: Any) -> Document:
+    """Do an operation. Raises `Refusal`: `unknown_verb`, `bad_arguments`, or whatever it refuses."""
+    known = OPERATIONS.get(name) if isinstance(name, str) else None
+    if known is None:
+        raise Refusal(
+            "unknown_verb", f"there is no verb {sanitise(str(name))[:40]!r}", "one of " + ", ".join(OPERATIONS)
+        )
+    return known(engine, arguments)

@@ -1,0 +1,163 @@
+"""Operations of agents and what flows between them: agents, guidance, profile, bubbles (SPEC 1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from engine.api.documents import Document, document
+from engine.api.operations.operation import Limit, Needed, Text, needed, operation
+from engine.config_agents import ACP
+from engine.hierarchy import profile_text
+from engine.model import BubbleState, Refusal
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+@operation(by_you=True)
+def agents(
+    engine: Engine,
+    action: Literal["list", "show", "add", "move", "retire", "restore", "tier", "serve"] = "list",
+    id: Text = "",
+    reports_to: Text = "",
+    title: Text = "",
+    archetype: Text = "",
+    domain: Text = "",
+    channel: Text = "",
+    tier: Any = None,
+) -> Document:
+    """list, show, add, move, retire, restore, tier; serve: let a coding agent of the operator's serve a channel."""
+    hierarchy = engine.hierarchy
+    if action == "list":
+        return {
+            "agents": document(hierarchy.list()),
+            "coding": _coding(engine),
+            "codingSupported": list(engine.hiring.supported),
+            "retired": [agent.id for agent in hierarchy.retired()],
+            "problems": hierarchy.problems(),
+        }
+    needed("id", id)
+    match action:
+        case "serve":
+            engine.hiring.hire(id, needed("channel", channel))
+            return {"channel": channel, "coding": [agent for agent in _coding(engine) if agent["name"] == id]}
+        case "show":
+            return _shown(engine, id)
+        case "retire":
+            return _shown(engine, hierarchy.retire(id))
+        case "restore":
+            id = hierarchy.restore(id).id
+        case "add":
+            leader = needed("reportsTo", reports_to)
+            hierarchy.add(id, reports_to=leader, title=title, archetype=archetype, domain=domain)
+        case "move":
+            hierarchy.move(id, needed("reportsTo", reports_to))
+        case "tier":
+            hierarchy.assign_tier(id, _tier(tier))
+    told = _shown(engine, id)
+    told.pop("soul", None)
+    return told
+
+
+def _tier(said: object) -> int | None:
+    """The tier, or None for `auto`: then the other rules decide (SPEC 1.2)."""
+    if said == "auto":
+        return None
+    try:
+        return int(str(said))
+    except ValueError as error:
+        raise Refusal("bad_tier", f"{said!r} is not a tier", "a whole number from 1 to 5, or auto") from error
+
+
+def _shown(engine: Engine, agent_id: str) -> Document:
+    """All about one agent; of one that is broken or retired what can be told."""
+    hierarchy = engine.hierarchy
+    retired = next((agent for agent in hierarchy.retired() if agent.id == agent_id), None)
+    agent = retired or hierarchy.get(agent_id)
+    folder = engine.home.agents / ".retired" / agent.id if retired else engine.home.agents / agent.id
+    told: Document = {"agent": document(agent), "archetype": agent.archetype, "folder": str(folder)}
+    if retired or agent.broken:
+        return told | {"chain": [], "chainEnd": "", "retired": retired is not None}
+    lineage, channels = hierarchy.lineage(agent_id), engine.settings.current.channels
+    return told | {
+        "chain": [leader.id for leader in lineage.leaders],
+        "chainTiers": [leader.tier for leader in lineage.leaders],
+        "chainEnd": lineage.chain.words,
+        "serves": [
+            {"channel": name, "runner": channel.runner, "fallback": list(channel.fallback), "model": channel.model}
+            for name in agent.channels
+            if (channel := channels.get(name))
+        ],
+        "tools": hierarchy.tools(agent_id).model_dump(mode="json"),
+        "soul": hierarchy.soul(agent_id),
+    }
+
+
+def _coding(engine: Engine) -> list[Document]:
+    """The coding agents that are installed or in the settings, and the channels they serve."""
+    settings = engine.settings.current
+    return [
+        document(agent)
+        | {
+            "configured": agent.name in settings.acp,
+            "serves": [name for name, channel in settings.channels.items() if channel.runner == f"{ACP}{agent.name}"],
+        }
+        for agent in engine.hiring.known()
+    ]
+
+
+@operation()
+def guidance(engine: Engine, id: Needed, reports_to: Text = "") -> Document:
+    """What the next prompt of an agent will carry; with `reportsTo` also what it would carry there."""
+    wisdom = engine.wisdom
+    if reports_to:
+        preview = wisdom.preview_move(id, reports_to)
+        return {**document(preview.before), "moved": document(preview.after)}
+    told: Document = {**document(wisdom.guidance(id)), "teaching": document(wisdom.teaching(id))}
+    return told if told["hops"] else {**told, "profile": document(wisdom.profile(id))}
+
+
+@operation(by_you=True)
+def profile(engine: Engine, id: Needed, text: Text | None = None, yes: bool = False, undo: bool = False) -> Document:
+    """What a leader tells those below it, as a text to edit; with `text` what that would change, and with `yes` as
+    well it is saved. With `undo` the last save is undone."""
+    wisdom = engine.wisdom
+    if undo:
+        return {"leader": id, "text": profile_text.printed(wisdom.undo_profile(id)), "undone": True}
+    before = wisdom.profile(id)
+    told = {"leader": id, "text": profile_text.printed(before)}
+    if text is None:
+        return told
+    profile_text.refuse_stale(before, text)
+    edits = wisdom.profile_edits(before, text)
+    preview = wisdom.preview_profile(id, edits)
+    if yes and edits:
+        wisdom.revise_profile(id, edits)
+    return told | {
+        "edits": [{"section": edit.section, "key": edit.key, "value": edit.value} for edit in edits],
+        "fromSoul": list(preview.from_soul),
+        "prompts": [{"agents": agents, "changes": list(lines)} for agents, lines in preview.changes],
+        "saved": yes and bool(edits),
+    }
+
+
+@operation(by_you=True)
+def bubbles(
+    engine: Engine,
+    action: Literal["list", "flush", "approve"] = "list",
+    id: Text = "",
+    state: Literal["queued", "refused", "flushed", ""] = "",
+    agent: Text = "",
+    limit: Limit = 50,
+) -> Document:
+    """list (of one state or agent), flush, approve: let words of others go up."""
+    wisdom = engine.wisdom
+    if action == "flush":
+        engine.learnings.catch_up()  # what was learnt a moment ago goes up, too
+        report = wisdom.flush()
+        flushed = {leader: list(ids) for leader, ids in report.flushed.items()}
+        return {"flushed": flushed, "waiting": report.waiting, "cloudSyncFailure": report.failed}
+    if action == "approve":
+        return {"bubbles": [document(wisdom.approve(needed("id", id)))]}
+    found = wisdom.bubbles(state=BubbleState(state) if state else None, agent=agent, limit=limit)
+    return {"bubbles": document(found)}

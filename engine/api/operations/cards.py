@@ -1,0 +1,197 @@
+"""Operations of cards: predict, cards, propose, approve, dismiss, muted, snooze, undo; and tasks (SPEC 2, 9.8)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from engine.api.documents import Document, document
+from engine.api.find import TAIL, channel_named, find, match, shown, with_transcript
+from engine.api.operations.operation import Limit, Needed, Seconds, Text, needed, operation
+from engine.model import Card, DecidedBy, DismissReason, Refusal, Status
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+Reason = Annotated[DismissReason, Field(strict=False)]
+
+
+@operation(by_you=True)
+def predict(
+    engine: Engine,
+    workspaces: Sequence[str] = (),
+    channel: Text | None = None,
+    snoozed: bool = False,
+    shown: bool = False,
+) -> Document:
+    """One cycle now; then what is pending."""
+    workspaces = list(workspaces) or list(engine.workspaces)
+    known = engine.ledger.latest(1)
+    report = engine.predictions.run_cycle(workspaces=workspaces, requested=True)
+    faults = engine.ledger.latest(50, kinds=("FaultReported",))
+    new = [
+        fact for fact in reversed(faults) if not known or fact.id > known[0].id
+    ]  # such as lines that nobody can read
+    return _pending(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
+        "created": [card.id for card in report.created],
+        "withdrawn": list(report.withdrawn),
+        "errors": [*report.errors, *(f"{fact.payload['where']}: {fact.payload['message']}" for fact in new)],
+        "seconds": round(report.seconds, 3),
+    }
+
+
+@operation()
+def cards(
+    engine: Engine,
+    workspaces: Sequence[str] = (),
+    channel: Text | None = None,
+    snoozed: bool = False,
+    all: bool = False,
+    limit: Limit = 50,
+    shown: bool = False,
+) -> Document:
+    """What is pending in the workspaces (all of them when none is named), or with `all` the latest of any status.
+
+    Of workspaces that were not asked for, `elsewhere` counts what is pending, by workspace, where there is any.
+    """
+    if not all:
+        return _pending(engine, workspaces, channel, snoozed=snoozed, shown=shown)
+    wanted = channel_named(engine, channel)
+    recent = [
+        card
+        for card in engine.cards.recent(limit)
+        if (not workspaces or card.assignment.workspace in workspaces) and wanted in (None, card.assignment.channel)
+    ]
+    return {"predictions": document(recent)}
+
+
+def _pending(engine: Engine, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool) -> Document:
+    known = engine.cards.pending(channel=channel_named(engine, channel), include_snoozed=snoozed)
+    pending = [card for card in known if not workspaces or card.assignment.workspace in workspaces]
+    places = [card.assignment.workspace for card in known]
+    elsewhere = Counter(place for place in places if workspaces and place not in workspaces)
+    if shown:
+        # What was listed may later count as passed over (SPEC 2.9).
+        engine.cards.mark_shown([card.id for card in pending])
+    found: Document = {"predictions": document(pending)}
+    return found | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else found
+
+
+@operation(by_you=True)
+def propose(
+    engine: Engine,
+    text: Needed,
+    workspace: Text = "",
+    channel: Text | None = None,
+    continues: Text | None = None,
+) -> Document:
+    """A card of the operator's own; with `continues`, one that goes on with a finished session."""
+    former = find(engine, continues).session if continues is not None else None
+    if continues is not None and former is None:
+        raise Refusal("no_session", "this card has not run yet", "there is nothing to continue")
+    card = engine.cards.propose(
+        text,
+        workspace=former.workspace if former else needed("workspace", workspace),
+        channel=channel,
+        continues=former.id if former else "",
+    )
+    return {"predictions": [document(card)]}
+
+
+@operation(by_you=True)
+def approve(
+    engine: Engine,
+    id: Needed,
+    edit: Text | None = None,
+    parameters: dict[str, Any] | None = None,
+    wait: bool = False,
+    without_sandbox: bool = False,
+) -> Document:
+    """Approve and start; with `wait` answer when the session has ended."""
+    found = find(engine, id)
+    card = engine.cards.approve(found.card_id, edit=edit, parameters=parameters, without_sandbox=without_sandbox)
+    if not wait or card.session_id is None:
+        return _about(engine, found.card_id)
+    engine.sessions.wait(card.session_id, None)
+    return with_transcript(engine, find(engine, found.card_id), TAIL)
+
+
+@operation(by_you=True)
+def dismiss(engine: Engine, id: Needed, reason: Reason | Literal[""] = "") -> Document:
+    """Dismiss a card; of one that was dismissed already, say why."""
+    return decided(engine, turn_down(engine, find(engine, id).card_id, reason or None))
+
+
+def turn_down(
+    engine: Engine, card_id: str, reason: DismissReason | None, *, by: DecidedBy = DecidedBy.OPERATOR
+) -> Card:
+    """Dismiss a card; of one that was dismissed already, say why."""
+    if reason is not None and engine.cards.get(card_id).status is Status.REJECTED:
+        return engine.cards.explain(card_id, reason)
+    return engine.cards.dismiss(card_id, reason=reason, by=by)
+
+
+@operation(by_you=True)
+def muted(engine: Engine, action: Literal["list", "lift"] = "list", id: Text = "") -> Document:
+    """list what stays away because it was dismissed; lift one, so that it may come back."""
+    mutes = engine.cards.muted()
+    if action == "lift":
+        mutes = [
+            engine.cards.lift(match(needed("id", id), [mute.id for mute in mutes], what="mute", see="clawpy muted"))
+        ]
+    return {"muted": document(mutes)}
+
+
+@operation(by_you=True)
+def snooze(engine: Engine, id: Needed, seconds: Seconds = 7200) -> Document:
+    """Put a card off, 2 h unless said."""
+    card_id = find(engine, id).card_id
+    engine.cards.snooze(card_id, span=timedelta(seconds=seconds))
+    return _about(engine, card_id)
+
+
+@operation(by_you=True)
+def undo(engine: Engine, id: Needed) -> Document:
+    """Undo a decision, end its session, or reverse its landing (SPEC 2.7)."""
+    card_id = find(engine, id).card_id
+    engine.cards.undo(card_id)
+    return _about(engine, card_id)
+
+
+def decided(engine: Engine, card: Card) -> Document:
+    """A card that was decided, with what the decision itself had to say."""
+    found = _about(engine, card.id)
+    return found | {"prediction": found["prediction"] | {"note": card.note}} if card.note else found
+
+
+def _about(engine: Engine, card_id: str) -> Document:
+    return shown(find(engine, card_id))
+
+
+@operation(by_you=True)
+def tasks(
+    engine: Engine,
+    action: Literal["list", "add", "done"] = "list",
+    id: Text = "",
+    title: Text = "",
+    channel: Text | None = None,
+    workspace: Text | None = None,
+    needs: Sequence[str] = (),
+    state: Text | None = None,
+    limit: Limit = 100,
+) -> Document:
+    """list, add, done."""
+    if action == "add":
+        where = channel_named(engine, channel) or ""
+        return {
+            "task": document(
+                engine.tasks.add(needed("title", title), channel=where, workspace=workspace or "", needs=list(needs))
+            )
+        }
+    if action == "done":
+        return {"task": document(engine.tasks.done(needed("id", id)))}
+    return {"tasks": document(engine.tasks.list(workspace=workspace, state=state, limit=limit))}

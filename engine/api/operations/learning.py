@@ -1,0 +1,269 @@
+"""Operations of what is learnt and how good it is: learnings, candidates, export, train, metrics (SPEC 5, 6, 8).
+
+What a workspace learnt is both: what its sessions said again and again (the promotion chain), and what workers found
+out and their leaders took up (the hierarchy).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from engine.api.documents import Document, document, dollars, instant
+from engine.api.operations.operation import WHOLE, Limit, Text, needed, operation
+from engine.learning.decisions.records import Shape
+from engine.learning.decisions.training_examples import DPO
+from engine.learning.decisions.training_runs import ADOPTED, TrainingRun
+from engine.model import LearningScope, Refusal
+from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
+from engine.model.lessons import lesson_id, lessons_of
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+WRITES = "write_agents_md"
+"""The flow that writes an `AGENTS.md`."""
+
+MAX_LESSONS, MAX_TEXT = 60, 12_000
+"""So many texts, and so many characters of them, go onto one card."""
+
+SHOWN = 10
+"""Training runs that are listed."""
+
+DAYS, MAX_DAYS = 7, 3_650
+
+Status = Annotated[CandidateStatus, Field(strict=False)]
+Type = Annotated[CandidateType, Field(strict=False)]
+Format = Annotated[Shape, Field(strict=False)]
+
+
+@operation(by_you=True)
+def learnings(
+    engine: Engine,
+    action: Literal["list", "show", "scopes", "retract", "keep", "promote", "chain", "write"] = "list",
+    workspace: Text = "",
+    id: Text = "",
+    reason: Text = "",
+    scope: Text = "",
+    session: Text = "",
+    kind: Text = "",
+    words: Text = "",
+    limit: Limit = 50,
+    judge: bool = False,
+) -> Document:
+    """list: what holds in a workspace, or the entries of a scope or a session; show: one, with where it came from and
+    went; scopes; retract, keep, promote one; chain: run the promotion chain now, with `judge` up to all projects;
+    write: a card that writes what the workspace learnt into its `AGENTS.md` (SPEC 1.12)."""
+    service = engine.learnings
+    match action:
+        case "show":
+            view = service.view(needed("id", id))
+            return {"learning": document(view) | _stands(engine, view.entry.lesson)}
+        case "scopes":
+            return {"scopes": document(service.scopes())}
+        case "retract":
+            report = service.retract(needed("id", id), reason)
+            return {
+                "retired": list(report.retired),
+                "queued": list(report.queued),
+                "sessions": list(report.sessions),
+            }
+        case "keep":
+            return {"kept": document(service.keep(needed("id", id)))}
+        case "promote":
+            return {"promoted": document(service.promote(needed("id", id)))}
+        case "chain":
+            done = service.chain(judge=judge)
+            return {
+                "extracted": dict(done.extracted),
+                "promoted": list(done.promoted),
+                "reinforced": list(done.reinforced),
+                "compacted": list(done.compacted),
+                "faults": list(done.faults),
+                "judged": [{"id": entry, "verdict": said} for entry, said in done.judged.items()],
+            }
+        case "write":
+            return _write(engine, needed("workspace", workspace))
+    if scope or session or not workspace:
+        where = "" if scope == LearningScope.GLOBAL.value else workspace
+        found = service.entries(scope, where, session, kind, words, limit)
+        return {"workspace": workspace, "learnings": document(found)}
+    held = [
+        entry
+        for level, where in ((LearningScope.PROJECT, workspace), (LearningScope.GLOBAL, ""))
+        for entry in service.entries(level.value, where, "", kind, words, limit)
+        if entry.active
+    ]
+    lessons = {entry.lesson for entry in held}
+    taught = [
+        one
+        for one in ([] if kind else engine.wisdom.learnt(workspace))
+        if not lessons & {one.pattern, lesson_id(one.text)}
+        and all(word in one.text.casefold() for word in words.casefold().split())
+    ]
+    return {"workspace": workspace, "learnings": document([*held, *taught][:limit])}
+
+
+def _stands(engine: Engine, lesson: str) -> Document:
+    """Where a lesson stands besides the pages: which leaders say it, and which learned guidance, by its candidate."""
+    leaders = [agent.id for agent in engine.hierarchy.list() if agent.tier <= 3 and _says(engine, agent.id, lesson)]
+    promoted = engine.adaptation.candidates(CandidateStatus.PROMOTED, CandidateType.PROMPT_FRAGMENT)
+    candidates = [
+        candidate.id
+        for candidate in promoted
+        if isinstance(candidate.effect, PromptFragment) and lesson in lessons_of(candidate.effect.guidance)
+    ]
+    return {"leaders": leaders, "candidates": candidates, "retracted": lesson in engine.learnings.retracted()}
+
+
+def _says(engine: Engine, leader: str, lesson: str) -> bool:
+    return any(lesson in (one.key, lesson_id(one.text)) for one in engine.wisdom.profile(leader).patterns)
+
+
+def _write(engine: Engine, workspace: str) -> Document:
+    """A card that writes what the workspace learnt down: what its leaders took up and what its sessions say again and
+    again, the newest first, each once."""
+    taught = [(one.at, one.text) for one in engine.wisdom.learnt(workspace)]
+    entries = engine.learnings.entries(LearningScope.PROJECT.value, workspace, limit=1000)
+    said = [
+        (entry.promoted_at or entry.created_at, entry.text)
+        for entry in entries
+        if entry.active and not entry.review and entry.may_guide and entry.kind.value != "proxy" and entry.text.strip()
+    ]
+    dated = sorted([*taught, *said], key=lambda pair: pair[0].timestamp() if pair[0] else 0.0)
+    found = list({lesson_id(text): text for _, text in dated}.values())[::-1]
+    if not found:
+        raise Refusal(
+            "nothing_learnt",
+            f"no learnings of {workspace} go beyond a single session yet",
+            "`clawpy learnings chain` looks again; `clawpy bubbles flush` sends queued findings up",
+        )
+    lessons: list[str] = []
+    for text in found:  # the newest, as many as a card takes
+        if len(lessons) == MAX_LESSONS or sum(map(len, lessons)) + len(text) > MAX_TEXT:
+            break
+        lessons.append(text)
+    asked = f"{WRITES} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"
+    card = engine.cards.propose(asked, workspace=workspace)
+    return {"predictions": [document(card)], "leftOut": len(found) - len(lessons)}
+
+
+@operation(by_you=True)
+def candidates(
+    engine: Engine,
+    action: Literal["list", "show", "approve", "reject", "rollback", "undo", "digest", "records"] = "list",
+    id: Text = "",
+    status: Status | None = None,
+    type: Type | None = None,
+    kind: Text = "",
+    reason: Text = "",
+    limit: Limit = 50,
+) -> Document:
+    """list (of one status or type), show, approve, reject, rollback, undo; digest looks for new ones now, records
+    are what they are drawn from."""
+    service = engine.adaptation
+    match action:
+        case "show":
+            return dict(document(service.view(needed("id", id))))
+        case "approve":
+            return {"candidate": document(service.approve(needed("id", id)))}
+        case "reject":
+            return {"candidate": document(service.reject(needed("id", id), reason))}
+        case "rollback":
+            return {"candidate": document(service.roll_back(needed("id", id), reason))}
+        case "undo":
+            return {"candidate": document(service.undo(needed("id", id)))}
+        case "records":
+            return {"records": document(service.records(kind, limit))}
+        case "digest":
+            found: Document = {"drafted": document(service.digest()), "notDrafted": service.not_drafted()}
+        case _:
+            listed = service.candidates(status, type, limit)
+            found = {"candidates": document(listed), "mode": engine.settings.current.adaptation.mode.value}
+    counts = service.counts()
+    return found | {"counts": document(counts.statuses), "records": counts.records}
+
+
+@operation(by_you=True)
+def export(engine: Engine, what: Literal["dpo", "sft"] = "dpo", format: Format = Shape.PLAIN) -> Document:
+    """`dpo`: preference pairs in the shape `format`; `sft`: conversations (SPEC 8.3)."""
+    done = engine.exporter.preferences(format) if what == "dpo" else engine.exporter.conversations()
+    return {
+        "what": what,
+        "format": format.value if what == "dpo" else "messages",
+        "file": str(done.file),
+        "weights": str(done.weights) if done.weights else None,
+        "records": done.records,
+        "new": done.new,
+    }
+
+
+@operation(by_you=True)
+def train(
+    engine: Engine,
+    action: Literal["status", "start", "cancel", "adopt", "back", "import"] = "status",
+    file: Text = "",
+) -> Document:
+    """status (brings a run that is under way on by a step), start, cancel, adopt, back, import (SPEC 8.4)."""
+    training = engine.training
+    found: Document = {}
+    match action:
+        case "import":
+            found = {"imported": engine.exporter.curate(_lines(needed("file", file)))}
+        case "start":
+            training.launch()
+        case "cancel":
+            training.cancel()
+        case "adopt":
+            training.adopt()
+        case "back":
+            training.put_back()
+        case _:
+            training.step()
+    model = engine.twin.named
+    return found | {
+        "twinModel": None if model is None else str(model),
+        "enabled": engine.settings.current.twin_model_enabled,
+        "next": training.missing(engine.clock.now()) or "the next training is due: clawpy train start",
+        "runs": [_run(run) for run in training.runs(SHOWN)],
+    }
+
+
+def _run(run: TrainingRun) -> Document:
+    return {
+        "id": run.id,
+        "state": run.state,
+        "method": run.method,
+        "provider": run.provider,
+        "baseModel": run.checkpoint or run.base_model,
+        "records": run.records,
+        "model": run.model,
+        "agreement": run.agreement,
+        "formerModel": run.former_model,
+        "formerAgreement": run.former_agreement,
+        "heldBack": run.held_back,
+        "cost": dollars(run.cost_microusd),
+        "message": run.note,
+        "createdAt": instant(run.created_at),
+        "updatedAt": instant(run.updated_at),
+    }
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        return [line for line in Path(file).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise Refusal("unreadable_file", f"{file}: {error}", "name a file of JSON lines in UTF-8") from error
+
+
+@operation()
+def metrics(
+    engine: Engine, days: Annotated[int, WHOLE, Field(ge=1, le=MAX_DAYS)] = DAYS, workspace: Text = ""
+) -> Document:
+    """How good the predictions of the last `days` were, 7 unless said, today's included (SPEC 8.5, 8.6)."""
+    trained = (run for run in engine.training.runs() if run.state == ADOPTED and run.method == DPO)
+    last = instant(next((run.updated_at for run in trained), None))
+    return {**document(engine.insights.read(days, workspace)), "lastDpoTraining": last}

@@ -1,0 +1,224 @@
+"""Operations of memory: recall, remember, note, suggest, drafts, forget (SPEC 4, 10.4).
+
+`note` and `suggest` are for agents at work elsewhere: under their own name, and never as the operator, so that a card
+of theirs waits like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.api.documents import Document, document
+from engine.api.find import match
+from engine.api.operations.operation import WHOLE, Needed, Text, needed, operation, read
+from engine.memory.remember import read as read_lines
+from engine.model import NewMemory, Recall, RecallQuery, Refusal, sanitise
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+RECALL_SECONDS = 20.0
+"""Seconds that a layer has: somebody waits, unlike for a prompt; and the first question loads the embedder."""
+
+SETTLE, BATCH_SETTLE = 5.0, 30.0
+"""Seconds that a question, or a batch of them, waits for vectors which are still to be made."""
+
+SHOWN = 200
+"""So many drafts are shown; the longest waiting first."""
+
+LONGEST_NAME = 60
+LONGEST_REASON = 500
+
+_AUTHORITIES = """
+    admin administrator alfred api automation autonomy boss butler ceo chief clawpy clawpyconsole console customer
+    engine gateway human lucius me moderator myself nightly operator owner root safety self system theoperator theowner
+    theuser twin user you
+"""
+AUTHORITIES = frozenset(_AUTHORITIES.split())
+"""Who an agent may not pass for: the operator, the engine, and those who speak in their name."""
+
+_DIGITS = str.maketrans("013457$@|!", "oieastsaii")
+
+K = Annotated[int, WHOLE, Field(ge=1, le=1_000)]
+
+
+class _Line(BaseModel):
+    """One line of a batch of questions."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    query: Needed
+    k: K = 10
+
+
+@operation()
+def recall(
+    engine: Engine,
+    query: Text = "",
+    k: K = 10,
+    agent: Text | None = None,
+    workspaces: Sequence[str] = (),
+    lines: list[str] | None = None,
+) -> Document:
+    """What all layers know: the `k` best for `query`, or with `lines` of JSON (`id`, `query`, `k`) those for each."""
+    scope = RecallQuery("", workspace=workspaces[0] if len(workspaces) == 1 else None, agent=agent)
+    missing, trouble = engine.memory.missing()
+    if missing and not trouble:
+        engine.memory.settle(SETTLE if lines is None else BATCH_SETTLE)
+    if lines is not None:
+        return {"results": [_line(engine, line, scope) for line in lines]}
+    return _recalled(engine, replace(scope, text=needed("query", query), k=k))
+
+
+def _line(engine: Engine, line: str, scope: RecallQuery) -> Document:
+    """One line of a batch; a bad one is answered with its error and stops nothing."""
+    kept: Document = {}
+    example = '{"id": "1", "query": "…", "k": 10}'
+    try:
+        asked = json.loads(line)
+        if not isinstance(asked, dict):
+            raise Refusal("bad_line", "each line must be an object", example)
+        kept = {"id": asked["id"]} if "id" in asked else {}
+        given = read(_Line, asked)
+        return kept | _recalled(engine, replace(scope, text=given.query, k=given.k))
+    except (ValueError, RecursionError):
+        return Refusal("bad_line", "each line must be JSON", example).document()
+    except Refusal as error:
+        return kept | error.document()
+
+
+def _recalled(engine: Engine, query: RecallQuery) -> Document:
+    found: Recall = engine.memory.recall(query, deadline=RECALL_SECONDS)
+    return {"results": document(found.items), "leftOut": list(found.left_out)}
+
+
+@operation()
+def remember(
+    engine: Engine,
+    lines: Sequence[str] = (),
+    first: Annotated[int, WHOLE, Field(ge=1, le=10**12)] = 1,
+    source: Text = "",
+    settle: Annotated[float, Field(ge=0, le=30)] = 0,
+) -> Document:
+    """Remember `lines`, `first` being the number of the first in `source`; then wait up to `settle` seconds for the
+    vectors of all that was ever remembered. What is acknowledged is on disk.
+
+    `remembered` are new, `known` were there before; `bad` lines are passed over, or `kept` without what was wrong.
+    """
+    items, bad = read_lines(list(lines), first=first, source=source)
+    new = engine.memory.add(items).new if items else 0
+    settled = engine.memory.settle(settle, indexed=True) if settle else False
+    missing, trouble = engine.memory.missing()
+    return {
+        "remembered": new,
+        "known": len(items) - new,
+        "bad": [{"line": line.line, "message": line.message, "kept": line.kept} for line in bad],
+        "settled": settled,
+        "missing": missing,
+        "index": engine.memory.index.state.state,
+        "trouble": trouble,
+    }
+
+
+@operation()
+def note(
+    engine: Engine,
+    text: Needed,
+    by: Needed,
+    kind: Literal["fact", "decision", "correction", "note"] = "fact",
+    workspace: Text = "",
+) -> Document:
+    """Remember `text` as said `by` an agent; what looks like a secret is cut out of it. A note is kept for a
+    day; the others until they are forgotten."""
+    name = agent_name(by)
+    memory = NewMemory(text, kind=kind, speaker=name, workspace=workspace, source=f"mcp:{name}")
+    done = engine.memory.add([memory])
+    return {"id": done.ids[0], "new": bool(done.new), "by": name}
+
+
+@operation()
+def suggest(
+    engine: Engine, text: Needed, by: Needed, workspace: Needed, reason: Text = "", channel: Text | None = None
+) -> Document:
+    """A card with `text`, suggested `by` an agent for a reason; one that waits already is answered as it is."""
+    name, words = agent_name(by), sanitise(text).strip()
+    for card in engine.cards.pending(include_snoozed=True):
+        if (card.assignment.prompt, card.assignment.workspace) == (words, workspace):
+            return {"predictions": [document(card)], "new": False}
+    why = " ".join(sanitise(reason).split())[:LONGEST_REASON]
+    reasoning = f"suggested by {name}" + (f": {why}" if why else "")
+    made = engine.cards.propose(text, workspace=workspace, channel=channel, reasoning=reasoning)
+    return {"predictions": [document(made)], "new": True}
+
+
+def agent_name(told: str) -> str:
+    """The name an agent goes by, in a word that fits a line; what it says of itself is only that.
+
+    Raises `Refusal`: `bad_arguments` for none, `not_its_name` for one that carries authority, however it is spelt.
+    """
+    from engine.safety.content.normalise import fold  # it brings the whole filter along
+
+    name = " ".join(sanitise(told).split())[:LONGEST_NAME]
+    if not name:
+        raise Refusal("bad_arguments", "an agent needs a name", "for example claude-code")
+    plain = unicodedata.normalize("NFKD", fold(name)).casefold()
+    letters = "".join(filter(str.isalnum, plain))
+    spoken = "".join(filter(str.isalnum, plain.translate(_DIGITS)))
+    bare = {letters, letters.rstrip("0123456789"), spoken, spoken.replace("i", "l")}
+    if bare & AUTHORITIES or not any(letter.isalnum() for letter in name):
+        raise Refusal("not_its_name", f"no agent may be named {name!r}", "use its own name, for example claude-code")
+    return name
+
+
+@operation(by_you=True)
+def drafts(
+    engine: Engine, action: Literal["list", "promote", "dismiss"] = "list", id: Text = "", edit: Text = ""
+) -> Document:
+    """list what waits; promote one to a fact, in the words of `edit` if there are any; dismiss one for good."""
+    service = engine.memory.drafts
+    waiting = service.waiting(SHOWN)
+    if action == "list":
+        return {"drafts": document(waiting)}
+    # One that was decided is known by its whole id: the same verb again says what became of it.
+    known = [id] if _is_draft(engine, needed("id", id)) else []
+    wanted = match(id, [*known, *(draft.id for draft in waiting)], what="draft", see="clawpy drafts list")
+    if action == "dismiss":
+        return {"drafts": [document(service.reject(wanted))]}
+    fact = service.promote(wanted, edit=edit)
+    return {"drafts": [document(service.get(wanted))], "fact": document(fact)}
+
+
+def _is_draft(engine: Engine, draft_id: str) -> bool:
+    try:
+        return bool(engine.memory.drafts.get(draft_id))
+    except Refusal:
+        return False
+
+
+@operation(by_you=True)
+def forget(engine: Engine, what: Needed, yes: bool = False) -> Document:
+    """What forgetting an id or words would touch; with `yes` it is done, and cannot be undone.
+
+    Raises `Refusal`: `nothing_found`, and as `Forget.forget`.
+    """
+    preview = engine.memory.forget_preview(what)
+    if not preview.total:
+        said = f"nothing contains “{sanitise(what)[:80]}”"
+        raise Refusal("nothing_found", said, "give the full id of an entry, or its exact words")
+    counts, left = preview.counts, preview.left
+    if yes:
+        report = engine.memory.forget(preview.wanted)
+        counts, left = report.counts, report.left
+    return {
+        "forgotten": yes,
+        "wanted": list(preview.wanted),
+        "counts": dict(counts),
+        "places": [{"store": place.store, "id": place.id, "text": place.excerpt} for place in preview.places],
+        "left": list(left),
+    }

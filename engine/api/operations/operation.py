@@ -1,0 +1,121 @@
+"""What an operation is: a function of the engine whose parameters are its arguments, declared once (SPEC 9.8)."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic.alias_generators import to_camel
+
+from engine.api.documents import Document
+from engine.model import Refusal
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+Work = TypeVar("Work", bound=Callable[..., Document])
+Model = TypeVar("Model", bound=BaseModel)
+
+LOOKING = frozenset({"list", "show", "get", "scopes"})
+"""Actions that say nothing about whether you are there."""
+
+
+def _whole(value: Any) -> Any:
+    """To JSON 22.0 is a whole number, too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _says_something(value: str) -> str:
+    if not value.strip():
+        raise ValueError("it must not be empty")
+    return value
+
+
+WHOLE = BeforeValidator(_whole)
+Text = Annotated[str, Field(max_length=100_000)]
+Needed = Annotated[Text, AfterValidator(_says_something)]
+Limit = Annotated[int, WHOLE, Field(ge=1, le=1000)]
+Seconds = Annotated[float, Field(ge=1, le=30 * 86_400)]
+
+
+class Operation:
+    """One operation. `work(engine, …)` does it; parameters behind a `*` are no arguments of it. `by_you`: asking for it
+    means that you are there, unless its action only looks."""
+
+    def __init__(self, name: str, work: Callable[..., Document], *, by_you: bool) -> None:
+        self.name = name
+        self._work = work
+        self._by_you = by_you
+
+    @cached_property
+    def arguments(self) -> type[BaseModel]:
+        """The model of its arguments, which come in camelCase."""
+        hints = typing.get_type_hints(self._work, localns={"Engine": object}, include_extras=True)
+        _, *parameters = inspect.signature(self._work).parameters.values()
+        fields: dict[str, Any] = {
+            one.name: (hints[one.name], ... if one.default is one.empty else one.default)
+            for one in parameters
+            if one.kind is not one.KEYWORD_ONLY
+        }
+        config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, allow_inf_nan=False)
+        return create_model(self.name, __config__=config, **fields)
+
+    def __call__(self, engine: Engine, arguments: Any) -> Document:
+        """Do it. Raises `Refusal` `bad_arguments`, and what it refuses itself."""
+        given = read(self.arguments, arguments)
+        values = {name: getattr(given, name) for name in type(given).model_fields}
+        if self._by_you and values.get("action") not in LOOKING:
+            engine.autonomy.heard(f"clawpy {self.name}")
+        return self._work(engine, **values)
+
+
+NO_OBJECT = "model_attributes_type"
+"""Pydantic's word for what is something else where an object belongs."""
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+def operation(*, name: str = "", by_you: bool = False) -> Callable[[Work], Work]:
+    """Declare a function to be an operation, of its own name where none is given."""
+
+    def declare(work: Work) -> Work:
+        told = name or work.__name__
+        OPERATIONS[told] = Operation(told, work, by_you=by_you)
+        return work
+
+    return declare
+
+
+def read(model: type[Model], given: Any) -> Model:
+    """Arguments, which may come from any program; what is null is not there. Raises `Refusal` `bad_arguments`."""
+    if not isinstance(given, Mapping):
+        raise Refusal("bad_arguments", "the arguments must be an object", 'for example {"id": "pred_1"}')
+    try:
+        return model.model_validate({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        if fault["type"] == "extra_forbidden":
+            known = ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
+            message, fix = f"unknown argument {fault['loc'][0]!r}", f"accepted arguments: {known or 'none'}"
+        else:
+            message, fix = f"the argument {in_words(fault)}", "see the verb's --help"
+        raise Refusal("bad_arguments", message, fix) from error
+
+
+def needed(name: str, value: str) -> str:
+    """An argument that an action cannot do without. Raises `Refusal` `bad_arguments`."""
+    if not value.strip():
+        raise Refusal("bad_arguments", f"the argument {name}: it must not be empty", "see the verb's --help")
+    return value
+
+
+def in_words(fault: Mapping[str, Any]) -> str:
+    """What is wrong with an argument, without repeating it: it may be a secret that was put into the wrong place."""
+    where = ".".join(str(part) for part in fault["loc"] if part != "body")[:100]
+    no_object = fault["type"] == NO_OBJECT
+    said = "it must be one JSON object" if no_object else str(fault["msg"]).removeprefix("Value error, ")
+    return f"{where}: {said}" if where else said

@@ -1,0 +1,224 @@
+"""Operations of sessions, what they changed and what they ask: work, land, comment, branch, discard, xray, reply,
+permissions (SPEC 3.9, 9.3, 9.4, 9.6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from engine.api.documents import Document, document
+from engine.api.find import TAIL, Found, find, match, shown, with_transcript
+from engine.api.operations.operation import WHOLE, Limit, Needed, Text, needed, operation
+from engine.model import (
+    ChangeState,
+    FilePart,
+    ModelCall,
+    PermissionAnswer,
+    PermissionRequest,
+    PromptPart,
+    Refusal,
+    SessionState,
+)
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+FAR_BACK = 1000
+"""Beginnings of what sessions ask leave for are looked for among so many of the latest."""
+
+
+@operation()
+def work(
+    engine: Engine,
+    id: Text | None = None,
+    workspaces: Sequence[str] = (),
+    limit: Limit = 20,
+    lines: Annotated[int, WHOLE, Field(ge=0, le=2000)] = TAIL,
+    diff: bool = False,
+    shown: bool = False,
+) -> Document:
+    """Sessions and what waits to be landed; with an id one of them, with the end of its transcript.
+
+    Of workspaces that were not asked for, `elsewhere` counts the sessions, by workspace.
+    """
+    if id is None:
+        fetched = 1000 if workspaces else limit
+        known = engine.sessions.list(limit=fetched)
+        waiting = engine.changes.list(state=ChangeState.WAITING, limit=fetched)
+        elsewhere = Counter(view.workspace for view in known if workspaces and view.workspace not in workspaces)
+        return {
+            "sessions": document([view for view in known if not workspaces or view.workspace in workspaces][:limit]),
+            "changeSets": document([one for one in waiting if not workspaces or one.workspace in workspaces][:limit]),
+            "elsewhere": dict(elsewhere.most_common()),
+        }
+    found = _named(engine, id)
+    if shown and found.card is not None:
+        engine.cards.look_at(found.card.id)
+    told = with_transcript(engine, found, lines)
+    if diff and found.change_set is not None:
+        told["diff"] = document(engine.changes.diff(found.change_set.id))
+    return told
+
+
+@operation(by_you=True)
+def land(engine: Engine, id: Needed, only: Sequence[Any] = ()) -> Document:
+    """Bring a change set into the working tree, or `only` some of its files, or of these some hunks."""
+    found = _named(engine, id)
+    engine.changes.land(found.change_set_id, [_part(part) for part in only])
+    return shown(find(engine, found.change_set_id))
+
+
+@operation(by_you=True)
+def branch(engine: Engine, id: Needed) -> Document:
+    """Commit a change set onto a branch of its own."""
+    found = _named(engine, id)
+    engine.changes.branch(found.change_set_id)
+    return shown(find(engine, found.change_set_id))
+
+
+@operation(by_you=True)
+def discard(engine: Engine, id: Needed) -> Document:
+    """Throw a change set away; of what was interrupted and left none, acknowledge the interruption."""
+    found = _named(engine, id)
+    if found.session is not None and found.session.state is SessionState.INTERRUPTED:
+        engine.acknowledge(found.session.id)
+        if found.change_set is None:
+            return shown(found)
+    engine.changes.discard(found.change_set_id)
+    engine.cards.aftermath.catch_up()  # an operation's engine makes no cycle, which would count it
+    return shown(find(engine, found.change_set_id))
+
+
+@operation(by_you=True)
+def comment(
+    engine: Engine,
+    id: Needed,
+    file: Text | None = None,
+    line: Annotated[int, WHOLE, Field(ge=0, le=10_000_000)] = 0,
+    text: Text | None = None,
+    old: bool = False,
+    remove: Annotated[int, WHOLE, Field(ge=1, le=1_000_000)] | None = None,
+    send: bool = False,
+) -> Document:
+    """Comment on a line of a change set, remove a comment, or send all that were not sent to the agent that made it, as
+    a card that continues its session; without any of these, its comments."""
+    found, changes = _named(engine, id), engine.changes
+    change_id = found.change_set_id
+    if file is not None and text is not None:
+        changes.comment(change_id, file, line, text, old=old)
+    if remove:
+        changes.remove_comment(change_id, remove)
+    told = shown(find(engine, change_id))
+    if send:
+        session = found.session
+        assert session is not None  # it has a change set
+        if session.flow is not None:
+            raise Refusal(
+                "no_agent", f"{session.id} was not made by an agent, so its comments stay as notes", "`clawpy propose`"
+            )
+        words, numbers = changes.unsent_comments(change_id)
+        card = engine.cards.propose(words, workspace=session.workspace, continues=session.id)
+        told |= {"continues": document(card), "changeSet": document(changes.sent_comments(change_id, numbers))}
+    return told
+
+
+def _part(given: object) -> FilePart:
+    """`{"path": "cart.py", "hunks": [1, 3]}`, or the path alone."""
+    if isinstance(given, str):
+        return FilePart(given)
+    path, hunks = (given.get("path"), given.get("hunks") or []) if isinstance(given, dict) else (None, None)
+    if not isinstance(path, str) or not isinstance(hunks, list) or not all(type(hunk) is int for hunk in hunks):
+        raise Refusal("bad_arguments", "only: a path, or a path with hunks", '{"path": "cart.py", "hunks": [1, 3]}')
+    return FilePart(path, tuple(hunks))
+
+
+def _named(engine: Engine, wanted: str) -> Found:
+    return find(engine, wanted, see="clawpy work")
+
+
+@operation()
+def xray(engine: Engine, id: Needed, call: Any = None) -> Document:
+    """The calls of a session, or of the night after a day as `nightly:2026-01-05`; with `call`, a number from 1 or its
+    id, that one's prompt, each line with its source, its trust, and what the content filter has against it."""
+    session = None
+    if not id.startswith("nightly:"):
+        session = find(engine, id).session
+        if session is None:
+            raise Refusal("no_session", "this card has not run yet", "approve it first: clawpy approve ID")
+        id = session.id
+    calls = engine.calls.for_session(id)
+    told: Document = {"id": id, "session": document(session), "calls": document(calls)}
+    if call is None:
+        return told
+    chosen = _chosen(calls, call, id)
+    parts = engine.calls.prompt(chosen.id)
+    prompt = [_prompt_part(part, against) for part, against in zip(parts, engine.objections(parts), strict=True)]
+    return told | {"call": document(chosen), "prompt": prompt, "reply": engine.calls.reply(chosen.id)}
+
+
+def _prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:
+    lines = [
+        {
+            "text": line.text,
+            "source": line.source.kind.value,
+            "ref": line.source.ref,
+            "label": line.source.label,
+            "trust": line.source.standing,
+            "hostile": hostile,
+        }
+        for line, hostile in zip(part.lines, objections, strict=True)
+    ]
+    return {"name": part.name, "role": part.role, "tokens": part.tokens, "lines": lines}
+
+
+def _chosen(calls: list[ModelCall], wanted: object, session_id: str) -> ModelCall:
+    number = wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else None
+    if isinstance(wanted, str):
+        for call in calls:
+            if call.id == wanted:
+                return call
+        number = int(wanted) if wanted.isdecimal() and len(wanted) < 9 else None
+    if number is None or not 1 <= number <= len(calls):
+        many = f"it made {len(calls)}" if calls else "it made no model calls: a flow runs without a model"
+        raise Refusal("unknown_call", f"{session_id} has no such call; {many}", "count from 1: clawpy xray ID --call 1")
+    return calls[number - 1]
+
+
+@operation(by_you=True)
+def reply(engine: Engine, id: Needed, text: Needed) -> Document:
+    """Tell a running session something."""
+    found = find(engine, id, see="clawpy work")
+    if found.session is None:
+        raise Refusal("no_session", "this card has not run yet", f"clawpy approve {found.card_id} runs it")
+    engine.sessions.reply(found.session.id, text)
+    return {"session": document(engine.sessions.get(found.session.id))}
+
+
+@operation(by_you=True)
+def permissions(
+    engine: Engine,
+    action: Literal["list", "allow", "deny"] = "list",
+    id: Text = "",
+    session: bool = False,
+    all: bool = False,
+    limit: Limit = 50,
+) -> Document:
+    """list what waits (with `all` the latest), allow or deny one: once, or with `session` for the same thing as long as
+    the session runs."""
+    if action == "list":
+        found = engine.permissions.latest(limit) if all else engine.permissions.waiting()
+        return {"permissions": [_permission(engine, request) for request in found]}
+    known = [*engine.permissions.waiting(), *engine.permissions.latest(FAR_BACK)]
+    wanted = match(
+        needed("id", id), [request.id for request in known], what="permission request", see="clawpy permissions list"
+    )
+    answer = PermissionAnswer(f"{action}-{'session' if session else 'once'}")
+    return {"permissions": [_permission(engine, engine.permissions.answer(wanted, answer))]}
+
+
+def _permission(engine: Engine, request: PermissionRequest) -> Document:
+    until = request.answered_at or engine.clock.now()
+    return {**document(request), "waitedSeconds": round((until - request.asked_at).total_seconds(), 1)}

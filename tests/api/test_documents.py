@@ -1,0 +1,82 @@
+"""The JSON of verbs and API is a promise: a class that gets another field changes it on purpose or not at all.
+
+Where a change is meant: `python -m tests.api.test_documents` writes `documents.json` anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import types
+import typing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import model, views
+from engine.api.documents import document
+from engine.model import adaptation
+
+FILE = Path(__file__).with_name("documents.json")
+
+SHOWN: tuple[type[Any], ...] = (
+    model.AgentView,
+    model.Bubble,
+    model.Card,
+    model.ChangeSet,
+    model.CostState,
+    model.FactDraft,
+    model.FileDiff,
+    model.FoundAgent,
+    model.Guidance,
+    model.Hold,
+    model.Insights,
+    model.LeaderProfile,
+    model.LearningView,
+    model.Learnt,
+    model.ModelCall,
+    model.Mute,
+    model.ParaFact,
+    model.PermissionRequest,
+    model.Recalled,
+    model.ScopeState,
+    model.SessionView,
+    model.Task,
+    model.TeachingState,
+    model.TranscriptLine,
+    model.Waiting,
+    adaptation.CandidateView,
+    views.Since,
+)
+
+
+def example(kind: Any, name: str = "") -> Any:
+    """A value of a type, every field of it filled."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return example(inner[0], name)
+    if origin is tuple:
+        return (example(inner[0], name),) if inner[-1] is Ellipsis else tuple(example(each, name) for each in inner)
+    if isinstance(origin, type) and issubclass(origin, typing.Mapping):  # type: ignore[arg-type]
+        return {"some_name": example(inner[1], name)}
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return kind(**{each.name: example(hints[each.name], each.name) for each in dataclasses.fields(kind)})  # type: ignore[operator]
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return next(iter(kind))
+    plain = {str: name, bool: True, int: 1_234_567, float: 0.123456789, datetime: datetime(2026, 1, 5, tzinfo=UTC)}
+    return plain.get(kind, "anything")
+
+
+@pytest.mark.parametrize("kind", SHOWN, ids=lambda kind: kind.__name__)
+def test_the_document_of_a_class_is_as_promised(kind: type[Any]) -> None:
+    promised = json.loads(FILE.read_text())[kind.__name__]
+    assert json.loads(json.dumps(document(example(kind)))) == promised
+
+
+if __name__ == "__main__":
+    told = {kind.__name__: document(example(kind)) for kind in SHOWN}
+    FILE.write_text(json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
