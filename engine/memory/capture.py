@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
+from pydantic import TypeAdapter
 from sqlalchemy import JSON, CheckConstraint, Column, Index, func, or_
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.memory.capturing import Captured, CaptureKind, capture, digest, nearest
+from engine.memory.forgetting import Wanted
 from engine.memory.work import Work, session_of
 from engine.model import Capture, NewMemory, Refusal, SessionView, TranscriptLine, Trust
 from engine.model import trust as trusts
@@ -78,8 +80,10 @@ class CaptureRow(Row, table=True):
     @property
     def view(self) -> Capture:
         """The row as others see it."""
-        fields = self.model_dump(exclude={"digest", "last_session", "session_id"})
-        return Capture(**fields | {"session": self.session_id, "tags": tuple(self.tags), "trust": Trust(self.trust)})
+        return _CAPTURE.validate_python(self.model_dump() | {"session": self.session_id})
+
+
+_CAPTURE = TypeAdapter(Capture)
 
 
 Remember = Callable[[Sequence[NewMemory]], object]
@@ -88,6 +92,8 @@ Remember = Callable[[Sequence[NewMemory]], object]
 
 class Captures:
     """Takes captures out of sessions, and reads them. All methods may be called from any thread."""
+
+    name = "captures"
 
     def __init__(
         self,
@@ -184,11 +190,33 @@ class Captures:
             row = session.exec(select(func.count(), func.max(col(CaptureRow.at))).select_from(CaptureRow)).one()
         return int(row[0]), row[1]
 
+    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+        """Captures that hold it, for forgetting."""
+        with self._database.read() as session:
+            yield from [(row.id, row.text) for row in _holding(session, wanted)]
+
+    def erase(self, wanted: Wanted) -> int:
+        """Leave empty stubs of them; how many."""
+
+        def work(tx: Transaction) -> int:
+            rows = _holding(tx.session, wanted)
+            for row in rows:
+                row.text, row.tags, row.forgotten = "", [], True
+                tx.session.add(row)
+            return len(rows)
+
+        return self._database.write(work)
+
     def _lines(self, session_id: str) -> Iterator[TranscriptLine]:
         after = 0
         while page := self._work.transcript(session_id, after=after, limit=PAGE):
             yield from page
             after = page[-1].number
+
+
+def _holding(session: Session, wanted: Wanted) -> list[CaptureRow]:
+    rows = session.exec(select(CaptureRow).where(~col(CaptureRow.forgotten)))
+    return [row for row in rows if any(map(wanted.holds, (row.text, *row.tags)))]
 
 
 def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from engine.memory.capturing import digest, nearest
-from engine.memory.drafts import CAPTURED, Drafted
+from engine.memory.drafts import CAPTURED
 from engine.memory.para import NewFact, group_name
 from engine.model import Bucket, Capture, ParaFact, SessionView, Trust, sanitise
 from engine.model.text import count
@@ -50,7 +50,7 @@ class Day:
         return not (self.sessions or self.captures or self.red)
 
 
-def draft(day: Day, known: Sequence[ParaFact]) -> list[Drafted]:
+def draft(day: Day, known: Sequence[ParaFact]) -> list[NewFact]:
     """By rules, what of the day might be kept: at most 8, corrections first. What `known` facts say already is not."""
     drafted = [
         *_captured(day, "correction"),
@@ -60,7 +60,7 @@ def draft(day: Day, known: Sequence[ParaFact]) -> list[Drafted]:
         *_landed(day),
     ]
     said = {digest(fact.fact) for fact in known if not fact.forgotten}
-    found: dict[str, Drafted] = {}
+    found: dict[str, NewFact] = {}
     for one in drafted:
         if one.digest not in said:
             found.setdefault(one.digest, _with_former(one, known))
@@ -118,7 +118,7 @@ def workspace_of(day: Day, source: str) -> str:
     return {**red, **said, **{one.id: one.workspace for one in day.sessions}}.get(source, "")
 
 
-def _captured(day: Day, kind: str) -> list[Drafted]:
+def _captured(day: Day, kind: str) -> list[NewFact]:
     found = []
     for one in sorted(day.captures, key=lambda one: (-one.seen, one.at, one.id)):
         if one.kind != kind:
@@ -128,8 +128,8 @@ def _captured(day: Day, kind: str) -> list[Drafted]:
         often = f", in {one.seen} sessions" if one.seen > 1 else ""
         category = "preference" if preference else kind
         source = f"{CAPTURED}{one.source}"
-        fact = NewFact(one.text, category, bucket, group, source, one.workspace, trust=one.trust)
-        found.append(Drafted(fact, f"said {_by(one)}{often}"))
+        reason = f"said {_by(one)}{often}"
+        found.append(NewFact(one.text, category, bucket, group, source, one.workspace, trust=one.trust, reason=reason))
     return found
 
 
@@ -139,7 +139,7 @@ def _by(one: Capture) -> str:
     return f"in a session of {one.agent}" if one.agent else "in a session"
 
 
-def _failures(day: Day) -> list[Drafted]:
+def _failures(day: Day) -> list[NewFact]:
     times = Counter((workspace, test) for workspace, tests in day.red.values() for test in set(tests))
     found = []
     for (workspace, test), often in sorted(times.items(), key=lambda pair: (-pair[1], pair[0])):
@@ -153,12 +153,13 @@ def _failures(day: Day) -> list[Drafted]:
                 "nightly:" + ",".join(sessions[:5]),
                 workspace,
                 trust=of_names([test]),
+                reason=f"it still failed in {often} sessions of {day.date}",
             )
-            found.append(Drafted(fact, f"it still failed in {often} sessions of {day.date}"))
+            found.append(fact)
     return found
 
 
-def _landed(day: Day) -> list[Drafted]:
+def _landed(day: Day) -> list[NewFact]:
     found = []
     for one in day.sessions:
         if files := day.files.get(one.id):
@@ -169,18 +170,18 @@ def _landed(day: Day) -> list[Drafted]:
                 _name(one.workspace),
                 f"session:{one.id}",
                 one.workspace,
+                reason="it was landed",
             )
-            found.append(Drafted(fact, "it was landed"))
+            found.append(fact)
     return found
 
 
-def _with_former(one: Drafted, known: Sequence[ParaFact]) -> Drafted:
+def _with_former(new: NewFact, known: Sequence[ParaFact]) -> NewFact:
     """A correction is to take the place of the fact that it corrects, where there is one."""
-    if one.fact.category != "correction":
-        return one
-    near = ((fact.id, fact.fact) for fact in known if fact.active and fact.workspace in ("", one.fact.workspace))
-    former = nearest(one.fact.fact, near)
-    return replace(one, fact=replace(one.fact, supersedes=former)) if former else one
+    if new.category != "correction":
+        return new
+    near = ((fact.id, fact.fact) for fact in known if fact.active and fact.workspace in ("", new.workspace))
+    return replace(new, supersedes=nearest(new.fact, near))
 
 
 def _name(workspace: str) -> str:

@@ -4,18 +4,19 @@ and where no model is named all of them."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime
 
+from pydantic import TypeAdapter
 from sqlalchemy import CheckConstraint, Index, literal_column
-from sqlmodel import Field, col, select
+from sqlmodel import Field, Session, col, select
 
 from engine.clock import Clock
 from engine.events import FactPromoted, FactRejected
-from engine.memory.capturing import digest
+from engine.memory.forgetting import Wanted
 from engine.memory.para import NewFact, Para
-from engine.model import Bucket, FactDraft, ParaFact, Refusal, Trust, sanitise
+from engine.model import FactDraft, ParaFact, Refusal, Trust, sanitise
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
 from engine.storage.types import utc
@@ -55,25 +56,16 @@ class DraftRow(Row, table=True):
     @property
     def view(self) -> FactDraft:
         """The row as others see it."""
-        fields = self.model_dump(exclude={"digest", "decided_at"})
-        return FactDraft(**fields | {"bucket": Bucket(self.bucket), "trust": Trust(self.trust)})
+        return _DRAFT.validate_python(self.model_dump())
 
 
-@dataclass(frozen=True, slots=True)
-class Drafted:
-    """A fact that might be kept, and why."""
-
-    fact: NewFact
-    reason: str
-
-    @property
-    def digest(self) -> str:
-        """The same for what says the same."""
-        return digest(self.fact.fact)
+_DRAFT = TypeAdapter(FactDraft)
 
 
 class Drafts:
     """Drafts of facts. All methods may be called from any thread."""
+
+    name = "drafts"
 
     def __init__(
         self,
@@ -89,17 +81,18 @@ class Drafts:
         self._clock = clock
         self._approve = approve
 
-    def add(self, tx: Transaction, day: str, drafted: Sequence[Drafted]) -> int:
+    def add(self, tx: Transaction, day: str, drafted: Sequence[NewFact]) -> int:
         """Store drafts of a local day; those that were drafted before are left out. Returns how many are new."""
-        new = 0
-        known = self._known(tx, drafted)
-        for one in drafted:
-            key = (one.fact.workspace, one.digest)
+        wanted = [fact.digest for fact in drafted]
+        rows = tx.session.exec(select(DraftRow.workspace, DraftRow.digest).where(col(DraftRow.digest).in_(wanted)))
+        known = {tuple(row) for row in rows}
+        before = len(known)
+        for fact in drafted:
+            key = (fact.workspace, fact.digest)
             if key not in known:
                 known.add(key)
-                new += 1
-                tx.session.add(_row(day, one, tx.now))
-        return new
+                tx.session.add(_row(day, fact, tx.now))
+        return len(known) - before
 
     def waiting(self, limit: int = 200) -> list[FactDraft]:
         """What waits, longest first."""
@@ -132,8 +125,8 @@ class Drafts:
             return self.para.get(draft.fact_id)
         supersedes = draft.supersedes if draft.supersedes and self._holds(draft.supersedes) else ""
         trust = Trust.OPERATOR if edit and edit != draft.fact else draft.trust
-        said = (edit or draft.fact, draft.category, draft.bucket, draft.group, draft.source, draft.workspace)
-        fact = self.para.add([NewFact(*said, supersedes, trust, self._clock.now())])[0]
+        place = (draft.category, draft.bucket, draft.group, draft.source, draft.workspace)
+        fact = self.para.add([NewFact(edit or draft.fact, *place, supersedes, trust, self._clock.now())])[0]
         self._decide(draft, "promoted", fact.id, edited=edit not in ("", draft.fact))
         return fact
 
@@ -146,6 +139,24 @@ class Drafts:
         if draft.state == "waiting":
             self._decide(draft, "rejected", "")
         return self.get(draft_id)
+
+    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+        """Drafts that hold it, for forgetting."""
+        with self._database.read() as session:
+            yield from [(row.id, row.fact) for row in _holding(session, wanted)]
+
+    def erase(self, wanted: Wanted) -> int:
+        """Empty them, and reject those that wait; how many."""
+
+        def work(tx: Transaction) -> int:
+            rows = _holding(tx.session, wanted)
+            for row in rows:
+                row.fact = row.reason = row.source = ""
+                row.state = "rejected" if row.state == "waiting" else row.state
+                tx.session.add(row)
+            return len(rows)
+
+        return self._database.write(work)
 
     def _holds(self, fact_id: str) -> bool:
         try:
@@ -169,14 +180,12 @@ class Drafts:
 
         self._database.write(work)
 
-    def _known(self, tx: Transaction, drafted: Iterable[Drafted]) -> set[tuple[str, str]]:
-        wanted = [one.digest for one in drafted]
-        rows = tx.session.exec(select(DraftRow.workspace, DraftRow.digest).where(col(DraftRow.digest).in_(wanted)))
-        return {(workspace, name) for workspace, name in rows}
+
+def _row(day: str, fact: NewFact, now: datetime) -> DraftRow:
+    name = hashlib.sha256(f"{fact.workspace}\n{fact.digest}".encode(errors="replace")).hexdigest()[:12]
+    fields = asdict(fact) | {"bucket": fact.bucket.value, "trust": fact.trust.value}
+    return DraftRow(id=f"draft_{name}", day=day, digest=fact.digest, created_at=now, **fields)
 
 
-def _row(day: str, one: Drafted, now: datetime) -> DraftRow:
-    fields = asdict(one.fact) | {"bucket": one.fact.bucket.value, "trust": one.fact.trust.value}
-    del fields["approved_at"]
-    name = hashlib.sha256(f"{one.fact.workspace}\n{one.digest}".encode(errors="replace")).hexdigest()[:12]
-    return DraftRow(id=f"draft_{name}", day=day, digest=one.digest, reason=one.reason, created_at=now, **fields)
+def _holding(session: Session, wanted: Wanted) -> list[DraftRow]:
+    return [row for row in session.exec(select(DraftRow)) if wanted.holds(row.fact) or wanted.holds(row.reason)]

@@ -9,25 +9,19 @@ they are in no file of the home.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import sqlalchemy as sa
-from sqlmodel import Session, col, select
-
 from engine.events import MemoryForgotten
-from engine.memory.capture import CaptureRow
-from engine.memory.drafts import DraftRow
 from engine.memory.forgetting import Wanted, pieces
-from engine.memory.graph import TaskGraph
-from engine.memory.para import Para
-from engine.memory.store import MemoryStore
-from engine.memory.tables import MemoryRow
 from engine.model import Affected, ForgetPreview, ForgetReport, Refusal, sanitise
 from engine.storage import erasing, intents
 from engine.storage.database import Database, Transaction
+from engine.storage.erasing import json_holds, json_removed
+from engine.storage.files import write_atomic
 from engine.storage.intents import Intent
 from engine.storage.quick import driver_of
 
@@ -50,6 +44,11 @@ LEFT = (
 _ROWS_ELSEWHERE = frozenset(
     {"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "wisdom_entries"}
 )
+
+
+SKIPPED = frozenset({"worktrees", "scratch", "chroma"})
+PAGES = frozenset({".md", ".txt"})
+_BEGIN = 8_192
 
 
 class Store(Protocol):
@@ -172,107 +171,6 @@ class Forget:
                         )
 
 
-class Memories:
-    """Layers C and E: text, full text, chunks, vectors."""
-
-    name = "memories"
-
-    def __init__(self, database: Database, store: MemoryStore, gone: Callable[[], None]) -> None:
-        self._database = database
-        self._store = store
-        self._gone = gone
-
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
-        columns = (col(MemoryRow.id), col(MemoryRow.text), col(MemoryRow.speaker), col(MemoryRow.tags))
-        with self._database.read() as session:
-            query = sa.select(*columns).where(~col(MemoryRow.forgotten)).order_by(col(MemoryRow.seq))
-            rows = session.connection().execution_options(yield_per=500).execute(query)
-            for id, text, speaker, tags in rows:
-                if wanted.holds(text) or wanted.holds(speaker) or any(wanted.holds(tag) for tag in tags):
-                    yield id, text
-
-    def erase(self, wanted: Wanted) -> int:
-        ids = [id for id, _ in self.find(wanted)]
-        for start in range(0, len(ids), 200):
-            some = ids[start : start + 200]
-
-            def work(tx: Transaction, some: list[str] = some) -> None:
-                self._store.erase(tx, some)
-                tx.after_commit(self._gone)
-
-            self._database.write(work)
-        return len(ids)
-
-
-class CaptureStubs:
-    """Layer D, and drafts of facts."""
-
-    name = "captures"
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
-        with self._database.read() as session:
-            for capture in self._captures(session, wanted):
-                yield capture.id, capture.text
-            for draft in self._drafts(session, wanted):
-                yield draft.id, draft.fact
-
-    def erase(self, wanted: Wanted) -> int:
-        def work(tx: Transaction) -> int:
-            captures, drafts = self._captures(tx.session, wanted), self._drafts(tx.session, wanted)
-            for capture in captures:
-                capture.text, capture.tags, capture.forgotten = "", [], True
-                tx.session.add(capture)
-            for draft in drafts:
-                draft.fact, draft.reason, draft.source = "", "", ""
-                draft.state = "rejected" if draft.state == "waiting" else draft.state
-                tx.session.add(draft)
-            return len(captures) + len(drafts)
-
-        return self._database.write(work)
-
-    def _captures(self, session: Session, wanted: Wanted) -> list[CaptureRow]:
-        rows = session.exec(select(CaptureRow).where(~col(CaptureRow.forgotten)))
-        return [row for row in rows if wanted.holds(row.text) or any(wanted.holds(tag) for tag in row.tags)]
-
-    def _drafts(self, session: Session, wanted: Wanted) -> list[DraftRow]:
-        return [row for row in session.exec(select(DraftRow)) if wanted.holds(row.fact) or wanted.holds(row.reason)]
-
-
-class Facts:
-    """Layer G."""
-
-    name = "facts"
-
-    def __init__(self, para: Para) -> None:
-        self._para = para
-
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
-        yield from ((fact.id, fact.fact) for fact in self._para.holding(wanted.holds))
-
-    def erase(self, wanted: Wanted) -> int:
-        return len(self._para.blank(wanted.holds))
-
-
-class GraphTasks:
-    """Layer F."""
-
-    name = "tasks"
-
-    def __init__(self, graph: TaskGraph) -> None:
-        self._graph = graph
-
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
-        yield from ((node.task_id, node.title or node.description) for node in self._graph.holding(wanted.holds))
-
-    def erase(self, wanted: Wanted) -> int:
-        number = len(self._graph.blank(wanted.holds))
-        self._graph.compact()  # always: what a crash left blank in the journal is in the snapshot still
-        return number
-
-
 class Rows:
     """Everything else in the database, prompts and the ledger with it."""
 
@@ -288,3 +186,99 @@ class Rows:
 
     def erase(self, wanted: Wanted) -> int:
         return self._database.write(lambda tx: erasing.erase(tx.driver, wanted, _ROWS_ELSEWHERE))
+
+
+class Files:
+    """The files below some folders: transcripts, `memory.md` and other pages, logs, what is kept aside."""
+
+    name = "files"
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = tuple(folders)
+
+    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+        """Each file that holds it, with the first line that does."""
+        for path in self._files():
+            line = next((line for line in _lines(path) if _line_holds(path, line, wanted)), None)
+            if line is None and path.suffix == ".json" and _document_holds(path, wanted):
+                line = path.name
+            if line is not None:
+                yield str(path), line
+
+    def erase(self, wanted: Wanted) -> int:
+        """Take it out of every file; returns of how many. Again finds nothing. Raises OSError."""
+        found = [Path(path) for path, _ in self.find(wanted)]
+        for path in found:
+            self._erase(path, wanted)
+        return len(found)
+
+    def _erase(self, path: Path, wanted: Wanted) -> None:
+        if path.suffix == ".json":
+            write_atomic(path, json_removed(_text(path), wanted).encode("utf-8", errors="surrogateescape"))
+        elif path.suffix == ".jsonl":
+            # As long as before: readers know where lines begin.
+            lines = [
+                _same_length(line, json_removed(line, wanted)) if json_holds(line, wanted) else line
+                for line in _text(path).split("\n")
+            ]
+            write_atomic(path, "\n".join(lines).encode("utf-8", errors="surrogateescape"))
+        elif path.suffix in PAGES:
+            kept = [line for line in _text(path).split("\n") if not wanted.holds(line)]
+            write_atomic(path, "\n".join(kept).encode("utf-8", errors="surrogateescape"))
+        else:
+            _cover(path, wanted)
+
+    def _files(self) -> Iterator[Path]:
+        for folder in self._folders:
+            for parent, names, files in os.walk(folder):
+                names[:] = sorted(name for name in names if name not in SKIPPED)
+                for name in sorted(files):
+                    path = Path(parent, name)
+                    if path.is_file() and not path.is_symlink() and not _binary(path):
+                        yield path
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            yield from file
+    except FileNotFoundError:
+        return  # a temporary file that is gone by now
+
+
+def _line_holds(path: Path, line: str, wanted: Wanted) -> bool:
+    return json_holds(line, wanted) if path.suffix == ".jsonl" else wanted.holds(line)
+
+
+def _document_holds(path: Path, wanted: Wanted) -> bool:
+    return json_holds(_text(path), wanted)
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", errors="surrogateescape")
+
+
+def _same_length(before: str, after: str) -> str:
+    room = len(before.encode("utf-8", errors="surrogateescape")) - len(after.encode("utf-8", errors="surrogateescape"))
+    return after + " " * max(0, room)
+
+
+def _cover(path: Path, wanted: Wanted) -> None:
+    """Write spaces over it in place: whoever appends to the file goes on where he was."""
+    with path.open("r+b") as file:
+        while line := file.readline():
+            text = line.decode("utf-8", errors="surrogateescape")
+            if wanted.holds(text):
+                after = file.tell()
+                file.seek(after - len(line))
+                file.write(wanted.covered(text).encode("utf-8", errors="surrogateescape"))
+                file.seek(after)
+
+
+def _binary(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            head = file.read(_BEGIN)
+    except OSError:
+        return True
+    return b"\x00" in head or path.suffix in (".db", ".npy", ".bin")

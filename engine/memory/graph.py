@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import gc
 import logging
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.memory.graph_file import (
-    LONGEST_DESCRIPTION,
-    LONGEST_TITLE,
-    GraphFiles,
-    Record,
-    node_of,
-    short,
-    snapshot,
-    task_record,
-)
+from engine.memory.forgetting import Wanted
+from engine.memory.graph_file import GraphFiles, Record
 from engine.memory.graph_rules import circles, reaches
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
 
 log = logging.getLogger(__name__)
+
+LONGEST_TITLE = 200
+LONGEST_DESCRIPTION = 600
+"""Characters of a task that the graph holds in memory; the session's own record has it whole."""
 
 MOST_NEIGHBOURS = 200
 """Neighbours of one task that are shown."""
@@ -50,24 +45,24 @@ READY_WAIT = 2.0
 
 
 class TaskGraph:
-    """The graph of one home. All methods may be called from any thread."""
+    """The graph of one home. All methods may be called from any thread; nobody who reads waits for the disk."""
+
+    name = "tasks"
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         """Quick: nothing is read before `load` or `start`."""
         self._folder = folder
         self._clock = clock
         self._files = GraphFiles(folder)
-        self._lock = threading.RLock()
-        self._compacting = threading.Lock()
-        self._compactor: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._ready = threading.Event()
         self._loader: threading.Thread | None = None
         self._error: OSError | None = None
         self._taken = 0
         self._closed = False
-        self._lines = 0
         self._nodes: dict[str, GraphNode] = {}
-        self._out: dict[str, tuple[GraphEdge, ...]] = {}
+        self._out: dict[str, Sequence[GraphEdge]] = {}
         self._in: dict[str, list[str]] = {}
         self._named: dict[tuple[str, str], str] = {}
         self.progress = 0.0
@@ -85,16 +80,13 @@ class TaskGraph:
         """Read the files, in this thread."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            loaded = self._files.load(self._take_many, self._tell)
-            circles = self._opened()
+            faults = self._files.load(self._take, self._tell)
+            self.faults = tuple(sanitise(fault) for fault in (*self._opened(), *faults))
+            self.progress = 1.0
         except OSError as error:
             log.exception("the task graph cannot be read")
             self._error = error
             self.faults = (f"the task graph cannot be read: {error.strerror or error}",)
-        else:
-            self._lines = loaded.lines
-            self.faults = tuple(sanitise(one) for one in (*circles, *loaded.faults))
-            self.progress = 1.0
         self._ready.set()
 
     @property
@@ -115,13 +107,10 @@ class TaskGraph:
         return self._ready.is_set() and self._error is None
 
     def close(self) -> None:
-        """Give the files up; waits for a compaction. Safe to call twice."""
+        """Give the files up. Safe to call twice."""
         if self._loader is not None:
             self._loader.join()
-        compactor = self._compactor
-        if compactor is not None:
-            compactor.join()
-        with self._lock:
+        with self._writing:
             self._closed = True
             self._files.close()
 
@@ -137,17 +126,14 @@ class TaskGraph:
         """The newest task of this title in a workspace."""
         self._need()
         with self._lock:
-            found = self._named.get((workspace, short(title, LONGEST_TITLE)))
+            found = self._named.get((workspace, _short(title, LONGEST_TITLE)))
             return self._nodes[found] if found else None
 
     def newest(self, *, words: str = "", workspace: str | None = None, limit: int = 200) -> list[GraphNode]:
         """Tasks that hold, the last added first, those with all `words`."""
-        self._need()
         wanted = words.casefold().split()
         found: list[GraphNode] = []
-        with self._lock:
-            nodes = list(self._nodes.values())
-        for node in reversed(nodes):
+        for node in reversed(self._everything()):
             text = f"{node.title} {node.description}".casefold() if wanted else ""
             if (workspace is None or node.workspace == workspace) and all(word in text for word in wanted):
                 found.append(node)
@@ -182,22 +168,15 @@ class TaskGraph:
     def put(self, node: GraphNode) -> None:
         """Add a task, or say something new of it. The same again writes nothing. Raises `Refusal`, OSError."""
         self._need()
-        node = replace(
-            node,
-            title=short(node.title, LONGEST_TITLE),
-            description=short(node.description, LONGEST_DESCRIPTION),
-            workspace=sys.intern(node.workspace),
-            agent=sys.intern(node.agent),
-        )
-        with self._lock:
+        node = _tidy(node)
+        with self._writing:
             if self._nodes.get(node.task_id) != node:
-                self._write({"task": task_record(node)})
-        self._grown()
+                self._write(node, self._out.get(node.task_id, ()))
 
     def relate(self, source: str, relation: Relation, target: str, weight: float = 1.0) -> bool:
         """Draw an arrow; False when it is there already. Raises `Refusal`: `unknown_task`, `cycle`, and OSError."""
         self._need()
-        with self._lock:
+        with self._writing:
             self._known(source)
             self._known(target)
             if source == target:
@@ -209,62 +188,54 @@ class TaskGraph:
                 raise Refusal(
                     "cycle", f"{target} leads to {source} by `{relation}` already", "reverse the arrow, or leave it out"
                 )
-            self._write({"edge": [source, relation.value, target, round(weight, 4)]})
-        self._grown()
+            self._write(*self._with(GraphEdge(source, relation, target, round(weight, 4))))
         return True
 
     def cut(self, source: str, relation: Relation, target: str) -> None:
         """Mark an arrow as holding no longer. Raises `Refusal` `unknown_edge`, OSError."""
         self._need()
-        with self._lock:
+        with self._writing:
             former = self._edge(source, relation, target)
             if former is None:
                 raise Refusal(
                     "unknown_edge", f"there is no {relation} from {source} to {target}", "see layer F of the memory"
                 )
             if not former.invalidated:
-                self._write({"cut": [source, relation.value, target]})
+                self._write(*self._with(replace(former, invalidated=True)))
 
     def keep(self, *, whole: bool = False) -> None:
         """Wait until everything is on the disk for good; with `whole`, and at most `WHOLE` tasks, in the one file
-        `task_graph.json`. Raises OSError."""
-        if whole and len(self) <= WHOLE:
+        `task_graph.json`. A long journal becomes part of it too. Raises OSError."""
+        if (whole and len(self) <= WHOLE) or self._files.lines > max(COMPACT_LINES, len(self) // 2):
             self.compact()
             return
-        with self._lock:
+        with self._writing:
             if not self._closed:
                 self._files.sync()
 
     def compact(self) -> None:
-        """Make journals part of the snapshot, in this thread. Writers go on meanwhile. Raises OSError."""
+        """Make the journal part of the snapshot. Writers wait meanwhile. Raises OSError."""
         self._need()
-        with self._compacting:
-            with self._lock:
-                if self._closed or not self._lines:
-                    return
-                journal = self._files.begin_journal()
-                nodes, out, lines = list(self._nodes.values()), self._out.copy(), self._lines
-            self._files.replace(journal, snapshot(nodes, out))
-            with self._lock:
-                self._lines -= lines
+        with self._writing:
+            if not self._closed and self._files.lines:
+                self._files.replace((node, self._out.get(node.task_id, ())) for node in list(self._nodes.values()))
 
-    def blank(self, wanted: Callable[[str], bool]) -> list[str]:
-        """Empty and invalidate tasks whose words are `wanted`; their ids. What they said is gone from the files too
-        after `compact`. Their places in the graph stay (SPEC 4.10)."""
-        self._need()
-        with self._lock:
-            found = self.holding(wanted)
-            for node in found:
-                at = node.invalidated_at or self._clock.now()
-                self.put(replace(node, title="", description="", invalidated_at=at, why="forgotten"))
-        return [node.task_id for node in found]
+    # -- forgetting
 
-    def holding(self, wanted: Callable[[str], bool]) -> list[GraphNode]:
+    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
         """Tasks whose words are `wanted`."""
-        self._need()
-        with self._lock:
-            nodes = list(self._nodes.values())
-        return [node for node in nodes if wanted(node.title) or wanted(node.description) or wanted(node.why)]
+        for node in self._everything():
+            if any(wanted.holds(text) for text in (node.title, node.description, node.why)):
+                yield node.task_id, node.title or node.description
+
+    def erase(self, wanted: Wanted) -> int:
+        """Empty and invalidate them, in the files too; how many. Their places in the graph stay (SPEC 4.10)."""
+        found = [node for task_id, _ in self.find(wanted) if (node := self.get(task_id)) is not None]
+        for node in found:
+            at = node.invalidated_at or self._clock.now()
+            self.put(replace(node, title="", description="", invalidated_at=at, why="forgotten"))
+        self.compact()  # always: what a crash left blank in the journal is in the snapshot still
+        return len(found)
 
     # -- inside
 
@@ -277,91 +248,82 @@ class TaskGraph:
     def _tell(self, progress: float) -> None:
         self.progress = progress
 
+    def _everything(self) -> list[GraphNode]:
+        self._need()
+        with self._lock:
+            return list(self._nodes.values())
+
     def _known(self, task_id: str) -> GraphNode:
         node = self._nodes.get(task_id)
         if node is None:
             raise Refusal("unknown_task", f"the task graph has no {sanitise(task_id)}", "see layer F of the memory")
         return node
 
-    def _write(self, record: Record) -> None:
+    def _write(self, node: GraphNode, edges: Sequence[GraphEdge]) -> None:
         if self._closed:
             raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
-        self._files.append(record)
-        self._lines += 1
-        self._take(record)
+        self._files.append((node, edges))
+        self._take((node, edges))
 
-    def _take_many(self, record: Record) -> None:
-        self._take(record)
-        self._taken += 1
+    def _take(self, record: Record) -> None:
+        """Put a record into memory; twice is as once."""
+        node, edges = _tidy(record[0]), record[1]
+        with self._lock:
+            self._nodes[node.task_id] = node
+            if node.title:
+                self._named[node.workspace, node.title] = node.task_id
+            known = {edge.target for edge in self._out.get(node.task_id, ())}
+            if edges:
+                self._out[node.task_id] = tuple(edges)
+            for target in dict.fromkeys(edge.target for edge in edges):
+                if target not in known:
+                    self._in.setdefault(target, []).append(node.task_id)
+            self._taken += 1
         if self._taken % FREEZE_EVERY == 0:
             gc.freeze()
 
-    def _opened(self) -> list[str]:
+    def _with(self, edge: GraphEdge) -> Record:
+        """The task that an arrow begins at, with this arrow in the place of the one like it, or as one more."""
+        kept = (
+            other
+            for other in self._out.get(edge.source, ())
+            if (other.relation, other.target) != (edge.relation, edge.target)
+        )
+        return self._nodes[edge.source], (*kept, edge)
+
+    def _opened(self) -> Iterable[str]:
         """Open circles of arrows that must not have any: only a hand that wrote in the file can have drawn them. The
         arrow that closes one is taken as holding no longer; in words, which and how it is mended."""
-        said = []
         for relation in ACYCLIC:
             for circle in circles(self._out, relation):
                 source, target = circle[-1], circle[0]
                 way = " → ".join((*circle[:8], *(["…", source] if len(circle) > 8 else []), target))
-                said.append(
+                yield (
                     f"{self._files.snapshot.name}: {way} is a circle of `{relation}`; {source} → {target} is "
                     "treated as not valid. Quit, remove the wrong arrow from the file, and restart"
                 )
                 former = self._edge(source, relation, target)
                 assert former is not None, "the circle was made of it"
-                self._link(replace(former, invalidated=True))
-        return said
-
-    def _take(self, record: Record) -> None:
-        """Put a record into memory; twice is as once. Raises ValueError and the like for one that makes no sense."""
-        if "task" in record:
-            node = node_of(record["task"])
-            self._nodes[node.task_id] = node
-            if node.title:
-                self._named[node.workspace, node.title] = node.task_id
-            for relation, target, weight, *rest in record.get("edges", ()):
-                self._link(GraphEdge(node.task_id, Relation(relation), str(target), float(weight), bool(rest)))
-        elif "edge" in record:
-            source, relation, target, weight = record["edge"]
-            self._link(GraphEdge(str(source), Relation(relation), str(target), float(weight)))
-        elif "cut" in record:
-            source, relation, target = record["cut"]
-            former = self._edge(source, Relation(relation), target)
-            if former is not None:
-                self._link(replace(former, invalidated=True))
-        else:
-            raise ValueError("no task, edge or cut")
-
-    def _link(self, edge: GraphEdge) -> None:
-        former = self._out.get(edge.source, ())
-        kept = (one for one in former if (one.relation, one.target) != (edge.relation, edge.target))
-        self._out[edge.source] = (*kept, edge)
-        if all(one.target != edge.target for one in former):
-            self._in.setdefault(edge.target, []).append(edge.source)
+                self._take(self._with(replace(former, invalidated=True)))
 
     def _edge(self, source: str, relation: Relation, target: str) -> GraphEdge | None:
         edges = self._out.get(source, ())
-        return next((one for one in edges if one.relation is relation and one.target == target), None)
+        return next((edge for edge in edges if edge.relation is relation and edge.target == target), None)
 
     def _edges_around(self, task_id: str) -> list[GraphEdge]:
         edges = [edge for edge in self._out.get(task_id, ()) if edge.target in self._nodes]
         for source in self._in.get(task_id, ()):
             if source in self._nodes:
-                edges += [edge for edge in self._out.get(source, ()) if edge.target == task_id]
+                edges += [edge for edge in self._out[source] if edge.target == task_id]
         return sorted(edges, key=lambda edge: edge.invalidated)[:MOST_NEIGHBOURS]
 
-    def _grown(self) -> None:
-        """Compact in the background when the journal has become long."""
-        if self._lines < max(COMPACT_LINES, len(self._nodes) // 2) or self._compacting.locked() or self._closed:
-            return
-        with self._lock:
-            if self._compactor is None or not self._compactor.is_alive():
-                self._compactor = threading.Thread(target=self._compact, name="clawpy-graph-compact", daemon=True)
-                self._compactor.start()
 
-    def _compact(self) -> None:
-        try:
-            self.compact()
-        except OSError:
-            log.exception("the task graph could not be compacted; its journals are intact")
+def _tidy(node: GraphNode) -> GraphNode:
+    title, description = _short(node.title, LONGEST_TITLE), _short(node.description, LONGEST_DESCRIPTION)
+    return replace(node, title=title, description=description)
+
+
+def _short(text: str, longest: int) -> str:
+    """Harmless, and at most `longest` characters."""
+    clean = sanitise(text).strip()
+    return clean if len(clean) <= longest else clean[: longest - 1].rstrip() + "…"

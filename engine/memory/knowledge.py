@@ -14,8 +14,7 @@ from engine.memory.capture import Captures
 from engine.memory.context import ContextEngine
 from engine.memory.drafts import Drafts
 from engine.memory.finding import SUMMARY
-from engine.memory.forget import CaptureStubs, Facts, Forget, GraphTasks, Memories, Rows, Store
-from engine.memory.forget_files import Files
+from engine.memory.forget import Files, Forget, Rows, Store
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_rules import SIMILAR_WITHIN
 from engine.memory.graph_tasks import KINDS, Linker, TaskProducer
@@ -93,12 +92,7 @@ class Knowledge:
         """Have forgetting take words out of `others`, too; `named` says what their entries say, by what their ids begin
         with."""
         database = self._memory.database
-        own = (
-            Memories(database, self._memory.store, self._memory.gone),
-            CaptureStubs(database),
-            Facts(self.para),
-            GraphTasks(self.graph),
-        )
+        own = (self._memory.store, self.captures, self.drafts, self.para, self.graph)
         rest = (Files((self._home.data, self._home.logs, self._home.cache)), Rows(database))
         self.forgetting = Forget(
             database,

@@ -19,7 +19,7 @@ from engine.memory.store import MemoryStore
 from engine.memory.vectorising import Vectoriser
 from engine.memory.vectors import EXACT_MOST, Vectors
 from engine.model import Layer, LayerState, Memory, NewMemory, Recall, RecallQuery, Remembered
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Database
 
 if TYPE_CHECKING:
     from engine.memory.knowledge import Knowledge
@@ -58,7 +58,7 @@ class MemoryPort:
         self._helper = Helper()
         self._local = LocalEmbedder(self._helper)
         self._endpoint = endpoint
-        self.store = MemoryStore(database)
+        self.store = MemoryStore(database, self._erased)
         self.vectoriser = Vectoriser(database, self.store, self._helper, embedder=self._embedder, made=self._made)
         self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
@@ -180,18 +180,8 @@ class MemoryPort:
         database (SPEC 4.10)."""
         self.index.compare()
         running = self._running()
-
-        def work(tx: Transaction) -> None:
-            if number := self.store.expire(tx, running=running):
-                log.info("%d memories have expired", number)
-                tx.after_commit(self.gone)
-
-        self.database.write(work)
-
-    def gone(self) -> None:
-        """Memories were deleted or emptied: their vectors are not to be found any more."""
-        self.vectors.forget()
-        self.index.compare()
+        if number := self.database.write(lambda tx: self.store.expire(tx, running=running)):
+            log.info("%d memories have expired", number)
 
     def close(self) -> None:
         """Stop what runs in the background; what is unfinished is found missing at the next start."""
@@ -207,6 +197,10 @@ class MemoryPort:
             return self._local
         provider, _, model = named.partition(":")
         return EndpointEmbedder(provider, model, self._endpoint)
+
+    def _erased(self) -> None:
+        self.vectors.forget()
+        self.index.compare()
 
     def _made(self, vectors: int) -> None:
         self._unindexed += vectors

@@ -22,7 +22,7 @@ from engine.clock import Clock
 from engine.events import FactPromoted, NightlyFinished
 from engine.memory.capture import Captures
 from engine.memory.day import MOST_FACTS, Day, draft, heading, lines_for, synthesis, trust_of, workspace_of
-from engine.memory.drafts import Drafted, Drafts
+from engine.memory.drafts import Drafts
 from engine.memory.ledger import Ledger
 from engine.memory.markdown import Markdown
 from engine.memory.para import NewFact
@@ -180,7 +180,7 @@ class Nightly:
         trusted = [one for one in proposed if one.trust is not Trust.QUOTED]
         kept = self._para.add(trusted) if trusted else []
         if usable or row.reason == NOTHING_KEPT:
-            drafted = [Drafted(one, "the model would keep it") for one in proposed if one.trust is Trust.QUOTED]
+            drafted = [replace(one, reason="the model would keep it") for one in proposed if one.trust is Trust.QUOTED]
         else:
             drafted = draft(read, self._para.facts())
         said = tuple(self._write_diaries(read))

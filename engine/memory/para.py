@@ -11,30 +11,32 @@ import hashlib
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from engine.clock import Clock
 from engine.memory.capturing import digest
-from engine.memory.para_file import GROUP, ITEMS, LONGEST_FACT, Group, as_item, read_group, read_item, write_group
+from engine.memory.forgetting import Wanted
+from engine.memory.para_file import FACT, GROUP, ITEMS, LONGEST_FACT, Group, read_group, write_group
 from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
 from engine.storage import intents
 from engine.storage.database import Database
-from engine.storage.types import flat
 
 log = logging.getLogger(__name__)
 
 INTENT = "para"
+_SHARED = ("fact", "category", "bucket", "group", "source", "workspace", "trust", "approved_at")
+"""What a new fact and a kept one have in common."""
+
 LONGEST_CHAIN = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class NewFact:
     """A fact to keep. `supersedes`: the id of the one that it takes the place of, "" for none. `trust` and
-    `approved_at` as in `ParaFact`."""
+    `approved_at` as in `ParaFact`; `reason`: why it might be kept, of one that waits for the operator's word."""
 
     fact: str
     category: str = "fact"
@@ -45,10 +47,18 @@ class NewFact:
     supersedes: str = ""
     trust: Trust = Trust.QUOTED
     approved_at: datetime | None = None
+    reason: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The same for what says the same."""
+        return digest(self.fact)
 
 
 class Para:
     """The facts of one home. All methods may be called from any thread."""
+
+    name = "facts"
 
     def __init__(self, folder: Path, database: Database, clock: Clock) -> None:
         self._folder = folder
@@ -163,25 +173,28 @@ class Para:
                         )
                         self._asked |= {fact.id: asked[fact.id] for fact in changed}
 
-    def holding(self, wanted: Callable[[str], bool]) -> list[ParaFact]:
-        """Facts whose words are `wanted`."""
-        return [fact for fact in self.facts() if wanted(fact.fact) or wanted(fact.category) or wanted(fact.source)]
+    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+        """Facts whose words are `wanted`, for forgetting."""
+        yield from ((fact.id, fact.fact) for fact in self._holding(wanted))
 
-    def blank(self, wanted: Callable[[str], bool]) -> list[str]:
-        """Empty facts whose words are `wanted`; their ids. The stub keeps its place in the chain (SPEC 4.10)."""
+    def erase(self, wanted: Wanted) -> int:
+        """Empty them; how many. The stubs keep their places in the chain (SPEC 4.10)."""
         with self._lock:
             stubs = [
                 replace(fact, fact="", category="", source="", status="superseded", forgotten=True)
-                for fact in self.holding(wanted)
+                for fact in self._holding(wanted)
             ]
             self._change(stubs)
-            return [fact.id for fact in stubs]
+            return len(stubs)
+
+    def _holding(self, wanted: Wanted) -> list[ParaFact]:
+        return [fact for fact in self.facts() if any(map(wanted.holds, (fact.fact, fact.category, fact.source)))]
 
     def recover(self) -> list[str]:
         """Finish what a crash left half done. Says in words what cannot be."""
         words = []
         for intent in intents.unfinished(self._database, INTENT):
-            facts = [_fact(item) for item in intent.payload["facts"]]
+            facts = [FACT.validate_python(item) for item in intent.payload["facts"]]
             try:
                 self._apply(facts)
             except (OSError, Refusal) as error:
@@ -194,7 +207,7 @@ class Para:
     # -- inside
 
     def _plan(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
-        same = digest(new.fact)
+        same = new.digest
         everything = self._everything() | changes
         for fact in everything.values():
             place = (fact.bucket, fact.group)
@@ -202,13 +215,12 @@ class Para:
                 if new.approved_at is not None and fact.approved_at is None and new.fact == fact.fact:
                     fact = changes[fact.id] = replace(fact, approved_at=new.approved_at)
                 return fact
-        fields = flat(new) | {
-            "id": _free_id(new, everything.keys()),
-            "status": "active",
-            "created_at": self._clock.now(),
-        }
-        del fields["supersedes"]
-        fact = ParaFact(**fields)
+        fact = ParaFact(
+            id=_free_id(new, everything.keys()),
+            status="active",
+            created_at=self._clock.now(),
+            **{name: getattr(new, name) for name in _SHARED},
+        )
         if new.supersedes:
             old = everything.get(new.supersedes)
             if old is None:
@@ -231,9 +243,7 @@ class Para:
             group = self._group(*place)
             if group.broken:
                 raise Refusal("para_damaged", group.broken, "fix the file, or move it away to start afresh")
-        payload: dict[str, Any] = {
-            "facts": [as_item(fact) | {"bucket": fact.bucket.value, "group": fact.group} for fact in facts]
-        }
+        payload = {"facts": [FACT.dump_python(fact, mode="json") for fact in facts]}
         intent = self._database.write(lambda tx: intents.begin(tx, INTENT, facts[0].id, payload))
         try:
             self._apply(facts)
@@ -306,12 +316,6 @@ def _free_id(new: NewFact, taken: Iterable[str]) -> str:
     """An id that follows from what the fact says, so that the same run twice makes the same; another where that is
     taken by an older fact of the same words."""
     known = set(taken)
-    said = f"{new.bucket}/{new.group}/{digest(new.fact)}"
+    said = f"{new.bucket}/{new.group}/{new.digest}"
     names = ("fact_" + hashlib.sha256(f"{said}/{salt}".encode()).hexdigest()[:8] for salt in itertools.count())
     return next(name for name in names if name not in known)
-
-
-def _fact(item: dict[str, Any]) -> ParaFact:
-    bucket = Bucket(item["bucket"])
-    own = {key: value for key, value in item.items() if key not in ("bucket", "group")}
-    return read_item(own, bucket, item["group"])

@@ -9,23 +9,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
+from pydantic import TypeAdapter, ValidationError
+
+from engine.model import Bucket, ParaFact, Refusal, sanitise
 from engine.storage.files import write_atomic
 
 ITEMS, SUMMARY = "items.json", "summary.md"
-FACT_ID = re.compile(r"fact_[0-9a-z]{4,40}")
 GROUP = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
-STATUSES = ("active", "superseded")
 LONGEST_FACT = 1_000
 LARGEST = 16 * 1024 * 1024
 """Bytes of a file of items."""
 
 Item = dict[str, Any]
+
+FACT = TypeAdapter(ParaFact)
+_UNSAID = {"fact": "", "category": "", "source": "", "status": "active", "created_at": datetime(1970, 1, 1, tzinfo=UTC)}
+"""What an item need not say. One that says nothing of trust is a quote: whoever wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,59 +94,34 @@ def read_item(item: object, bucket: Bucket, group: str) -> ParaFact:
     """An item as a fact. Raises ValueError that says what is wrong with it."""
     if not isinstance(item, dict):
         raise ValueError("no object")
-    fact_id, status = item.get("id"), item.get("status", "active")
-    if not isinstance(fact_id, str) or not FACT_ID.fullmatch(fact_id):
-        raise ValueError(f"id is {str(fact_id)[:60]!r}, not fact_ and letters or digits")
-    if status not in STATUSES:
-        raise ValueError(f"{fact_id}: status is {str(status)[:60]!r}, not active or superseded")
-    forgotten = item.get("forgotten") is True
-    text = _text(item, "fact", fact_id)
-    if not text.strip() and not forgotten:
-        raise ValueError(f"{fact_id}: fact is empty")
-    count = item.get("access_count", 0)
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise ValueError(f"{fact_id}: access_count is {str(count)[:60]!r}, not a number from 0")
-    successor = item.get("superseded_by")
-    if successor is not None and not (isinstance(successor, str) and FACT_ID.fullmatch(successor)):
-        raise ValueError(f"{fact_id}: superseded_by is {str(successor)[:60]!r}, not null or the id of a fact")
-    if successor is not None and status == "active":
-        raise ValueError(f"{fact_id}: superseded_by is set, and status is active")
-    return ParaFact(
-        id=fact_id,
-        fact=sanitise(text)[:LONGEST_FACT],
-        category=sanitise(_text(item, "category", fact_id)),
-        source=sanitise(_text(item, "source", fact_id)),
-        status=status,
-        bucket=bucket,
-        group=group,
-        created_at=_instant(item, "created_at", fact_id) or datetime(1970, 1, 1, tzinfo=UTC),
-        access_count=count,
-        last_accessed=_instant(item, "last_accessed", fact_id),
-        superseded_by=successor,
-        workspace=_text(item, "workspace", fact_id),
-        forgotten=forgotten,
-        trust=_trust(item, fact_id),
-        approved_at=_instant(item, "approved_at", fact_id),
+    said = {key: value for key, value in item.items() if value is not None}
+    place = {"bucket": bucket, "group": group}
+    try:
+        fact = FACT.validate_python(_UNSAID | said | place)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{item.get('id')}: {where} is {str(first['input'])[:60]!r}: {first['msg']}") from error
+    if not fact.fact.strip() and not fact.forgotten:
+        raise ValueError(f"{fact.id}: fact is empty")
+    if fact.superseded_by is not None and fact.active:
+        raise ValueError(f"{fact.id}: superseded_by is set, and status is active")
+    return replace(
+        fact,
+        fact=sanitise(fact.fact)[:LONGEST_FACT],
+        category=sanitise(fact.category),
+        source=sanitise(fact.source),
+        created_at=_utc(fact.created_at),
+        last_accessed=fact.last_accessed and _utc(fact.last_accessed),
+        approved_at=fact.approved_at and _utc(fact.approved_at),
     )
 
 
 def as_item(fact: ParaFact) -> Item:
     """A fact as it stands in the file."""
-    item: Item = {
-        "id": fact.id,
-        "fact": fact.fact,
-        "category": fact.category,
-        "source": fact.source,
-        "status": fact.status,
-        "access_count": fact.access_count,
-        "last_accessed": _stamp(fact.last_accessed),
-        "superseded_by": fact.superseded_by,
-        "created_at": _stamp(fact.created_at),
-        "workspace": fact.workspace,
-        "trust": fact.trust.value,
-        "approved_at": _stamp(fact.approved_at),
-    }
-    return item | ({"forgotten": True} if fact.forgotten else {})
+    left_out = {"bucket", "group"} if fact.forgotten else {"bucket", "group", "forgotten"}
+    item: Item = FACT.dump_python(fact, mode="json", exclude=left_out)
+    return item
 
 
 def summary(bucket: Bucket, group: str, facts: Iterable[ParaFact]) -> str:
@@ -175,33 +154,5 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _text(item: Item, key: str, fact_id: str) -> str:
-    value = item.get(key, "")
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ValueError(f"{fact_id}: {key} is not text")
-    return value
-
-
-def _trust(item: Item, fact_id: str) -> Trust:
-    """A fact that says nothing of it is a quote: whoever wrote it."""
-    said = item.get("trust", Trust.QUOTED.value)
-    if said not in list(Trust):
-        raise ValueError(f"{fact_id}: trust is {str(said)[:60]!r}, not one of {', '.join(Trust)}")
-    return Trust(said)
-
-
-def _instant(item: Item, key: str, fact_id: str) -> datetime | None:
-    value = item.get(key)
-    if value is None:
-        return None
-    try:
-        instant = datetime.fromisoformat(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{fact_id}: {key} is {str(value)[:60]!r}, not a time such as 2026-01-05T09:30:00Z") from error
+def _utc(instant: datetime) -> datetime:
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
-
-
-def _stamp(instant: datetime | None) -> str | None:
-    return None if instant is None else instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

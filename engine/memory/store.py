@@ -9,13 +9,14 @@ Statements are plain text for SQLite's driver: these are asked on every recall, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from engine.memory.checking import LONGEST, check, memory_id, quoted
+from engine.memory.forgetting import Wanted
 from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, Remembered, Retention, Trust
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import driver_of
@@ -40,8 +41,12 @@ class NewChunk:
 class MemoryStore:
     """Rows of layers C and E. All methods may be called from any thread."""
 
-    def __init__(self, database: Database) -> None:
+    name = "memories"
+
+    def __init__(self, database: Database, gone: Callable[[], None] = lambda: None) -> None:
+        """`gone` is called when memories were deleted or emptied: their vectors are not to be found any more."""
         self._database = database
+        self._gone = gone
 
     @property
     def commits(self) -> int:
@@ -78,7 +83,7 @@ class MemoryStore:
         query = "UPDATE memories SET superseded_by = ? WHERE id = ?"
         self._database.write(lambda tx: tx.driver.execute(query, (by, id)) and None)
 
-    def erase(self, tx: Transaction, ids: Iterable[str]) -> None:
+    def empty(self, tx: Transaction, ids: Iterable[str]) -> None:
         """Forget: the text, its words, chunks and vectors go, an empty stub stays (SPEC 4.10)."""
         driver = tx.driver
         seqs = [row[0] for row in driver.execute(f"SELECT seq FROM memories WHERE id IN {_MANY}", _many(ids))]
@@ -88,12 +93,30 @@ class MemoryStore:
             _many(seqs),
         )
         driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_MANY}", _many(seqs))
+        tx.after_commit(self._gone)
+
+    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
+        """Memories that hold it, for forgetting."""
+        with self._reading() as ask:
+            for id, text, speaker, tags in ask("SELECT id, text, speaker, tags FROM memories WHERE NOT forgotten"):
+                if any(map(wanted.holds, (text, speaker, *json.loads(tags)))):
+                    yield id, text
+
+    def erase(self, wanted: Wanted) -> int:
+        """Empty them; how many."""
+        ids = [id for id, _ in self.find(wanted)]
+        for start in range(0, len(ids), 200):
+            self._database.write(lambda tx, some=ids[start : start + 200]: self.empty(tx, some))  # type: ignore[misc]
+        return len(ids)
 
     def expire(self, tx: Transaction, *, running: frozenset[str]) -> int:
         """Delete what its tier keeps no longer (SPEC 4.3), with its chunks: `month` after 30 days, `session` one day
         after its session is over, `running` being those that are not. A thousand at a time; returns how many."""
         ages = {"month": as_stored(tx.now - MONTH), "session": as_stored(tx.now - AFTER_SESSION), "most": AT_ONCE}
-        return tx.driver.execute(_EXPIRE, ages | {"running": _json(sorted(running))}).rowcount
+        number = tx.driver.execute(_EXPIRE, ages | {"running": _json(sorted(running))}).rowcount
+        if number:
+            tx.after_commit(self._gone)
+        return number
 
     # -- reading
 

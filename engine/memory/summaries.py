@@ -122,17 +122,15 @@ class SummarySharing:
         origin: Callable[[], str],
         projects: Callable[[], Mapping[str, str]],
         remember: Callable[[Sequence[NewMemory]], Remembered],
-        gone: Callable[[], None],
     ) -> None:
-        """`origin` names this home; `projects` is the project of each workspace that is looked after; `remember` and
-        `gone` are the memory port's."""
+        """`origin` names this home; `projects` is the project of each workspace that is looked after; `remember`
+        is the memory port's."""
         self._database = database
         self._memories = memories
         self._store = store
         self._origin = origin
         self._projects = projects
         self._remember = remember
-        self._gone = gone
         self._outage = Outage(database, "summaries", self._waiting)
 
     def wanted(self) -> bool:
@@ -206,8 +204,7 @@ class SummarySharing:
 
     def _forget(self, ids: Sequence[str]) -> None:
         def work(tx: Transaction) -> None:
-            self._memories.erase(tx, ids)
-            tx.after_commit(self._gone)
+            self._memories.empty(tx, ids)
 
         if ids:
             self._database.write(work)

@@ -60,7 +60,6 @@ def build(core: Engine, stand_ins: StandIns) -> None:
         origin=core.wisdom.origin,
         projects=lambda: {workspace: projects.of(workspace) for workspace in core.workspaces},
         remember=core.memory.add,
-        gone=core.memory.gone,
     )
     watching = (core.cards, core.safety, core.tasks, core.calls, core.permissions, core.knowledge, core.learnings)
     for observer in (*watching, WhenOver(lambda: core.autonomy.poke())):

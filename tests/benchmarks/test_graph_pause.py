@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
+from engine.memory.forgetting import Wanted
 from engine.memory.graph import TaskGraph
 from engine.model import GraphNode, Relation
 
@@ -67,7 +68,7 @@ def snapshot(folder: Path) -> None:
             "description": "It reads dates again. " * 8, "agent": "backend_builder",
         }  # fmt: skip
         lines.append(json.dumps({"task": task, "edges": edges}))
-    text = '{"version": 1, "journal": 0, "tasks": [\n' + ",\n".join(lines) + "\n]}\n"
+    text = '{"version": 1, "tasks": [\n' + ",\n".join(lines) + "\n]}\n"
     (folder / "task_graph.json").write_text(text)
 
 
@@ -76,7 +77,7 @@ def ask(graph: TaskGraph) -> None:
         graph.neighbourhood(name(number * 1_999))
         graph.neighbours([name(number * 1_999 + more) for more in range(20)])
     assert len(graph.newest(words="module 999", limit=50)) == 50
-    assert graph.holding(lambda text: "module 99999" in text)
+    assert list(graph.find(Wanted(["module 99999"])))
 
 
 def write(graph: TaskGraph) -> None:

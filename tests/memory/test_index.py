@@ -166,8 +166,7 @@ def test_what_is_gone_is_not_found_and_much_of_it_makes_a_new_index(
     many: MemoryPort, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [one.id for one in many.entries(Layer.VECTORS)][:50]
-    database.write(lambda tx: many.store.erase(tx, names))
-    many.gone()
+    database.write(lambda tx: many.store.empty(tx, names))
     assert many.index.wait(LONG)
     left = {one.text for one in many.entries(Layer.VECTORS) if one.text}
     assert nearest(many, "word59 thing3") in {*left, "task summary", ""}

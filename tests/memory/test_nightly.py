@@ -299,7 +299,7 @@ def test_rules_keep_eight_drafts_at_most_and_name_what_stays_red() -> None:
     many = Day("2026-01-05", captures=tuple(said(number) for number in range(20)), red=red)
     assert len(draft(many, [])) == MOST_FACTS
     few = draft(Day("2026-01-05", red=red), [])
-    assert few[0].fact.bucket is Bucket.RESOURCES
+    assert few[0].bucket is Bucket.RESOURCES
     assert "still failed in 2 sessions" in few[0].reason
     assert draft(Day("2026-01-05", red={"session_1": red["session_1"]}), []) == []
     lines = lines_for(many, "a")

@@ -66,8 +66,7 @@ def test_a_memory_in_a_transaction_that_fails_was_never_there(memory: MemoryPort
 def test_forgetting_leaves_a_stub_and_nothing_of_the_text(memory: MemoryPort, database: Database) -> None:
     [secret] = memory.remember(turns("the phone number is 555 0199"))
     memory.settle(10)
-    database.write(lambda tx: memory.store.erase(tx, [secret]))
-    memory.gone()
+    database.write(lambda tx: memory.store.empty(tx, [secret]))
     stub = memory.store.get(secret)
     assert stub is not None
     assert (stub.text, stub.speaker, stub.forgotten) == ("", "", True)

@@ -75,7 +75,7 @@ class Machine:
         return self.store.remember([one]).ids[0]
 
     def forget(self, id: str) -> None:
-        self.database.write(lambda tx: self.store.erase(tx, [id]))
+        self.database.write(lambda tx: self.store.empty(tx, [id]))
 
     def texts(self) -> set[str]:
         return {one.text for one in self.store.entries(Layer.CONTEXT) if not one.forgotten}
@@ -91,7 +91,6 @@ def machines(tmp_path: Path) -> Iterator[tuple[Shared, Machine, Machine]]:
         sharing = SummarySharing(
             base, store, lambda: shared, origin=lambda name=name: f"home_{name}",  # type: ignore[misc]
             projects=lambda projects=projects: projects, remember=store.remember,  # type: ignore[misc]
-            gone=lambda gone=gone: gone.append(True),  # type: ignore[misc]
         )  # fmt: skip
         made.append(Machine(name, store, base, sharing, projects, gone))
     yield shared, made[0], made[1]
