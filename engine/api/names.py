@@ -101,8 +101,8 @@ def _of_the_program() -> dict[str, Any]:
 
     flows = {
         name: {
-            "title": flow.title,
-            "parameters": {each: field.description or "" for each, field in flow.parameters.model_fields.items()},
+            "title": flow.label,
+            "parameters": {each: field.description or "" for each, field in flow.model_fields.items()},
         }
         for name, flow in FLOWS.items()
     }

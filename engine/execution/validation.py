@@ -22,7 +22,7 @@ from engine.execution.live import LiveSession
 from engine.execution.merging import differences
 from engine.execution.runners.flow import CommandResult, FlowUnable, Job
 from engine.execution.runners.flows import common
-from engine.execution.runners.flows.run_tests import RunTests, RunTestsParameters
+from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.toolchains.bound import borrowed
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.snapshots import Snapshot
@@ -270,15 +270,15 @@ class _Bench:
         if not tools or not (concerned or known_green):
             return None
         listener = _Listener(self._live)
-        job = self._job(concerned, listener)
+        job = self._job(listener)
         with borrowed(tools, self._ground.folder, self._workspace):
-            result = RunTests().run(job)
+            result = RunTests(paths=concerned).run(job)
         assert result.check is not None
         return _Seen(result.check, result.full, listener.text)
 
     def red_before(self, check: CheckResult) -> frozenset[str]:
         """Which of the failing tests fail without the agent's changes too. Leaves the files as it finds them."""
-        job = self._job([], _Listener(self._live, quiet=True))
+        job = self._job(_Listener(self._live, quiet=True))
         tools = [tool for tool in project_at(self._ground.folder, self._workspace).tools if tool.exact]
         if not tools or not check.failing:
             return frozenset()
@@ -309,11 +309,10 @@ class _Bench:
         # A name that is not UTF-8 belongs to no tool's tests.
         return [path for one in changes if not one.goes and (path := _text(one.path))]
 
-    def _job(self, paths: list[str], listener: _Listener) -> Job:
+    def _job(self, listener: _Listener) -> Job:
         return Job(
             workspace=self._workspace,
             folder=self._ground.folder,
-            parameters=RunTestsParameters(paths=paths),
             git=self._live.git(self._ground.git),
             bench=listener,
             suspect_imports=True,

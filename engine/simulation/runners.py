@@ -153,8 +153,8 @@ class MadeRunner:
         flow = FLOWS.get(assignment.flow or "")
         if flow is None:
             raise Refusal("no_runner", f"there is no flow {assignment.flow!r}")
-        parameters = edited(flow.name, flow.parameters, assignment.parameters, edit)
-        return replace(assignment, prompt=flow.describe(parameters), parameters=parameters.model_dump(mode="json"))
+        asked = edited(flow, assignment.parameters, edit)
+        return replace(assignment, prompt=asked.describe(), parameters=asked.model_dump(mode="json"))
 
     def recover(self) -> list[str]:
         return []

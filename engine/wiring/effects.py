@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.learned import LearnedFlow, Registry
+from engine.execution.runners.flows.learned import LearnedFlow, Registry, learned
 from engine.learning.candidates.effects import words
 from engine.learning.candidates.fragments import LearnedGuidance
 from engine.learning.candidates.trials import Overlays, Trials
@@ -25,13 +25,13 @@ def build(core: Engine) -> None:
     core.flows = Registry(FLOWS, partial(_learned_flows, core))
 
 
-def _learned_flows(core: Engine) -> list[LearnedFlow]:
+def _learned_flows(core: Engine) -> list[type[LearnedFlow]]:
     return [_flow(one, one.effect) for one in core.overlays.flows() if isinstance(one.effect, FlowOffload)]
 
 
-def _flow(one: Overlay, effect: FlowOffload) -> LearnedFlow:
+def _flow(one: Overlay, effect: FlowOffload) -> type[LearnedFlow]:
     commands = tuple(tuple(words(command)) for command in effect.commands)
-    return LearnedFlow(effect.name, effect.title, commands, one.workspace)
+    return learned(effect.name, effect.title, commands, one.workspace)
 
 
 def learned_work(core: Engine) -> list[LearnedWork]:

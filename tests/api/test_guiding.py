@@ -15,7 +15,7 @@ from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import request
 from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
-from engine.execution.runners.flows.write_agents_md import lessons_in
+from engine.execution.runners.flows.documents import lessons_in
 from engine.model import ChangeState, Refusal, SessionState
 from engine.stand_ins import StandIns
 from tests.conftest import Repository

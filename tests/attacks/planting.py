@@ -14,7 +14,7 @@ from engine.execution.diffs import file_changes, file_diffs
 from engine.execution.runners.flow import FlowUnable, Job
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.common import show_tree, stored, tidy
-from engine.execution.runners.flows.rehearse_merge import unmerged
+from engine.execution.runners.flows.merges import unmerged
 from engine.git import Git, repository_root
 from engine.git.github import address_of
 from engine.git.reader import GitReader
@@ -86,10 +86,8 @@ def project(world: World) -> Repository:
 
 def flow(name: str, folder: Path, scratch: Path, **parameters: object) -> None:
     scratch.mkdir(exist_ok=True)
-    one = FLOWS[name]
-    job = Job(folder, folder, one.parameters(**parameters), Git(folder), RealBench(scratch))
     with contextlib.suppress(FlowUnable):
-        one.run(job)
+        FLOWS[name](**parameters).run(Job(folder, folder, Git(folder), RealBench(scratch)))
 
 
 def in_tree(folder: Path, scratch: Path) -> list[str]:
@@ -141,7 +139,7 @@ def in_worktree(world: World, folder: Path, git: Git) -> None:
     """What flows do in a worktree between the tests that they run there."""
     scratch = world.folder / "scratch-worktree"
     scratch.mkdir(exist_ok=True)
-    job = Job(world.root, folder, None, git, RealBench(scratch))
+    job = Job(world.root, folder, git, RealBench(scratch))
     with contextlib.suppress(Refusal, FlowUnable):
         now = stored(job)
         tidy(job, "other")

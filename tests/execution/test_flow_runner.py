@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
@@ -22,7 +22,7 @@ from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.ground import Grounds
 from engine.execution.launcher import Launcher
-from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.parameters import PROSE, edited, validated
@@ -47,27 +47,23 @@ from tests.conftest import Repository
 from tests.execution.session_world import Watcher, rails, until
 
 
-class HuntParameters(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class Hunt(Flow):
+    """A flow whose work a test gives, see `scripted`."""
+
+    name = "hunt"
+    label = "Scripted"
+    place = Place.CHECK
     tests: list[str] = Field(description="test ids")
     times: int = Field(default=20, ge=1, le=500)
     note: str = ""
 
+    def describe(self) -> str:
+        return f"Rerun {len(self.tests)} tests {self.times} times"
 
-class Scripted:
-    """A flow whose work a test gives."""
 
-    title: ClassVar[str] = "Scripted"
-    parameters: ClassVar[type[BaseModel]] = HuntParameters
-
-    def __init__(self, name: str, place: Place, work: Callable[[Job], FlowResult]) -> None:
-        self.name, self.place, self._work = name, place, work
-
-    def describe(self, parameters: HuntParameters) -> str:
-        return f"Rerun {len(parameters.tests)} tests {parameters.times} times"
-
-    def run(self, job: Job) -> FlowResult:
-        return self._work(job)
+def scripted(place: Place, work: Callable[[Job], FlowResult]) -> type[Flow]:
+    told = {"name": "scripted", "place": place, "run": lambda self, job: work(job), "__module__": __name__}
+    return type("Scripted", (Hunt,), told)
 
 
 CHECK = CheckResult("pytest", passed=2, failed=1, failing=("t::a",), durations=(("t::a", 1.5),))
@@ -146,7 +142,7 @@ class World:
         return view
 
     def script(self, place: Place, work: Callable[[Job], FlowResult]) -> SessionView:
-        self.flows["scripted"] = Scripted("scripted", place, work)
+        self.flows["scripted"] = scripted(place, work)
         return self.run("scripted", tests=["a"])
 
     def transcript(self, view: SessionView) -> str:
@@ -286,7 +282,7 @@ def test_a_stopped_flow_leaves_nothing(world: World) -> None:
         job.run(["sh", "-c", "echo ready; sleep 60"])
         return FlowResult("not reached")
 
-    world.flows["scripted"] = Scripted("scripted", Place.CHANGE_SET, work)
+    world.flows["scripted"] = scripted(Place.CHANGE_SET, work)
     view = world.start("scripted", tests=["a"])
     until(lambda: "ready" in world.transcript(view))
     world.sessions.stop(view.id, "enough")
@@ -381,7 +377,7 @@ def test_without_a_sandbox_the_note_says_what_that_means(world: World) -> None:
 
 
 def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
-    world.flows["scripted"] = Scripted("scripted", Place.CHECK, lambda job: FlowResult(""))
+    world.flows["scripted"] = scripted(Place.CHECK, lambda job: FlowResult(""))
     before = world.assignment("scripted", tests=["a"])
     after = world.launcher.reparameterise(before, "times=5")
     assert after.prompt == "Rerun 1 tests 5 times"
@@ -400,7 +396,7 @@ def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
 
 def test_what_is_missing_is_said_in_words_with_what_it_means() -> None:
     with pytest.raises(Refusal) as refusal:
-        validated("bisect", FLOWS["bisect"].parameters, {})
+        validated(FLOWS["bisect"], {})
     assert refusal.value.message == (
         "bisect needs test and good: `bisect test=… good=…` "
         "(test: id of the test that fails, as its tool names it; good: a commit at which the test passed)"
@@ -424,8 +420,7 @@ PRESENT = {"tests": ["a"], "times": 20}
     ],
 )
 def test_edits_that_are_understood(edit: str, expected: dict[str, Any]) -> None:
-    parameters = edited("hunt", HuntParameters, PRESENT, edit)
-    assert parameters.model_dump() == {"tests": ["a"], "times": 20, "note": "", **expected}
+    assert edited(Hunt, PRESENT, edit).model_dump() == {"tests": ["a"], "times": 20, "note": "", **expected}
 
 
 @pytest.mark.parametrize(
@@ -435,7 +430,7 @@ def test_edits_that_are_understood(edit: str, expected: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_edits_that_are_not_name_what_is_accepted(edit: str) -> None:
     with pytest.raises(Refusal) as refusal:
-        edited("hunt", HuntParameters, PRESENT, edit)
+        edited(Hunt, PRESENT, edit)
     assert refusal.value.code == "bad_parameters"
     for name in ("tests: list (test ids)", "times: int = 20", "note: text"):
         assert name in refusal.value.fix
@@ -444,7 +439,7 @@ def test_edits_that_are_not_name_what_is_accepted(edit: str) -> None:
 @pytest.mark.parametrize("edit", ["run it more often", "only the cart: nothing else", "say why it is red"])
 def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
     with pytest.raises(Refusal) as refusal:
-        edited("hunt", HuntParameters, PRESENT, edit)
+        edited(Hunt, PRESENT, edit)
     assert refusal.value.code == PROSE
     assert "is not a parameter" not in str(refusal.value)
     assert "for example `hunt tests=src/cart.py`" in refusal.value.fix
@@ -453,4 +448,4 @@ def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
 @given(st.text(max_size=60))
 def test_any_edit_is_taken_or_refused(edit: str) -> None:
     with contextlib.suppress(Refusal):
-        assert edited("hunt", HuntParameters, PRESENT, edit)
+        assert edited(Hunt, PRESENT, edit)

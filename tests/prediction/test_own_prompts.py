@@ -74,7 +74,7 @@ def test_values_without_their_names_are_parameters_too_and_the_flow_says_which_i
     flow = prompt.partition(" ")[0]
     assert named_flow(prompt, tuple(REAL_FLOWS)) == (flow, values)
     with pytest.raises(Refusal) as refusal:
-        edited(flow, REAL_FLOWS[flow].parameters, {}, values)
+        edited(REAL_FLOWS[flow], {}, values)
     assert refusal.value.message == f"{flow}: which parameter is '{values}'?"
     assert refusal.value.fix.startswith(f"`{flow} ")
 
@@ -90,18 +90,18 @@ def test_a_sentence_that_begins_as_a_flow_is_prose(prompt: str) -> None:
 
 def test_a_flow_says_how_its_parameters_are_written() -> None:
     with pytest.raises(Refusal) as refusal:
-        edited("bisect", REAL_FLOWS["bisect"].parameters, {}, "tst=test_total")
+        edited(REAL_FLOWS["bisect"], {}, "tst=test_total")
     form = "`bisect test=… good=… [project=…] [bad=…]`, or a JSON object, for example `bisect test=TEST good=GOOD`; "
     assert refusal.value.fix.startswith(f"{form}test: text")
     with pytest.raises(Refusal, match=r"for example `lint paths=src/cart.py`"):
-        edited("lint", REAL_FLOWS["lint"].parameters, {}, "src/cart.py")
+        edited(REAL_FLOWS["lint"], {}, "src/cart.py")
     with pytest.raises(Refusal, match=r"for example `hunt_flakes tests=50`"):
-        edited("hunt_flakes", REAL_FLOWS["hunt_flakes"].parameters, {}, "50")
+        edited(REAL_FLOWS["hunt_flakes"], {}, "50")
 
 
 def test_every_alias_names_its_flow_and_no_other_and_the_flow_takes_what_is_implied() -> None:
     for flow, names in ALIASES.items():
-        validated(flow, REAL_FLOWS[flow].parameters, implied(flow, EVENING))
+        validated(REAL_FLOWS[flow], implied(flow, EVENING))
         for name in names:
             assert named_flow(f"Please {name}.", tuple(REAL_FLOWS)) == (flow, ""), name
 

@@ -1,7 +1,7 @@
 """What a flow is and what it works with (SPEC 3.8, 3.9): deterministic work that needs no model.
 
-A flow is a class with a name, a place, a pydantic model of its parameters and a `run(job)`. Everything it does to
-the outside goes through its `Job`: commands are checked by the content filter, sandboxed, streamed to the transcript
+A flow is a pydantic model of its parameters with a name, a place and a `run(job)`. Everything it does to the outside
+goes through its `Job`: commands are checked by the content filter, sandboxed, streamed to the transcript
 and end with the session.
 """
 
@@ -14,8 +14,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
+from engine.clock import Clock, SystemClock
 from engine.execution.upkeep import Upkeep
 from engine.git import Git
 from engine.model import CheckResult
@@ -132,11 +133,11 @@ class Job:
 
     workspace: Path
     folder: Path
-    parameters: Any
     git: Git
     bench: Bench
     suspect_imports: bool = False
     upkeep: Upkeep | None = None
+    clock: Clock = field(default_factory=SystemClock)
 
     def its_upkeep(self) -> Upkeep:
         """What a flow of `Place.ENGINE` acts through. Raises `FlowUnable` where there is none."""
@@ -184,20 +185,20 @@ class Job:
         return result
 
 
-class Flow(Protocol):
-    """One kind of deterministic work. Registered by its `name`."""
+class Flow(BaseModel):
+    """One kind of deterministic work, asked for by its `name`; its parameters are its fields: nothing unknown is
+    accepted, nothing changes later. `label` is what it is called on screens."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=1000, defer_build=True)
+
+    name: ClassVar[str]
+    label: ClassVar[str]
     place: ClassVar[Place]
-    parameters: ClassVar[type[BaseModel]]
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def title(self) -> str: ...
-
-    def describe(self, parameters: Any) -> str:
+    def describe(self) -> str:
         """The assignment in words, as the card shows it, also after its parameters were edited."""
+        raise NotImplementedError
 
     def run(self, job: Job) -> FlowResult:
         """Do it. Returning means that it ran to its end, whatever it found; see `FlowUnable` and `Stopped`."""
+        raise NotImplementedError

@@ -6,18 +6,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel
 
 from engine.execution.environments import put_in_place, reaching
 from engine.execution.ground import UNDO_NOTES, Grounds, bounded
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Flow, FlowUnable, Job, Place
+from engine.execution.runners.flows.common import ProjectFlow
 from engine.execution.runners.flows.learned import LearnedFlow
-from engine.execution.runners.flows.prepare_environment import PrepareEnvironment
-from engine.execution.runners.flows.update_lock import UpdateLock
+from engine.execution.runners.flows.upkeep import Installing
 from engine.execution.runners.parameters import edited, validated
 from engine.execution.runners.toolchains.installing import Installation
 from engine.execution.upkeep import Upkeep
@@ -29,7 +26,7 @@ class FlowRunner:
 
     name = "flow"
 
-    def __init__(self, flows: Mapping[str, Flow], *, grounds: Grounds, upkeep: Upkeep | None = None) -> None:
+    def __init__(self, flows: Mapping[str, type[Flow]], *, grounds: Grounds, upkeep: Upkeep | None = None) -> None:
         self._flows = flows
         self._grounds = grounds
         self._upkeep = upkeep
@@ -37,8 +34,8 @@ class FlowRunner:
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Whether there is such a flow and it takes these parameters, and what it would leave behind."""
         try:
-            flow, parameters = self._resolve(assignment)
-            installation = _installation(flow, parameters, Path(assignment.workspace))
+            flow = self._resolve(assignment)
+            installation = _installation(flow, assignment)
         except Refusal as refusal:
             return RunnerInfo(takes=False, reason=refusal.message)
         except FlowUnable as unable:
@@ -48,7 +45,7 @@ class FlowRunner:
             check_only=flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE, Place.INSTALL),
             undo_note=UNDO_NOTES[flow.place],
             free=True,
-            does=flow.words if isinstance(flow, LearnedFlow) else "",
+            does=flow.words() if isinstance(flow, LearnedFlow) else "",
         )
         if installation is None:
             return info
@@ -57,9 +54,8 @@ class FlowRunner:
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment with edited parameters, and the prompt that says them."""
-        flow = self._flow(assignment)
-        parameters = edited(flow.name, flow.parameters, assignment.parameters, edit)
-        return replace(assignment, prompt=flow.describe(parameters), parameters=parameters.model_dump(mode="json"))
+        flow = edited(self._kind(assignment), assignment.parameters, edit)
+        return replace(assignment, prompt=flow.describe(), parameters=flow.model_dump(mode="json"))
 
     def recover(self) -> list[str]:
         """See `Grounds.recover`."""
@@ -67,16 +63,15 @@ class FlowRunner:
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Run the flow to its end, or raise why not."""
-        flow, parameters = self._resolve(live.assignment)
-        installation = _installation(flow, parameters, Path(live.assignment.workspace))
+        flow = self._resolve(live.assignment)
+        installation = _installation(flow, live.assignment)
         network, hosts = (False, installation.hosts) if installation else (live.confinement.network, ())
-        live.say(f"{flow.title} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
+        live.say(f"{flow.label} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
         place = flow.place
         with self._grounds.take(live, place) as ground:
             job = Job(
                 workspace=Path(live.assignment.workspace),
                 folder=ground.folder,
-                parameters=parameters,
                 git=live.git(ground.git),
                 bench=live,
                 upkeep=self._upkeep,
@@ -91,33 +86,32 @@ class FlowRunner:
                 place,
                 check=result.check,
                 full=result.full,
-                project=getattr(parameters, "project", ""),
+                project=flow.project if isinstance(flow, ProjectFlow) else "",
             )
         check = result.check and bounded(result.check, live.without_secrets)
         summary = f"{result.summary} · {wrote}" if wrote else result.summary
         return RunnerResult(summary, check, result.sound, result.facts, write)
 
-    def _flow(self, assignment: Assignment) -> Flow:
+    def _kind(self, assignment: Assignment) -> type[Flow]:
         if assignment.flow is None:
             told = "This text names no flow, and no model or agent is set up for it"
             raise Refusal("no_runner", told, "`clawpy help flows` lists the flows")
         flow = self._flows.get(assignment.flow)
         if flow is None:
             raise Refusal("no_runner", f"there is no flow {assignment.flow!r}", f"flows: {', '.join(self._flows)}")
-        if isinstance(flow, LearnedFlow) and flow.workspace not in ("", assignment.workspace):
+        if issubclass(flow, LearnedFlow) and flow.workspace not in ("", assignment.workspace):
             told = f"the flow {flow.name} was learned in {flow.workspace} and works only there"
             raise Refusal("no_runner", told, "run it there")
         return flow
 
-    def _resolve(self, assignment: Assignment) -> tuple[Flow, BaseModel]:
-        flow = self._flow(assignment)
-        return flow, validated(flow.name, flow.parameters, assignment.parameters)
+    def _resolve(self, assignment: Assignment) -> Flow:
+        return validated(self._kind(assignment), assignment.parameters)
 
 
-def _installation(flow: Flow, parameters: Any, workspace: Path) -> Installation | None:
+def _installation(flow: Flow, assignment: Assignment) -> Installation | None:
     """What a flow that installs would do; None for every other. Raises `FlowUnable` for a command that is not
     the project's own."""
-    return flow.installation(parameters, workspace) if isinstance(flow, (PrepareEnvironment, UpdateLock)) else None
+    return flow.installation(Path(assignment.workspace)) if isinstance(flow, Installing) else None
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from engine.clock import Clock, SystemClock
 from engine.execution.runners.flow import CommandResult, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows import FLOWS
 from engine.git import Git
@@ -90,7 +91,7 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
     """Runs a flow by name on `repository`, in a worktree of its present files where the flow's place asks for one."""
     number = 0
 
-    def run(name: str, **parameters: Any) -> Ran:
+    def run(name: str, *, clock: Clock | None = None, **parameters: Any) -> Ran:
         nonlocal number
         number += 1
         flow = FLOWS[name]
@@ -103,11 +104,11 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
         job = Job(
             workspace=repository.path,
             folder=folder,
-            parameters=flow.parameters(**parameters),
             git=Git(folder),
             bench=bench,
+            clock=clock or SystemClock(),
         )
-        return Ran(flow.run(job), bench, folder)
+        return Ran(flow(**parameters).run(job), bench, folder)
 
     return run
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.flow import FlowUnable
-from engine.execution.runners.flows import report_branches
+from engine.execution.runners.flows.history import Branch
 from engine.git import unpushed
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
@@ -129,19 +129,16 @@ def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: R
 
 
 @pytest.mark.parametrize(("days", "stale"), [(29, False), (30, True)])
-def test_stale_begins_at_the_day(
-    repository: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch, days: int, stale: bool
-) -> None:
+def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days: int, stale: bool) -> None:
     branches(repository)
-    flow = report_branches.ReportBranches(FakeClock(datetime.now(UTC) + timedelta(days=days, hours=1)))
-    monkeypatch.setattr("tests.execution.flows.conftest.FLOWS", {"report_branches": flow})
-    ran = run_flow("report_branches", days=30)
+    clock = FakeClock(datetime.now(UTC) + timedelta(days=days, hours=1))
+    ran = run_flow("report_branches", clock=clock, days=30)
     names = {one["name"] for one in ran.result.facts["branches"]}
     assert names == ({"left", "right", "docs"} if stale else set())
 
 
 def test_commands_quote_what_a_shell_would_read() -> None:
-    branch = report_branches.Branch("a;rm -rf ~", "0" * 40, 1, 0, 0, here=False, state="merged")
+    branch = Branch("a;rm -rf ~", "0" * 40, 1, 0, 0, here=False, state="merged")
     assert branch.command == "git branch -d -- 'a;rm -rf ~'"
 
 

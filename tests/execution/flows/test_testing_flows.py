@@ -9,7 +9,7 @@ import pytest
 
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.runners.flows.common import mending
-from engine.execution.runners.flows.hunt_flakes import tally
+from engine.execution.runners.flows.testing import tally
 from engine.execution.runners.toolchains.projects import projects
 from engine.execution.runners.toolchains.python import environment_command
 from engine.model import CheckResult

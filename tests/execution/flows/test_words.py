@@ -95,16 +95,16 @@ def test_every_flow_is_described() -> None:
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_words_of_a_flow(name: str) -> None:
     flow, (parameters, words) = FLOWS[name], EXAMPLES[name]
-    given_ = flow.parameters(**parameters)
-    assert flow.describe(given_) == words
-    assert flow.parameters(**given_.model_dump(mode="json")) == given_
-    assert all(field.description for field in flow.parameters.model_fields.values())
+    asked = flow(**parameters)
+    assert asked.describe() == words
+    assert flow(**asked.model_dump(mode="json")) == asked
+    assert all(field.description for field in flow.model_fields.values())
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_unknown_parameters_are_refused(name: str) -> None:
     with pytest.raises(ValidationError, match="extra"):
-        FLOWS[name].parameters(**EXAMPLES[name][0], colour="red")
+        FLOWS[name](**EXAMPLES[name][0], colour="red")
 
 
 @pytest.mark.parametrize("word", ["--output=x", "-x", "", " ", "a\nb", "a\x00b", " a"])
@@ -116,23 +116,23 @@ def test_a_revision_cannot_be_an_option(word: str) -> None:
         ("hunt_flakes", {"tests": [word]}),
     ):
         with pytest.raises(ValidationError):
-            FLOWS[name].parameters(**parameters)
+            FLOWS[name](**parameters)
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", "a\nb"])
 def test_a_path_cannot_leave_the_repository(path: str) -> None:
     for name in ("run_tests", "lint", "fix_lint"):
         with pytest.raises(ValidationError):
-            FLOWS[name].parameters(paths=[path])
+            FLOWS[name](paths=[path])
 
 
 @pytest.mark.parametrize(("times", "fits"), [(1, False), (2, True), (500, True), (501, False)])
 def test_times_have_bounds(times: int, fits: bool) -> None:
     if fits:
-        FLOWS["hunt_flakes"].parameters(tests=["a"], times=times)
+        FLOWS["hunt_flakes"](tests=["a"], times=times)
     else:
         with pytest.raises(ValidationError):
-            FLOWS["hunt_flakes"].parameters(tests=["a"], times=times)
+            FLOWS["hunt_flakes"](tests=["a"], times=times)
 
 
 # -- words ----------------------------------------------------------------------------------------------------------

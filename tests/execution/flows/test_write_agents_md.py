@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from engine.execution.prompt.parts import Project
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.runners.flows.common import clean
-from engine.execution.runners.flows.write_agents_md import FILE, WriteAgentsMdParameters, lessons_in, section
+from engine.execution.runners.flows.documents import FILE, WriteAgentsMd, lessons_in, section
 from engine.model import PromptRequest
 from engine.model.sections import INHERITED, LEARNT, find_section, write_section
 from tests.conftest import Repository
@@ -118,4 +118,4 @@ def test_a_link_that_leads_out_is_left_alone(repository: Repository, run_flow: R
 @pytest.mark.parametrize("lessons", [[], [" \x00 "], ["x" * 701], ["x"] * 61])
 def test_what_says_nothing_or_too_much_is_refused(lessons: list[str]) -> None:
     with pytest.raises(ValidationError):
-        WriteAgentsMdParameters(lessons=lessons)
+        WriteAgentsMd(lessons=lessons)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, Job
+from engine.execution.runners.flow import CannotRun, CommandResult, Flow, FlowUnable, Job
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.execution.runners.toolchains.missing import EXECUTION, INSTALL_PROGRAM, KINDS, Missing, first_missing
 from engine.execution.runners.toolchains.projects import Project, projects
@@ -27,12 +27,6 @@ SHOWN = 8
 
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
-
-
-class Parameters(BaseModel):
-    """Parameters of a flow: nothing unknown is accepted, nothing changes later."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=1000, defer_build=True)
 
 
 def plain(text: str) -> str:
@@ -71,8 +65,8 @@ TestId = Annotated[str, AfterValidator(plain)]
 """A test as its own tool names it, for instance `tests/test_cart.py::test_total`."""
 
 
-class ProjectParameters(Parameters):
-    """Parameters of a flow that works with the tools of one project of the repository."""
+class ProjectFlow(Flow):
+    """A flow that works with the tools of one project of the repository."""
 
     project: ProjectPath = Field(default="", description='its folder, for example `packages/py`; "" = the top')
 
@@ -201,10 +195,8 @@ def show_tree(job: Job, tree: str) -> None:
 # -- tests ----------------------------------------------------------------------------------------------------------
 
 
-def find_project(job: Job) -> Project:
-    """The project that the flow's parameter `project` names, "" being the top of the repository. Raises
-    `FlowUnable`."""
-    path = job.parameters.project
+def find_project(job: Job, path: str) -> Project:
+    """The project at `path` of the repository, "" being its top. Raises `FlowUnable`."""
     found = projects(job.folder, job.workspace, git=job.git)
     chosen = next((one for one in found if one.path == path), None)
     if chosen is None:
@@ -216,9 +208,9 @@ def find_project(job: Job) -> Project:
     return chosen
 
 
-def toolchains(job: Job) -> list[Toolchain]:
-    """Every tool that can test the project that the flow is for. Raises `CannotRun` saying what was looked for."""
-    project = find_project(job)
+def toolchains(job: Job, path: str) -> list[Toolchain]:
+    """Every tool that can test the project at `path`. Raises `CannotRun` saying what was looked for."""
+    project = find_project(job, path)
     if project.tools:
         return list(project.tools)
     whose = clean(project.path) or "this project"
@@ -360,10 +352,10 @@ def run_plan(
     return done
 
 
-def try_tests(job: Job) -> tuple[CheckResult | None, str]:
+def try_tests(job: Job, path: str) -> tuple[CheckResult | None, str]:
     """The whole suite on the present files of the worktree; None and why, where it cannot be run."""
     try:
-        tools = toolchains(job)
+        tools = toolchains(job, path)
         with borrowed(tools, job.folder, job.workspace):
             return combined([check for _, check in run_plan(job, [(tool, []) for tool in tools])]), ""
     except CannotRun as error:

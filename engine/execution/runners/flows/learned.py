@@ -9,41 +9,30 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from pydantic import BaseModel
+from typing import ClassVar
 
 from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flow_names import named_flow
-from engine.execution.runners.flows.common import Parameters, count, last_line
+from engine.execution.runners.flows.common import count, last_line
 from engine.model import FlowForm
 
 
-class LearnedFlowParameters(Parameters):
-    """It takes none."""
+class LearnedFlow(Flow):
+    """Commands, each a program with its arguments, and no parameters. `workspace` is the only one it is for, "" for
+    all. Each that is in force is a class of its own, see `learned`."""
 
+    place = Place.CHANGE_SET
+    commands: ClassVar[tuple[tuple[str, ...], ...]]
+    workspace: ClassVar[str]
 
-@dataclass(frozen=True, slots=True)
-class LearnedFlow:
-    """Commands, each a program with its arguments. `workspace` is the only one it is for, "" for all."""
-
-    name: str
-    title: str
-    commands: tuple[tuple[str, ...], ...]
-    workspace: str = ""
-
-    place: ClassVar = Place.CHANGE_SET
-    parameters: ClassVar[type[BaseModel]] = LearnedFlowParameters
-
-    @property
-    def words(self) -> str:
+    @classmethod
+    def words(cls) -> str:
         """What it runs, as cards say it; who approves one agrees to just that."""
-        return ", then ".join(shlex.join(one) for one in self.commands)
+        return ", then ".join(map(shlex.join, cls.commands))
 
-    def describe(self, parameters: Any) -> str:
+    def describe(self) -> str:
         """The same: there is nothing to choose."""
-        return f"Run {self.words}"
+        return f"Run {self.words()}"
 
     def run(self, job: Job) -> FlowResult:
         """Run every command; the first that fails ends it, since what comes after was never run without it."""
@@ -52,19 +41,25 @@ class LearnedFlow:
             if not done.ok:
                 raise FlowUnable(
                     f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
-                    f"{done.exit_code}: {last_line(done.output) or 'it printed nothing'}"
+                    f"{done.exit_code}: {last_line(done.output)}"
                 )
         return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
 
 
-class Registry(Mapping[str, Flow]):
+def learned(name: str, label: str, commands: Sequence[Sequence[str]], workspace: str = "") -> type[LearnedFlow]:
+    """The flow of one overlay."""
+    told = {"name": name, "label": label, "commands": tuple(map(tuple, commands)), "workspace": workspace}
+    return type("LearnedFlow", (LearnedFlow,), {**told, "__module__": __name__})
+
+
+class Registry(Mapping[str, type[Flow]]):
     """Every flow by its name, as of now. The program's own come first and cannot be replaced."""
 
-    def __init__(self, own: Mapping[str, Flow], learned: Callable[[], Sequence[LearnedFlow]]) -> None:
+    def __init__(self, own: Mapping[str, type[Flow]], learned: Callable[[], Sequence[type[LearnedFlow]]]) -> None:
         self._own = own
         self._learned = learned
 
-    def __getitem__(self, name: str) -> Flow:
+    def __getitem__(self, name: str) -> type[Flow]:
         found = self._own.get(name)
         return self._more()[name] if found is None else found
 
@@ -82,12 +77,12 @@ class Registry(Mapping[str, Flow]):
 
     def forms(self) -> list[FlowForm]:
         """How each is asked for, required parameters first. Blocking: the learned ones are in the database."""
-        return [FlowForm(one.name, one.title, _parameters(one)) for one in self.values()]
+        return [FlowForm(flow.name, flow.label, _parameters(flow)) for flow in self.values()]
 
-    def _more(self) -> Mapping[str, Flow]:
-        return {one.name: one for one in self._learned()}
+    def _more(self) -> Mapping[str, type[Flow]]:
+        return {flow.name: flow for flow in self._learned()}
 
 
-def _parameters(flow: Flow) -> tuple[tuple[str, str, bool], ...]:
-    fields = sorted(flow.parameters.model_fields.items(), key=lambda named: not named[1].is_required())
+def _parameters(flow: type[Flow]) -> tuple[tuple[str, str, bool], ...]:
+    fields = sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
     return tuple((name, field.description or "", field.is_required()) for name, field in fields)

@@ -7,13 +7,12 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
-    ProjectParameters,
+    ProjectFlow,
     RepoPath,
     Revision,
     clean,
@@ -35,44 +34,8 @@ from engine.execution.runners.toolchains.shapes import Finding, read
 from engine.execution.runners.toolchains.table import CHECKERS
 
 SHOWN_FINDINGS = 100
+
 _PLACE_IN_MESSAGE = re.compile(r"\bline \d+")
-
-
-class LintParameters(ProjectParameters):
-    """Which files, and what they are compared with."""
-
-    paths: list[RepoPath] = Field(default=[], max_length=1000, description="changed files; none = the whole project")
-    base: Revision = Field(
-        default="HEAD", description="findings that changed files had at this commit are not reported"
-    )
-
-
-class FixLintParameters(ProjectParameters):
-    """Which files."""
-
-    paths: list[RepoPath] = Field(default=[], max_length=1000, description="changed files; none = the whole project")
-
-
-def _linters(job: Job) -> list[Linter]:
-    """The linters of the project. Raises `CannotRun` when it has none."""
-    found = list(find_project(job).linters)
-    if found:
-        return found
-    folder = job.folder / job.parameters.project
-    python = is_python_project(folder) or any(folder.glob("*.py"))
-    fix = "configure a linter for the project and install it in the project's environment"
-    known = ", ".join(row.name for row in CHECKERS)
-    raise CannotRun(
-        f"no linter{in_project(job.parameters.project)}: looked for {known}",
-        adding_command(job.workspace / job.parameters.project, "ruff") if python else fix,
-    )
-
-
-def _targets(job: Job, linter: Linter) -> list[str]:
-    """The given files that are still there and that this linter reads, relative to its folder."""
-    top = f"{job.parameters.project}/" if job.parameters.project else ""
-    inside = [path.removeprefix(top) for path in job.parameters.paths if path.startswith(top)]
-    return [path for path in inside if linter.takes(path) and is_own_file(linter.folder, path)]
 
 
 def is_own_file(folder: Path, path: str) -> bool:
@@ -128,29 +91,67 @@ class _Looked:
     compared: bool = True
 
 
-class Lint:
+class _Linting(ProjectFlow):
+    """What both flows do: find the linters, and the files that each reads."""
+
+    paths: list[RepoPath] = Field(default=[], max_length=1000, description="changed files; none = the whole project")
+
+    def _linters(self, job: Job) -> list[Linter]:
+        """The linters of the project. Raises `CannotRun` when it has none."""
+        found = list(find_project(job, self.project).linters)
+        if found:
+            return found
+        folder = job.folder / self.project
+        python = is_python_project(folder) or any(folder.glob("*.py"))
+        fix = "configure a linter for the project and install it in the project's environment"
+        known = ", ".join(row.name for row in CHECKERS)
+        raise CannotRun(
+            f"no linter{in_project(self.project)}: looked for {known}",
+            adding_command(job.workspace / self.project, "ruff") if python else fix,
+        )
+
+    def _targets(self, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:
+        """Each linter with the given files that are still there and that it reads, relative to its folder; without
+        those that read none of them."""
+        inside = [path.removeprefix(self._top) for path in self.paths if path.startswith(self._top)]
+        every = [
+            (linter, [path for path in inside if linter.takes(path) and is_own_file(linter.folder, path)])
+            for linter in linters
+        ]
+        return [pair for pair in every if pair[1] or not self.paths]
+
+    @property
+    def _top(self) -> str:
+        """What paths of the project begin with."""
+        return f"{self.project}/" if self.project else ""
+
+    def _scope(self, everything: str, files: str) -> str:
+        """What is looked at, in words."""
+        where = in_project(self.project)
+        if not self.paths:
+            return everything.format(where=where)
+        return f"{files} {count(len(self.paths), 'changed file')}{where}: {listed(self.paths, 3)}"
+
+
+class Lint(_Linting):
     """Runs the linters and type checkers; of changed files it tells what is new against a commit."""
 
-    name: ClassVar = "lint"
-    title: ClassVar = "Lint"
-    place: ClassVar = Place.WORKTREE
-    parameters: ClassVar[type[BaseModel]] = LintParameters
+    name = "lint"
+    label = "Lint"
+    place = Place.WORKTREE
+    base: Revision = Field(
+        default="HEAD", description="findings that changed files had at this commit are not reported"
+    )
 
-    def describe(self, parameters: LintParameters) -> str:
-        where = in_project(parameters.project)
-        if not parameters.paths:
-            return f"Lint the whole project{where}"
-        return f"Lint {count(len(parameters.paths), 'changed file')}{where}: {listed(parameters.paths, 3)}"
+    def describe(self) -> str:
+        return self._scope("Lint the whole project{where}", "Lint")
 
     def run(self, job: Job) -> FlowResult:
-        every = _linters(job)
+        every = self._linters(job)
         looked: list[_Looked] = []
         trouble: list[CannotRun] = []
         with borrowed(every, job.folder, job.workspace):
-            for linter in every:
-                targets = _targets(job, linter)
-                if job.parameters.paths and not targets:
-                    continue
+            for linter, targets in self._targets(every):
                 try:
                     findings = _look(job, linter, targets)
                 except CannotRun as error:
@@ -163,13 +164,13 @@ class Lint:
                 job.say(str(lacking))
             if not looked:
                 return FlowResult("Nothing to lint: the project's linters read none of these files")
-            if job.parameters.paths and any(one.findings for one in looked):
+            if self.paths and any(one.findings for one in looked):
                 looked = self._against_base(job, looked)
         return self._told(job, looked, [lacking.message for lacking in trouble])
 
     def _against_base(self, job: Job, looked: list[_Looked]) -> list[_Looked]:
         """The same without what the files of the base have as well."""
-        base = resolve(job, job.parameters.base)
+        base = resolve(job, self.base)
         now = stored(job)
         renamed = _renamed(job, base, now)
         job.say(f"Linting the same files at {base[:10]}, to see what is new")
@@ -180,7 +181,7 @@ class Lint:
             show_tree(job, now)
 
     def _new(self, job: Job, one: _Looked, renamed: dict[str, str]) -> _Looked:
-        top = f"{job.parameters.project}/" if job.parameters.project else ""
+        top = self._top
         names = {  # of files in this project: as they were called, as they are called
             before.removeprefix(top): after.removeprefix(top)
             for after, before in renamed.items() if before.startswith(top) and after.startswith(top)
@@ -208,7 +209,7 @@ class Lint:
         return replace(one, findings=new, known=len(one.findings) - len(new))
 
     def _told(self, job: Job, looked: list[_Looked], trouble: list[str]) -> FlowResult:
-        top = f"{job.parameters.project}/" if job.parameters.project else ""
+        top = self._top
         findings = [replace(found, path=f"{top}{found.path}") for one in looked for found in one.findings]
         rules = Counter(found.rule for found in findings)
         ordered = sorted(rules.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -217,7 +218,7 @@ class Lint:
         tools = listed(one.linter.name for one in looked)
         looked_at = len({path for one in looked for path in one.targets})
         scope = count(looked_at, "file") if looked_at else "the project"
-        compared = bool(job.parameters.paths) and all(one.compared for one in looked)
+        compared = bool(self.paths) and all(one.compared for one in looked)
         files = len({finding.path for finding in findings})
         known = sum(one.known for one in looked)
         if findings:
@@ -247,29 +248,22 @@ def _renamed(job: Job, base: str, tree: str) -> dict[str, str]:
     return {after: before for _, before, after in zip(output[::3], output[1::3], output[2::3], strict=False)}
 
 
-class FixLint:
+class FixLint(_Linting):
     """Formatter and safe fixes, as a change set to look at."""
 
-    name: ClassVar = "fix_lint"
-    title: ClassVar = "Fix lint"
-    place: ClassVar = Place.CHANGE_SET
-    parameters: ClassVar[type[BaseModel]] = FixLintParameters
+    name = "fix_lint"
+    label = "Fix lint"
+    place = Place.CHANGE_SET
 
-    def describe(self, parameters: FixLintParameters) -> str:
-        where = in_project(parameters.project)
-        if not parameters.paths:
-            return f"Format the project{where} and apply its linter's safe fixes"
-        return f"Format and fix {count(len(parameters.paths), 'changed file')}{where}: {listed(parameters.paths, 3)}"
+    def describe(self) -> str:
+        return self._scope("Format the project{where} and apply its linter's safe fixes", "Format and fix")
 
     def run(self, job: Job) -> FlowResult:
         before = _state(job)
         used: list[str] = []
-        every = _linters(job)
+        every = self._linters(job)
         with borrowed(every, job.folder, job.workspace):
-            for linter in every:
-                targets = _targets(job, linter)
-                if job.parameters.paths and not targets:
-                    continue
+            for linter, targets in self._targets(every):
                 for command in linter.fixes(targets, job.scratch):
                     done = run_command(job, command, linter.folder)
                     if done.exit_code not in command.codes:

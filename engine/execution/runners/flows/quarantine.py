@@ -6,14 +6,14 @@ import ast
 import sys
 from datetime import date
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
     Line,
-    ProjectParameters,
+    ProjectFlow,
     TestId,
     clean,
     count,
@@ -35,39 +35,33 @@ def _day(text: str) -> str:
     return date.fromisoformat(text).isoformat()
 
 
-class QuarantineParameters(ProjectParameters):
-    """Which tests, until when, and why."""
+class Quarantine(ProjectFlow):
+    """Puts `pytest.mark.skipif` with an end above each test, and runs the file."""
 
+    name = "quarantine"
+    label = "Quarantine unreliable tests"
+    place = Place.CHANGE_SET
     tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of the tests, as pytest names them")
     until: Annotated[Line, AfterValidator(_day)] = Field(
         description="the day on which they run again, such as 2026-12-07"
     )
     why: Line = Field(default="flaky", max_length=120, description="the reason, for example `flaky: failed 3 of 20`")
 
-
-class Quarantine:
-    """Puts `pytest.mark.skipif` with an end above each test, and runs the file."""
-
-    name: ClassVar = "quarantine"
-    title: ClassVar = "Quarantine unreliable tests"
-    place: ClassVar = Place.CHANGE_SET
-    parameters: ClassVar[type[BaseModel]] = QuarantineParameters
-
-    def describe(self, parameters: QuarantineParameters) -> str:
-        return f"Skip {listed(parameters.tests, 2)}{in_project(parameters.project)} until {parameters.until}"
+    def describe(self) -> str:
+        return f"Skip {listed(self.tests, 2)}{in_project(self.project)} until {self.until}"
 
     def run(self, job: Job) -> FlowResult:
-        tests: list[str] = job.parameters.tests
-        tool = toolchain_of(toolchains(job), tests)
+        tests: list[str] = self.tests
+        tool = toolchain_of(toolchains(job, self.project), tests)
         if tool.name != "pytest" or any(".py::" not in test or not inside(test.partition("::")[0]) for test in tests):
             raise FlowUnable("only pytest tests can be skipped until a date")
-        until, marked = date.fromisoformat(job.parameters.until), []
+        until, marked = date.fromisoformat(self.until), []
         for test in tests:
             path, _, rest = test.partition("::")
             file = tool.folder / path
             try:
                 text = read_plain(file, LARGEST, follow=False).decode()
-                after = skipped_until(text, rest.partition("[")[0].split("::"), until, job.parameters.why)
+                after = skipped_until(text, rest.partition("[")[0].split("::"), until, self.why)
             except (OSError, ValueError, SyntaxError) as error:
                 raise FlowUnable(f"{clean(path)} cannot be changed: {clean(str(error))}") from error
             if after is None:

@@ -7,13 +7,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, Final
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
-    ProjectParameters,
+    ProjectFlow,
     RepoPath,
     clean,
     count,
@@ -22,20 +21,22 @@ from engine.execution.runners.flows.common import (
     run_tests,
     toolchains,
 )
-from engine.execution.runners.flows.look_for_leftovers import seen
+from engine.execution.runners.flows.leftovers import seen
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.python import adding_command
 from engine.execution.runners.toolchains.shapes import Command, read
 from engine.model import CheckResult
 from engine.plain_files import read_plain
 
-SHOWN: Final = 3
-LARGEST_REPORT: Final = 100_000_000
-_INSTALLED: Final = (
-    "import importlib.util as u; print(*(n for n in ('coverage', 'pytest_cov', 'xdist') if u.find_spec(n)))"
-)
-_CONFIGURED: Final = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
-_FILES: Final = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxfile.py")
+SHOWN = 3
+
+LARGEST_REPORT = 100_000_000
+
+_INSTALLED = "import importlib.util as u; print(*(n for n in ('coverage', 'pytest_cov', 'xdist') if u.find_spec(n)))"
+
+_CONFIGURED = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
+
+_FILES = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxfile.py")
 
 
 def measures_coverage(folder: Path, interpreter: str) -> bool:
@@ -49,31 +50,25 @@ def measures_coverage(folder: Path, interpreter: str) -> bool:
     )
 
 
-class UncoveredLinesParameters(ProjectParameters):
-    """Which files."""
+class UncoveredLines(ProjectFlow):
+    """Runs the tests with coverage, whose data goes to the scratch folder, and looks only at the lines that changed."""
 
+    name = "uncovered_lines"
+    label = "Find changed lines that no test runs"
+    place = Place.CHECK
     paths: list[RepoPath] = Field(min_length=1, max_length=200, description="changed source files")
     whole: bool = Field(default=False, description="run the whole suite, not only the tests of these files")
 
-
-class UncoveredLines:
-    """Runs the tests with coverage, whose data goes to the scratch folder, and looks only at the lines that changed."""
-
-    name: ClassVar = "uncovered_lines"
-    title: ClassVar = "Find changed lines that no test runs"
-    place: ClassVar = Place.CHECK
-    parameters: ClassVar[type[BaseModel]] = UncoveredLinesParameters
-
-    def describe(self, parameters: UncoveredLinesParameters) -> str:
-        which = "the whole suite" if parameters.whole else "the tests"
-        return f"Run {which} with coverage, for {count(len(parameters.paths), 'changed file')}"
+    def describe(self) -> str:
+        which = "the whole suite" if self.whole else "the tests"
+        return f"Run {which} with coverage, for {count(len(self.paths), 'changed file')}"
 
     def run(self, job: Job) -> FlowResult:
-        paths: list[str] = job.parameters.paths
-        tool = next((one for one in toolchains(job) if one.name == "pytest"), None)
+        paths: list[str] = self.paths
+        tool = next((one for one in toolchains(job, self.project) if one.name == "pytest"), None)
         if tool is None:
             raise FlowUnable("only pytest can be measured, and this project's tests run with another tool")
-        begin = f"{job.parameters.project}/" if job.parameters.project else ""
+        begin = f"{self.project}/" if self.project else ""
         changed = {
             path.removeprefix(begin): lines
             for path, lines in seen(job).lines
@@ -82,7 +77,7 @@ class UncoveredLines:
         if not changed:
             return FlowResult("Nothing to measure: these files have no changed lines any more")
         named = tool.tests_for(list(changed))
-        tests = [] if job.parameters.whole else sorted({test for each in named.values() for test in each})
+        tests = [] if self.whole else sorted({test for each in named.values() for test in each})
         check, missing = _measured(job, tool, tests, sorted(changed))
         found: dict[str, list[int]] = {}
         unseen = []

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
     LITERALLY,
-    ProjectParameters,
+    ProjectFlow,
     clean,
     commit,
     count,
@@ -28,33 +28,29 @@ from engine.git.operation import CONFLICT, Operation, Stage, conflicted, read_op
 from engine.model import CheckResult
 
 SIDES: tuple[tuple[Literal["ours", "theirs"], int], ...] = (("ours", 2), ("theirs", 3))
+
 MOST_FILES = 50
 """So many files in conflict are told one by one."""
 
 _SUBMODULE = "160000"
+
 _LINK = "120000"
 
 
-class UnfinishedOperationParameters(ProjectParameters):
-    """Which operation it was when the card was made; the flow looks at the one that there is."""
+class UnfinishedOperation(ProjectFlow):
+    """Works in a copy of the tree; the operation itself stays where it is."""
 
+    name = "unfinished_operation"
+    label = "Rehearse an unfinished operation"
+    place = Place.WORKTREE
     operation: Literal["merge", "rebase", "cherry-pick", "revert", "am", "bisect", "conflict"] = Field(
         default="merge", description="what is unfinished"
     )
 
-
-class UnfinishedOperation:
-    """Works in a copy of the tree; the operation itself stays where it is."""
-
-    name: ClassVar = "unfinished_operation"
-    title: ClassVar = "Rehearse an unfinished operation"
-    place: ClassVar = Place.WORKTREE
-    parameters: ClassVar[type[BaseModel]] = UnfinishedOperationParameters
-
-    def describe(self, parameters: UnfinishedOperationParameters) -> str:
-        if parameters.operation == "bisect":
+    def describe(self) -> str:
+        if self.operation == "bisect":
             return "Say what is left of the unfinished bisect"
-        return f"Rehearse both sides of the unfinished {called(parameters.operation)}"
+        return f"Rehearse both sides of the unfinished {called(self.operation)}"
 
     def run(self, job: Job) -> FlowResult:
         git = home_git(job)
@@ -66,7 +62,7 @@ class UnfinishedOperation:
         stages = conflicted(git)
         places = {path: _places(job, git, stages[path]) for path in operation.unmerged}
         _tell_files(job, git, operation, places)
-        checks = _rehearse(job, operation, stages)
+        checks = _rehearse(job, self.project, operation, stages)
         go_on, give_up = _commands(operation)
         job.say(f"To go on: {go_on}")
         job.say(f"To give up: {give_up}")
@@ -95,9 +91,6 @@ class UnfinishedOperation:
 def called(operation: str) -> str:
     """What the operation is called in a sentence."""
     return {CONFLICT: "merge of files", "am": "`git am`"}.get(operation, operation)
-
-
-# -- what is told ---------------------------------------------------------------------------------------------------
 
 
 def _tell_files(job: Job, git: Git, operation: Operation, places: dict[str, int]) -> None:
@@ -174,14 +167,13 @@ def _bisect(job: Job, operation: Operation) -> FlowResult:
     return FlowResult(summary, facts=facts | {"commands": commands})
 
 
-# -- the rehearsal --------------------------------------------------------------------------------------------------
-
-
-def _rehearse(job: Job, operation: Operation, stages: dict[str, dict[int, Stage]]) -> dict[str, CheckResult | None]:
+def _rehearse(
+    job: Job, project: str, operation: Operation, stages: dict[str, dict[int, Stage]]
+) -> dict[str, CheckResult | None]:
     """The tests with each side, or, where nothing is in conflict any more, of the files as they are."""
     start = job.git.text("rev-parse", "HEAD")
     if not operation.unmerged:
-        check, why = try_tests(job)
+        check, why = try_tests(job, project)
         if why:
             job.say(why)
         return {"present": check}
@@ -192,7 +184,7 @@ def _rehearse(job: Job, operation: Operation, stages: dict[str, dict[int, Stage]
         for path, versions in stages.items():
             _take(job, path, versions, side, stage)
         _apply_rest(job, operation, side, stage)
-        checks[side], why = try_tests(job)
+        checks[side], why = try_tests(job, project)
         if why:
             job.say(why)
             return dict.fromkeys(("ours", "theirs"))  # what this side lacks the other lacks as well

@@ -1,17 +1,17 @@
-"""Debugging, conflict markers and fresh TODOs in what nobody else has yet: shown, and taken out where that is safe."""
+"""What your changes left behind: debugging, conflict markers, documentation of what is gone."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import datetime
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
-from engine.execution.runners.flow import CannotRun, FlowResult, Job, Place
+from engine.execution.runners.flow import CannotRun, Flow, FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
     Line,
-    Parameters,
     RepoPath,
     clean,
     combined,
@@ -38,8 +38,11 @@ from engine.git.reader import GitReader
 from engine.model import CheckResult
 from engine.plain_files import read_plain
 
+# -- Debugging, conflict markers and fresh TODOs: shown, and taken out where that is safe --------------------------
+
 AROUND = 2
 """So many lines before and after are shown."""
+
 LARGEST = 5_000_000
 
 
@@ -50,33 +53,27 @@ def instant(text: str) -> str:
     return text
 
 
-class LookForLeftoversParameters(Parameters):
-    """Since when a TODO is new."""
-
-    today: Annotated[Line, AfterValidator(instant)] = Field(
-        default="", description="a time with its zone (ISO 8601); TODOs count only if they were added later"
-    )
-
-
 def seen(job: Job, today: str = "") -> OwnChanges:
     """The present state of the operator's own work."""
     since = datetime.fromisoformat(today or "9000-01-01T00:00:00+00:00")
     return own_changes(home_git(job), GitReader().read(job.workspace), since)
 
 
-class LookForLeftovers:
+class LookForLeftovers(Flow):
     """Shows each with the lines around it; a line that may hold a secret is not shown."""
 
-    name: ClassVar = "look_for_leftovers"
-    title: ClassVar = "Look for leftovers"
-    place: ClassVar = Place.OPERATOR_TREE
-    parameters: ClassVar[type[BaseModel]] = LookForLeftoversParameters
+    name = "look_for_leftovers"
+    label = "Look for leftovers"
+    place = Place.OPERATOR_TREE
+    today: Annotated[Line, AfterValidator(instant)] = Field(
+        default="", description="a time with its zone (ISO 8601); TODOs count only if they were added later"
+    )
 
-    def describe(self, parameters: LookForLeftoversParameters) -> str:
+    def describe(self) -> str:
         return "Show the debugging and conflict markers that your changes left in"
 
     def run(self, job: Job) -> FlowResult:
-        found = seen(job, job.parameters.today).leftovers
+        found = seen(job, self.today).leftovers
         if not found:
             return FlowResult("No leftovers: no debugging, no conflict markers, no TODOs of today")
         removable = 0
@@ -113,28 +110,22 @@ def _told(found: tuple[LeftIn, ...]) -> str:
     return f"{count(len(found), 'leftover')} ({words}): {listed([one.place for one in found], 3)}"
 
 
-class RemoveLeftoversParameters(Parameters):
-    """From which files."""
-
-    paths: list[RepoPath] = Field(min_length=1, max_length=200, description="files with debugging left in")
-
-
-class RemoveLeftovers:
+class RemoveLeftovers(Flow):
     """Takes out debugging that has a line for itself and that you added, and runs the tests of these files."""
 
-    name: ClassVar = "remove_leftovers"
-    title: ClassVar = "Remove debugging"
-    place: ClassVar = Place.CHANGE_SET
-    parameters: ClassVar[type[BaseModel]] = RemoveLeftoversParameters
+    name = "remove_leftovers"
+    label = "Remove debugging"
+    place = Place.CHANGE_SET
+    paths: list[RepoPath] = Field(min_length=1, max_length=200, description="files with debugging left in")
 
-    def describe(self, parameters: RemoveLeftoversParameters) -> str:
-        return f"Remove the debugging from {listed(parameters.paths, 3)}"
+    def describe(self) -> str:
+        return f"Remove the debugging from {listed(self.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
         found = [one for one in seen(job).leftovers if one.kind != MARKER]
         changed: dict[str, int] = {}
-        kept = [one for one in found if one.path in job.parameters.paths]
-        for path in job.parameters.paths:
+        kept = [one for one in found if one.path in self.paths]
+        for path in self.paths:
             taken = self._file(job, path, [one.line for one in found if one.path == path])
             if taken:
                 changed[path] = len(taken)
@@ -182,3 +173,84 @@ class RemoveLeftovers:
         except CannotRun as error:
             job.say(str(error))
             return None
+
+
+# -- Documentation of what your changes renamed or removed: shown, and brought up to date where a rename is evident ---
+
+LARGEST_DOCUMENT = 5_000_000
+
+
+class LookAtMentions(Flow):
+    """Lists each line of documentation that names what is gone, with the new name where there is one."""
+
+    name = "look_at_mentions"
+    label = "Look at the documentation"
+    place = Place.OPERATOR_TREE
+
+    def describe(self) -> str:
+        return "Show the documentation that names what your changes renamed or removed"
+
+    def run(self, job: Job) -> FlowResult:
+        found = seen(job).mentions
+        if not found:
+            return FlowResult("The documentation names nothing that your changes renamed or removed")
+        for one in found:
+            now = f" (now {clean(one.new)})" if one.new else " (gone)"
+            job.say(f"{clean(one.path)}:{one.line}  {clean(one.old)}{now}\n      {clean(one.text)}")
+        renamed = [one for one in found if one.new]
+        if len(renamed) < len(found):
+            job.say("Reword what is gone and has no new name.")
+        names = listed(dict.fromkeys(one.old for one in found), 3)
+        files, verb = count(len({one.path for one in found}), "file"), "name" if len(found) > 1 else "names"
+        return FlowResult(
+            f"{count(len(found), 'line')} in {files} of documentation still {verb} {names}",
+            sound=False,
+            facts={
+                "mentions": [
+                    {"path": clean(one.path), "line": one.line, "old": clean(one.old), "new": clean(one.new)}
+                    for one in found
+                ]
+            }
+            | ({"next": "update_docs"} if renamed else {}),
+        )
+
+
+class UpdateDocs(Flow):
+    """Puts the new name in place of the old one on the lines that the look found."""
+
+    name = "update_docs"
+    label = "Update the documentation"
+    place = Place.CHANGE_SET
+    paths: list[RepoPath] = Field(min_length=1, max_length=100, description="documents that contain renamed names")
+
+    def describe(self) -> str:
+        return f"Put the new names into {listed(self.paths, 3)}"
+
+    def run(self, job: Job) -> FlowResult:
+        found = seen(job).mentions
+        changed: dict[str, int] = {}
+        for path in self.paths:
+            wanted = [one for one in found if one.path == path and one.new]
+            if not wanted:
+                continue
+            try:
+                rows = read_plain(job.folder / path, LARGEST_DOCUMENT, follow=False).decode().split("\n")
+            except (OSError, ValueError) as error:
+                job.say(f"{clean(path)} was not changed: {clean(str(error))}")
+                continue
+            for one in sorted(wanted, key=lambda one: -len(one.old)):
+                new = one.new.replace("\\", "\\\\")
+                rows[one.line - 1] = re.sub(rf"(?<![\w-]){re.escape(one.old)}(?![\w-])", new, rows[one.line - 1])
+                job.say(f"{clean(path)}:{one.line}  {clean(one.old)} → {clean(one.new)}")
+            (job.folder / path).write_bytes("\n".join(rows).encode())
+            changed[path] = len(wanted)
+        if not changed:
+            return FlowResult("Nothing to update: no document contains a name with a clear replacement")
+        left = sum(not one.new for one in found)
+        rest = (
+            f"; {count(left, 'line')} {'names' if left == 1 else 'name'} something that is gone and must be reworded"
+            if left
+            else ""
+        )
+        words = f"{count(sum(changed.values()), 'name')} updated in {listed(changed, 3)}{rest}"
+        return FlowResult(words, facts={"changed": list(changed)})

@@ -1,18 +1,18 @@
-"""Merge one branch into another where nobody sees it, and run the tests on what comes out."""
+"""Merges that nobody sees: one with its tests, and the order of several with the least conflict."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from itertools import combinations, permutations
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, Flow, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
     IDENTITY,
-    ProjectParameters,
+    ProjectFlow,
     Revision,
     clean,
     combined,
@@ -32,9 +32,12 @@ from engine.execution.runners.flows.common import (
     touched,
 )
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
-from engine.git import Git
+from engine.git import Git, GitError
+from engine.git.merges import MOST_COLLIDING, merge_trees, objects_aside
 from engine.model import CheckResult
 from engine.plain_files import read_plain
+
+# -- Merge one branch into another where nobody sees it, and run the tests on what comes out ----------------------
 
 LARGEST = 50_000_000
 """Bytes of a file in conflict; nobody counts the places in a larger one."""
@@ -46,30 +49,24 @@ BLAME_LIMIT = 50
 """With more failing tests than this nobody asks each side on its own."""
 
 
-class RehearseMergeParameters(ProjectParameters):
-    """Which branch into which."""
+class RehearseMerge(ProjectFlow):
+    """The merge happens in a throw-away worktree; no branch moves."""
 
+    name = "rehearse_merge"
+    label = "Rehearse a merge"
+    place = Place.WORKTREE
     source: Revision = Field(description="the branch to merge")
     target: Revision = Field(description="the branch to merge into")
     rebase: bool = Field(default=False, description="also check whether a rebase of the target would be clean")
 
-
-class RehearseMerge:
-    """The merge happens in a throw-away worktree; no branch moves."""
-
-    name: ClassVar = "rehearse_merge"
-    title: ClassVar = "Rehearse a merge"
-    place: ClassVar = Place.WORKTREE
-    parameters: ClassVar[type[BaseModel]] = RehearseMergeParameters
-
-    def describe(self, parameters: RehearseMergeParameters) -> str:
-        into = f"{clean(parameters.source)} into {clean(parameters.target)}"
-        where = in_project(parameters.project)
+    def describe(self) -> str:
+        into = f"{clean(self.source)} into {clean(self.target)}"
+        where = in_project(self.project)
         return f"Rehearse merging {into}{f', with the tests{where}' if where else ''}"
 
     def run(self, job: Job) -> FlowResult:
-        names = clean(job.parameters.source), clean(job.parameters.target)
-        source, target = resolve(job, job.parameters.source), resolve(job, job.parameters.target)
+        names = clean(self.source), clean(self.target)
+        source, target = resolve(job, self.source), resolve(job, self.target)
         facts: dict[str, object] = {"source": source, "target": target, "conflicts": []}
         if job.git.run("merge-base", "--is-ancestor", source, target, allowed=(0, 1)).returncode == 0:
             return FlowResult(f"Nothing to merge: {names[1]} already has all of {names[0]}", facts=facts)
@@ -110,7 +107,7 @@ class RehearseMerge:
         self, job: Job, names: tuple[str, str], source: str, target: str, facts: dict[str, object]
     ) -> FlowResult:
         try:
-            tools = toolchains(job)
+            tools = toolchains(job, self.project)
             with borrowed(tools, job.folder, job.workspace):
                 done = run_plan(job, [(tool, []) for tool in tools])
         except CannotRun as error:  # a merge that is clean is worth knowing even where nothing can be tested
@@ -134,7 +131,7 @@ class RehearseMerge:
     ) -> FlowResult:
         """The result of the merge, and, where it was asked for, whether a rebase of the target onto the source would be
         clean, and the commands of both."""
-        if not job.parameters.rebase:
+        if not self.rebase:
             return merged
         told, clear = self._rebased(job, source, target)
         job.say(sentence(told))
@@ -201,3 +198,120 @@ def _places(git: Git, path: str) -> int:
     except (OSError, ValueError):
         return 0
     return sum(line.startswith(b"<<<<<<< ") for line in lines)
+
+
+# -- Which branches will conflict, asked of git's own merge without touching a file -------------------------------
+
+PAIRWISE = 5
+"""The newest so many branches are also tried with each other: at most ten pairs."""
+
+_IDENTITY = {
+    f"GIT_{role}_{what}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "rehearsal"), ("EMAIL", "rehearsal@localhost"))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """One merge that was tried; no files means that it is clean."""
+
+    one: str
+    other: str
+    files: tuple[str, ...]
+
+
+class ForecastConflicts(Flow):
+    """`git merge-tree` of each branch into the base, of the newest with each other, and of those that collide in every
+    order."""
+
+    name = "forecast_conflicts"
+    label = "Forecast conflicts"
+    place = Place.OPERATOR_TREE
+    base: Revision = Field(description="the branch that they will be merged into")
+    branches: list[Revision] = Field(min_length=1, max_length=40, description="the branches to try")
+
+    def describe(self) -> str:
+        names = listed(self.branches, 3)
+        return f"Find the order of merging {names} into {clean(self.base)} with the least conflict"
+
+    def run(self, job: Job) -> FlowResult:
+        base = clean(self.base)
+        tips = {clean(name): resolve(job, name) for name in dict.fromkeys([*self.branches])}
+        target = resolve(job, self.base)
+        tried = [Forecast(name, base, _conflicts(job, target, sha)) for name, sha in tips.items()]
+        ages = {name: int(job.git.text("show", "--no-patch", "--format=%ct", sha)) for name, sha in tips.items()}
+        newest = sorted(ages, key=lambda name: -ages[name])[:PAIRWISE]
+        for one, other in combinations(newest, 2):
+            tried.append(Forecast(one, other, _conflicts(job, tips[other], tips[one])))
+        width = max(len(f"{each.one} → {each.other}") for each in tried)
+        for each in tried:
+            words = f"✗ {listed(each.files, 4)}" if each.files else "✓ clean"
+            job.say(f"{f'{each.one} → {each.other}':<{width}}  {words}")
+        bad = [each for each in tried if each.files]
+        facts = {"merges": [{"from": each.one, "into": each.other, "conflicts": list(each.files)} for each in tried]}
+        if not bad:
+            return FlowResult(f"No conflicts ahead in {count(len(tried), 'merge')}", facts=facts)
+        colliding = [name for name in newest if any(name in (each.one, each.other) for each in bad)][:MOST_COLLIDING]
+        if len(colliding) < 2:
+            words = listed([f"{each.one} with {each.other} ({count(len(each.files), 'file')})" for each in bad], 3)
+            return FlowResult(f"{len(bad)} of {count(len(tried), 'merge')} would conflict: {words}", facts=facts)
+        order = _best(job, target, {name: tips[name] for name in colliding}, ages)
+        return FlowResult(_advice(job, base, order), facts=facts | {"order": list(order.names)})
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One order of merging: for each branch the files in conflict when its turn comes."""
+
+    names: tuple[str, ...]
+    conflicts: tuple[tuple[str, ...], ...]
+    others: int = 0
+    """In how many files the worst other order conflicts."""
+
+    @property
+    def cost(self) -> int:
+        return sum(map(len, self.conflicts))
+
+
+def _best(job: Job, target: str, tips: dict[str, str], ages: dict[str, int]) -> Order:
+    """Of all orders the one with the fewest files in conflict; of equal ones that which merges the oldest first.
+
+    A file in conflict is merged on with git's marks in it: who changes the same lines later conflicts again.
+    """
+    aside = objects_aside(job.git, job.scratch) | _IDENTITY
+    merged: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {(): (target, ())}
+    orders = []
+    for names in permutations(sorted(tips, key=lambda name: ages[name])):
+        for end in range(1, len(names) + 1):
+            done = names[:end]
+            if done in merged:
+                continue
+            onto, theirs = merged[done[:-1]][0], tips[done[-1]]
+            tree, files = merge_trees(job.git, onto, theirs, aside)
+            parents = ("-p", onto, "-p", theirs)
+            merged[done] = job.git.text("commit-tree", tree, *parents, "-m", "tried", environment=aside), files
+        orders.append(Order(names, tuple(merged[names[:end]][1] for end in range(1, len(names) + 1))))
+    best = min(orders, key=lambda order: order.cost)  # the first of equal ones
+    return replace(best, others=max(order.cost for order in orders))
+
+
+def _advice(job: Job, base: str, order: Order) -> str:
+    for place, (name, files) in enumerate(zip(order.names, order.conflicts, strict=True), 1):
+        words = f"conflicts in {listed(files, 4)}" if files else "clean"
+        job.say(f"{place}. {name} into {base}: {words}")
+    told = f"Merge {', then '.join(order.names)}"
+    left = f"{count(order.cost, 'file')} in conflict"
+    if not order.cost:
+        return f"{told}: no conflicts in this order, but in another {count(order.others, 'file')}"
+    if order.cost < order.others:
+        return f"{told}: {left}; the worst order has {order.others}"
+    return f"{told}: {left} in any order, so the oldest goes first"
+
+
+def _conflicts(job: Job, target: str, source: str) -> tuple[str, ...]:
+    try:
+        names = merge_trees(job.git, target, source, objects_aside(job.git, job.scratch))[1]
+    except GitError as error:
+        raise FlowUnable(f"git cannot merge {source[:10]} into {target[:10]}: {clean(error.stderr)[-300:]}") from error
+    return tuple(dict.fromkeys(map(clean, names)))

@@ -1,23 +1,29 @@
-"""Draft the change log of the commits since a release."""
+"""Writing into a project's documents: its change log, its `AGENTS.md`."""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field, StringConstraints
 
-from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, Flow, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.changelog_text import SECTIONS, classify, extended, mentioned
-from engine.execution.runners.flows.common import Parameters, clean, count, plain, resolve
+from engine.execution.runners.flows.common import clean, count, plain, resolve
 from engine.execution.runners.flows.lint import is_own_file
+from engine.model.sections import LEARNT, read_section, write_section
 from engine.plain_files import read_plain
+
+# -- Draft the change log of the commits since a release ----------------------------------------------------------
 
 FILES = ("CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst",
          "HISTORY.rst", "CHANGES", "docs/CHANGELOG.md", "docs/changelog.md", "changelog.md")  # fmt: skip
+
 MAX_COMMITS = 500
+
 LARGEST = 20_000_000
 """Bytes of a change log."""
 
@@ -29,13 +35,6 @@ def changelog_of(folder: Path) -> str:
 
 def _from(text: str) -> str:
     return plain(text) if text else ""
-
-
-class DraftChangelogParameters(Parameters):
-    """Which commits, and whether a project that keeps no change log is to get one."""
-
-    since: Annotated[str, AfterValidator(_from)] = Field(default="", description='a tag or commit; "" = the last tag')
-    create: bool = Field(default=False, description="create CHANGELOG.md if the project has no change log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +50,23 @@ class _Sorted:
         return sum(map(len, self.entries.values()))
 
 
-class DraftChangelog:
+class DraftChangelog(Flow):
     """Groups the commits and writes them into the unreleased section, under the file's own headings."""
 
-    name: ClassVar = "draft_changelog"
-    title: ClassVar = "Draft the change log"
-    place: ClassVar = Place.CHANGE_SET
-    parameters: ClassVar[type[BaseModel]] = DraftChangelogParameters
+    name = "draft_changelog"
+    label = "Draft the change log"
+    place = Place.CHANGE_SET
+    since: Annotated[str, AfterValidator(_from)] = Field(default="", description='a tag or commit; "" = the last tag')
+    create: bool = Field(default=False, description="create CHANGELOG.md if the project has no change log")
 
-    def describe(self, parameters: DraftChangelogParameters) -> str:
-        since = clean(parameters.since) or "the last tag"
+    def describe(self) -> str:
+        since = clean(self.since) or "the last tag"
         return f"Draft the change log of the commits since {since}"
 
     def run(self, job: Job) -> FlowResult:
         commits = self._commits(job)
         name = changelog_of(job.folder)
-        if not name and not job.parameters.create:
+        if not name and not self.create:
             raise CannotRun("this project has no change log", "create one with create=true")
         name = name or "CHANGELOG.md"
         file = job.folder / name
@@ -103,7 +103,7 @@ class DraftChangelog:
     def _commits(self, job: Job) -> list[tuple[str, str]]:
         """Id and subject of each commit, oldest first, merges left out."""
         until = resolve(job, "HEAD")
-        since = resolve(job, job.parameters.since) if job.parameters.since else self._tag_before(job, until)
+        since = resolve(job, self.since) if self.since else self._tag_before(job, until)
         span = f"{since}..{until}" if since else until
         out = job.git.text(
             "log", "--no-merges", f"--max-count={MAX_COMMITS}", "--reverse", "--format=%H%x00%s", span, "--"
@@ -138,3 +138,88 @@ def _why(sorted_: _Sorted, commits: list[tuple[str, str]]) -> str:
     if sorted_.known:
         return f"{count(len(sorted_.known), 'commit')} already mentioned"
     return "no commits that users would notice"
+
+
+# -- Write what was learnt in a project into one marked section of its `AGENTS.md` (SPEC 1.12) --------------------
+
+FILE = "AGENTS.md"
+
+MOST = 60
+
+LARGEST_FILE = 1024 * 1024
+
+HEAD = (
+    "## What was learned here\n\nWritten by Clawpy with your approval; the text between the marks is overwritten.\n\n"
+)
+
+_HIDES = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
+
+_HIDDEN = re.compile(r"&(lt|amp);")
+
+_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
+
+
+def _lesson(text: str) -> str:
+    said = clean(text)
+    if not said:
+        raise ValueError("must not be empty")
+    return said
+
+
+Lesson = Annotated[str, StringConstraints(max_length=700), AfterValidator(_lesson)]
+
+
+class WriteAgentsMd(Flow):
+    """Writes the section anew; every other byte of the file stays."""
+
+    name = "write_agents_md"
+    label = f"Write what was learned into {FILE}"
+    place = Place.CHANGE_SET
+    lessons: list[Lesson] = Field(min_length=1, max_length=MOST, description="what was learned, one entry each")
+
+    def describe(self) -> str:
+        said = "\n".join(f"- {one}" for one in self.lessons)
+        return f"Write what was learned here into {FILE}, {count(len(self.lessons), 'lesson')}:\n{said}"
+
+    def run(self, job: Job) -> FlowResult:
+        file = job.folder / FILE
+        if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, FILE):
+            raise FlowUnable(f"{FILE} is not a regular file of this repository", "replace it with a regular file")
+        try:
+            before = read_plain(file, LARGEST_FILE) if file.exists() else b""
+        except ValueError as error:
+            raise FlowUnable(f"{FILE} {error}", "make it smaller") from error
+        lessons = list(dict.fromkeys(self.lessons))
+        known = lessons_in(before)
+        new, gone = [one for one in lessons if one not in known], [one for one in known if one not in lessons]
+        facts: dict[str, object] = {"file": FILE, "lessons": lessons, "new": new, "gone": gone}
+        for sign, some in (("+", new), ("-", gone)):
+            for one in some:
+                job.say(f"{sign} {one}")
+        after = write_section(before, section(lessons), LEARNT)
+        if after == before:
+            return FlowResult(f"{FILE} already contains all of it", facts=facts)
+        file.write_bytes(after)
+        return FlowResult(f"{FILE}: {count(len(lessons), 'lesson')}, {len(new)} of them new", facts=facts)
+
+
+def section(lessons: list[str]) -> str:
+    """The lessons as the section's Markdown: a list of which no item can be anything else. Pure."""
+    return HEAD + "\n".join(f"- {_item(one)}" for one in lessons)
+
+
+def lessons_in(data: bytes) -> list[str]:
+    """The lessons that a file's section has. Pure."""
+    said = read_section(data, LEARNT).split("\n")
+    return [_text(line.removeprefix("- ")) for line in said if line.startswith("- ")]
+
+
+def _item(text: str) -> str:
+    """One line of Markdown that shows `text`: no comment begins in it, and no sign at its beginning means anything."""
+    shown = _HIDES.sub(lambda found: "&amp;" if found[0] == "&" else "&lt;", text)
+    return f"\\{shown}" if _SIGN.match(shown) else shown
+
+
+def _text(item: str) -> str:
+    shown = item.removeprefix("\\")
+    return _HIDDEN.sub(lambda found: "<" if found[1] == "lt" else "&", shown)

@@ -1,22 +1,24 @@
-"""Find the commit that broke a test, with git's own bisection."""
+"""Tests at other commits: which one broke a test, which one made it slow."""
 
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from statistics import median
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
-    ProjectParameters,
+    ProjectFlow,
     Revision,
     TestId,
     clean,
     commit,
     count,
+    exactly,
     in_project,
     in_words,
+    listed,
     resolve,
     run_tests,
     tidy,
@@ -27,41 +29,38 @@ from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.git import GitError
 from engine.model import CheckResult
 
+# -- Find the commit that broke a test, with git's own bisection --------------------------------------------------
+
 _LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
+
 _FOUND = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
 
 
-class BisectParameters(ProjectParameters):
-    """Which test, and between which commits it turned red."""
+class Bisect(ProjectFlow):
+    """Checks that good is green and bad is red, then halves what lies between, one test run a step."""
 
+    name = "bisect"
+    label = "Bisect a failing test"
+    place = Place.WORKTREE
     test: TestId = Field(description="id of the test that fails, as its tool names it")
     good: Revision = Field(description="a commit at which the test passed")
     bad: Revision = Field(default="HEAD", description="a later commit at which it fails")
 
-
-class Bisect:
-    """Checks that good is green and bad is red, then halves what lies between, one test run a step."""
-
-    name: ClassVar = "bisect"
-    title: ClassVar = "Bisect a failing test"
-    place: ClassVar = Place.WORKTREE
-    parameters: ClassVar[type[BaseModel]] = BisectParameters
-
-    def describe(self, parameters: BisectParameters) -> str:
-        short = clean(parameters.good)[:10], clean(parameters.bad)[:10]
-        return f"Find the commit that broke `{clean(parameters.test)}` between {short[0]} and {short[1]}" + in_project(
-            parameters.project
+    def describe(self) -> str:
+        short = clean(self.good)[:10], clean(self.bad)[:10]
+        return f"Find the commit that broke `{clean(self.test)}` between {short[0]} and {short[1]}" + in_project(
+            self.project
         )
 
     def run(self, job: Job) -> FlowResult:
-        good, bad = resolve(job, job.parameters.good), resolve(job, job.parameters.bad)
+        good, bad = resolve(job, self.good), resolve(job, self.bad)
         if job.git.run("merge-base", "--is-ancestor", good, bad, allowed=(0, 1)).returncode or good == bad:
             raise FlowUnable(
                 f"{good[:10]} is not an ancestor of {bad[:10]}", "name a good commit in the bad one's history"
             )
         tidy(job, bad)
-        found = toolchains(job)
-        tool = toolchain_of(found, [job.parameters.test])
+        found = toolchains(job, self.project)
+        tool = toolchain_of(found, [self.test])
         with borrowed(found, job.folder, job.workspace):
             red = self._ends(job, tool, good, bad)
             try:
@@ -71,10 +70,14 @@ class Bisect:
             tidy(job, bad)  # the result is the bad end's: that is the state it is recorded with
         return self._told(job, culprit, steps, skipped, candidates, red)
 
+    def _asked(self, tool: Toolchain) -> list[str]:
+        """The test alone; the whole suite where the tool cannot run one."""
+        return [self.test] if tool.exact else []
+
     def _ends(self, job: Job, tool: Toolchain, good: str, bad: str) -> CheckResult:
         """Good must be green and bad must be red, else there is nothing to find. Returns how it is red."""
         job.say(f"Bad end: {commit(job.git, bad)}")
-        red = run_tests(job, tool, _asked(tool, job))
+        red = run_tests(job, tool, self._asked(tool))
         if red.green:
             raise FlowUnable(f"the test passes at {bad[:10]}: nothing is broken there", "run it again, it may be flaky")
         if red.failed + red.errors == 0:
@@ -82,7 +85,7 @@ class Bisect:
         tidy(job, good)
         job.say(f"Good end: {commit(job.git, good)}")
         try:
-            green = run_tests(job, tool, _asked(tool, job))
+            green = run_tests(job, tool, self._asked(tool))
         except CannotRun as error:
             raise FlowUnable(
                 f"the test cannot run at {good[:10]}: {error.message}", "name a later good commit"
@@ -121,7 +124,7 @@ class Bisect:
     def _verdict(self, job: Job, tool: Toolchain, red: CheckResult) -> str:
         """good, bad or skip. A run that only broke counts as bad just when the bad end is broken the same way."""
         try:
-            check = run_tests(job, tool, _asked(tool, job))
+            check = run_tests(job, tool, self._asked(tool))
         except CannotRun as error:
             job.say(error.message)
             return "skip"
@@ -134,7 +137,7 @@ class Bisect:
     def _told(
         self, job: Job, culprit: str, steps: int, skipped: list[str], candidates: list[str], red: CheckResult
     ) -> FlowResult:
-        facts: dict[str, object] = {"test": job.parameters.test, "steps": steps, "skipped": skipped}
+        facts: dict[str, object] = {"test": self.test, "steps": steps, "skipped": skipped}
         if not culprit:
             names = [str(commit(job.git, sha)) for sha in candidates]
             job.say("\n".join(["The test cannot run at these commits; one of them broke it:", *names]))
@@ -150,11 +153,6 @@ class Bisect:
         return FlowResult(summary, check=red, facts=facts)
 
 
-def _asked(tool: Toolchain, job: Job) -> list[str]:
-    """The test alone; the whole suite where the tool cannot run one."""
-    return [job.parameters.test] if tool.exact else []
-
-
 def _bisect(job: Job, *arguments: str) -> str:
     """One step of git's own search; its refs belong to this worktree alone."""
     try:
@@ -162,3 +160,73 @@ def _bisect(job: Job, *arguments: str) -> str:
     except GitError as error:
         raise FlowUnable(f"git cannot continue the bisect: {error.message}") from error
     return (done.stdout + done.stderr).decode(errors="replace")
+
+
+# -- Time tests at HEAD and at a commit where they were fast ------------------------------------------------------
+
+SLOWER = 1.5
+"""At least so many times as long, and outside the spread, is slower."""
+
+
+class TimeTests(ProjectFlow):
+    """Runs the tests the same number of times at both commits, in a worktree."""
+
+    name = "time_tests"
+    label = "Time tests"
+    place = Place.WORKTREE
+    tests: list[TestId] = Field(min_length=1, max_length=10, description="ids of the tests, as their tool names them")
+    fast: Revision = Field(description="a commit at which they were fast")
+    times: int = Field(default=5, ge=2, le=50, description="how often they run at each commit")
+
+    def describe(self) -> str:
+        which = f"{listed(self.tests, 2)}{in_project(self.project)}"
+        return f"Time {which} at HEAD and at {clean(self.fast)[:10]}"
+
+    def run(self, job: Job) -> FlowResult:
+        head, fast = resolve(job, "HEAD"), resolve(job, self.fast)
+        found = toolchains(job, self.project)
+        tool = toolchain_of(found, self.tests)
+        exactly(tool)
+        with borrowed(found, job.folder, job.workspace):
+            before = self._times(job, tool, fast)
+            now = self._times(job, tool, head)
+        words = []
+        slower = 0
+        for test in [one for one in now if one in before]:
+            old, new = before[test], now[test]
+            is_slower = median(new) >= SLOWER * median(old) and min(new) > max(old)
+            slower += is_slower
+            ratio = "not slower"
+            if is_slower:
+                ratio = f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
+            words.append(f"{clean(test)} takes {_spread(new)} at HEAD and {_spread(old)} at {fast[:7]}: {ratio}")
+            job.say(words[-1])
+        if not words:
+            raise FlowUnable("none of these tests ran at both commits", "name tests that both commits have")
+        if slower:
+            job.say(f"Next: git log --oneline {fast[:10]}..HEAD")
+        facts = {"fast": fast, "head": head, "before": before, "now": now, "slower": slower}
+        return FlowResult("; ".join(words[:3]), facts=facts)
+
+    def _times(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
+        """Seconds of each test in each run at a commit."""
+        tidy(job, revision)
+        job.say(f"At {commit(job.git, revision)}")
+        found: dict[str, list[float]] = {}
+        for number in range(self.times):
+            try:
+                check = run_tests(job, tool, self.tests, quiet=number > 0)
+            except CannotRun as error:
+                raise FlowUnable(
+                    f"the tests cannot run at {revision[:10]}: {error.message}", "name another commit"
+                ) from error
+            if not check.green:
+                raise FlowUnable(f"the tests do not pass at {revision[:10]}", "fix them first, or name another commit")
+            for test, seconds in check.durations:
+                found.setdefault(test, []).append(round(seconds, 3))
+        return found
+
+
+def _spread(seconds: list[float]) -> str:
+    """`2.1 s (2.0 to 2.3)`: the median and both ends."""
+    return f"{median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"

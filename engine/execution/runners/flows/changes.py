@@ -1,0 +1,304 @@
+"""What is not committed or not pushed: what to commit, and what should go nowhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from pydantic import Field
+
+from engine.execution.runners.flow import Flow, FlowResult, Job, Place
+from engine.execution.runners.flows.common import Line, Revision, clean, count, listed, resolve
+from engine.git.leftovers import SECRET
+from engine.git.state import FileState
+from engine.git.status import is_byproduct, parts, read_status
+from engine.git.unpushed import MOST_COMMITS, Found, Span, Unpushed, read_commits, read_uncommitted
+from engine.plain_files import read_plain
+
+# -- Look through what is about to be pushed for what should not be -----------------------------------------------
+
+SHOWN = 200
+
+
+class ReviewUnpushed(Flow):
+    """Reads every added line of every unpushed commit; secrets count even when a later commit removed them."""
+
+    name = "review_unpushed"
+    label = "Review unpushed commits"
+    place = Place.OPERATOR_TREE
+    upstream: Revision | None = Field(
+        default=None,
+        description="the branch to compare with, for example origin/main; without it, all remote branches",
+    )
+    newest: int = Field(default=MOST_COMMITS, ge=1, le=MOST_COMMITS, description="the most commits to review")
+    broken: list[Line] = Field(default=[], max_length=20, description="known problems of the branch, one line each")
+
+    def describe(self) -> str:
+        whom = clean(self.upstream) if self.upstream else "no remote branch"
+        missing = "does not have yet" if self.upstream else "has yet"
+        return f"Review the commits that {whom} {missing} for leftovers, secrets and large files"
+
+    def run(self, job: Job) -> FlowResult:
+        span = Span(resolve(job, "HEAD"), resolve(job, self.upstream) if self.upstream else "", self.newest)
+        known = read_commits(job.git, span, leftovers=True)
+        uncommitted = read_uncommitted(job.git, span.head, read_status(job.git).files)
+        if not known.commits and not uncommitted:
+            whom = clean(self.upstream) if self.upstream else "another branch"
+            return FlowResult(f"Nothing to review: {whom} has every commit")
+        job.say(count(known.commits, "unpushed commit"))
+        if known.unread:
+            job.say(f"The lines of {count(known.unread, 'commit')} were not checked for secrets: too many at once")
+        found = [*known.found, *uncommitted]
+        for one in found[:SHOWN]:
+            job.say(finding_in_words(one))
+        if len(found) > SHOWN:
+            job.say(f"and {len(found) - SHOWN} more")
+        for line in [*self.broken, *next_steps(found, span.head, _begin(job, span, found, self.upstream))]:
+            job.say(line)
+        return _told(known, found, self.broken)
+
+
+def finding_in_words(one: Found) -> str:
+    """One line on what was found, and where."""
+    where = f"in {one.sha[:10]}" if one.sha else "not committed yet"
+    gone = "  (removed again by a later commit, but still in the history)" if one.gone else ""
+    return f"{place(one)}  {one.kind}{size_of(one)}  {where}{gone}"
+
+
+def place(one: Found) -> str:
+    """`config.py:12`, `data/dump.bin`."""
+    return f"{clean(one.path)}:{one.line}" if one.line else clean(one.path)
+
+
+def size_of(one: Found) -> str:
+    """`, 60 MB`, "" where the size does not matter."""
+    return f", {one.size / 1_000_000:.{0 if one.size >= 10_000_000 else 1}f} MB" if one.size else ""
+
+
+def next_steps(found: list[Found], head: str, begin: str) -> list[str]:
+    """What to do: a later commit takes nothing out of the history, and of a secret a copy may be about. `begin`: what
+    `git rebase -i` starts from."""
+    bad = [one for one in found if one.secret or not one.line]
+    steps = [
+        f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(clean(path))}"
+        for path in dict.fromkeys(one.path for one in bad if not one.line and not one.gone)
+    ]
+    if any(one.line and not one.gone for one in bad):
+        steps.append("Next: move the secret out of the file, for example into an environment variable")
+    commits = list(dict.fromkeys(one.sha for one in bad if one.sha))
+    if commits == [head]:
+        steps.append("Then, before you push: git commit --amend")
+    elif commits:
+        names = ", ".join(sha[:10] for sha in commits[:5])
+        steps.append(f"Then, before you push, edit {names} to remove it from the history: git rebase -i {begin}")
+    if any(one.secret and one.sha for one in bad):
+        steps.append("If anybody else may have seen a key, revoke it and create a new one.")
+    return steps
+
+
+def _begin(job: Job, span: Span, found: list[Found], upstream: str | None) -> str:
+    """What a rebase that mends all of them starts from, as git takes it."""
+    if upstream:
+        return shlex.quote(clean(upstream))
+    touched = {one.sha for one in found}
+    lines = job.git.text("rev-list", "--topo-order", "--parents", *span.arguments).splitlines()
+    oldest = next((line.split() for line in reversed(lines) if line.split()[0] in touched), [])
+    return f"{oldest[0][:10]}^" if len(oldest) > 1 else "--root"
+
+
+def _told(known: Unpushed, found: list[Found], broken: list[str]) -> FlowResult:
+    facts = {
+        "commits": known.commits,
+        "findings": [
+            {"kind": one.kind, "path": clean(one.path), "line": one.line, "commit": one.sha, "gone": one.gone}
+            | ({"size": one.size} if one.size else {})
+            for one in found[:SHOWN]
+        ],
+    }
+    where = f" (in {count(known.commits, 'unpushed commit')})" if known.commits else ""
+    if not found and not broken:
+        unread = f", but {known.unread} of them could not be read" if known.unread else ""
+        return FlowResult(
+            f"{count(known.commits, 'unpushed commit')}, nothing that should not be pushed{unread}", facts=facts
+        )
+    secrets = [one for one in found if one.secret]
+    files = [one for one in found if not one.secret and not one.line]
+    told = []
+    if secrets:
+        told.append(f"do not push: {count(len(secrets), SECRET)}, the first in {place(secrets[0])}")
+    if files:
+        begin = "" if secrets else "do not push: "
+        told.append(
+            f"{begin}{place(files[0])} is a {files[0].kind}{size_of(files[0])}"
+            if files[0].size
+            else f"{begin}{place(files[0])} holds {files[0].kind}"
+        )
+        told[-1] += f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+    told += broken
+    kinds = Counter(one.kind for one in found if one not in secrets and one not in files)
+    if kinds:
+        told.append(f"{', '.join(f'{number} {kind}' for kind, number in kinds.most_common())} to look at")
+    words = "; ".join(told)
+    return FlowResult(
+        f"{words[:1].upper()}{words[1:]}{where}", sound=not secrets and not files and not broken, facts=facts
+    )
+
+
+# -- What is in the changes that no commit has, and how they could be committed -----------------------------------
+
+LARGEST_COUNTED = 1_000_000
+
+MOST_GROUPS = 8
+
+_TEST = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
+
+_TEST_NAME = re.compile(r"^test[_-]|[._-](?:test|tests|spec)$|^.+Test$|^Test[A-Z]", re.I)
+
+_TEST_FOLDER = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/")
+
+_PROSE = re.compile(r"\.(?:md|rst|adoc|txt)$|(?:^|/)docs?/", re.I)
+
+_SETTINGS = re.compile(
+    r"\.(?:toml|ya?ml|cfg|ini|lock|mod|sum|gradle|properties)$|(?:^|/)(?:package(?:-lock)?\.json|\.[^/]+)$"
+)
+
+_SOURCE = re.compile(
+    r"\.(?:py|js|jsx|ts|tsx|mjs|cjs|go|rs|java|kt|rb|php|ex|exs|cs|c|cc|cpp|h|hpp|swift|scala|vue|svelte)$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file. `added` and `removed` count lines, both 0 for what is not text."""
+
+    file: FileState
+    added: int
+    removed: int
+
+
+class LookAtChanges(Flow):
+    """Reads the differences to HEAD; nothing is run, staged or written."""
+
+    name = "look_at_changes"
+    label = "Look at uncommitted changes"
+    place = Place.OPERATOR_TREE
+
+    def describe(self) -> str:
+        return "Look at what is not committed yet and suggest commits"
+
+    def run(self, job: Job) -> FlowResult:
+        head = resolve(job, "HEAD")
+        status = read_status(job.git)
+        changes = _changes(job, head, status.files)
+        if not changes:
+            return FlowResult("Nothing to commit: everything is committed")
+        groups = grouped(changes)
+        for number, (topic, members) in enumerate(list(groups.items())[:MOST_GROUPS], 1):
+            lines = f"+{sum(one.added for one in members)} -{sum(one.removed for one in members)}"
+            job.say(f"{number}. {clean(topic)}: {count(len(members), 'file')}, {lines}")
+            for one in members:
+                job.say(f"   {_letter(one.file)} {clean(one.file.path)}  +{one.added} -{one.removed}")
+            names = " ".join(shlex.quote(clean(one.file.path)) for one in members[:20])
+            job.say(f"   git add -- {names} && git commit")
+        if len(groups) > MOST_GROUPS:
+            job.say(f"and {len(groups) - MOST_GROUPS} more")
+        untested = self._untested(job, changes)
+        if untested:
+            job.say(f"No test file found for: {listed(untested)}")
+        risks = read_uncommitted(job.git, head, status.files)
+        for risk in risks:
+            job.say(f"Do not commit: {finding_in_words(risk)}")
+        told = [f"{count(len(changes), 'file')} not committed"]
+        told.append(f"could be {count(len(groups), 'commit')}: {listed(groups, 3)}")
+        if untested:
+            told.append(f"no tests for {listed(untested, 2)}")
+        if risks:
+            told.append(f"do not commit {clean(risks[0].path)}: {risks[0].kind}")
+        facts = {
+            "groups": {clean(topic): [clean(one.file.path) for one in members] for topic, members in groups.items()},
+            "untested": [clean(path) for path in untested],
+            "next": "secret" if any(risk.secret for risk in risks) else "run_tests",
+        }
+        return FlowResult("; ".join(told), sound=not risks, facts=facts)
+
+    def _untested(self, job: Job, changes: Iterable[Change]) -> list[str]:
+        """Changed source files after which no test file is named."""
+        sources = [one.file.path for one in changes if _is_source(one.file.path) and not one.file.deleted]
+        if not sources:
+            return []
+        tracked = parts(job.git.output("ls-files", "-z"))
+        new = (one.file.path for one in changes if one.file.untracked)
+        tested = {stem(path) for path in (*tracked, *new) if is_test(path)}
+        return [path for path in sources if stem(path) not in tested]
+
+
+def _changes(job: Job, head: str, files: Iterable[FileState]) -> list[Change]:
+    out = job.git.output("diff-index", "--numstat", "-z", "--no-renames", head)
+    numbers = {}
+    for field in parts(out):
+        added, removed, path = field.split("\t", 2)
+        numbers[path] = (int(added), int(removed)) if added != "-" else (0, 0)
+    changes = []
+    for file in files:
+        if file.untracked and is_byproduct(file.path):
+            continue
+        changes.append(
+            Change(file, *(numbers.get(file.path, (0, 0)) if not file.untracked else (_lines(job, file), 0)))
+        )
+    return changes
+
+
+def _lines(job: Job, file: FileState) -> int:
+    try:
+        data = read_plain(job.folder / file.path, LARGEST_COUNTED, follow=False)
+    except (OSError, ValueError):
+        return 0  # a folder, a pipe, or too large: no lines to count
+    return 0 if b"\0" in data else len(data.splitlines())
+
+
+def grouped(changes: Iterable[Change]) -> Mapping[str, list[Change]]:
+    """Topics, the largest first: what a folder holds, with the tests of its files; manuals and settings apart."""
+    every = list(changes)
+    home = {stem(one.file.path): _folder(one.file.path) for one in every if _is_source(one.file.path)}
+    groups: dict[str, list[Change]] = defaultdict(list)
+    for one in every:
+        path = one.file.path
+        if is_test(path):
+            topic = home.get(stem(path)) or "tests"
+        elif _is_source(path):
+            topic = _folder(path)
+        elif _PROSE.search(path):
+            topic = "documentation"
+        else:
+            topic = "settings" if _SETTINGS.search(path) else _folder(path)
+        groups[topic].append(one)
+    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def is_test(path: str) -> bool:
+    """Whether a file holds tests, by its name or its folder."""
+    return bool(_SOURCE.search(path)) and bool(_TEST_NAME.search(PurePosixPath(path).stem) or _TEST_FOLDER.search(path))
+
+
+def stem(path: str) -> str:
+    """What a file is about: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
+    name = PurePosixPath(path).stem.lower()
+    found = _TEST.match(name)
+    return (found[1] if found else name).removesuffix("test")
+
+
+def _is_source(path: str) -> bool:
+    return bool(_SOURCE.search(path)) and not is_test(path)
+
+
+def _folder(path: str) -> str:
+    folders = PurePosixPath(path).parts[:-1]
+    return "/".join(folders[:3]) if folders else PurePosixPath(path).stem
+
+
+def _letter(file: FileState) -> str:
+    return "?" if file.untracked else "D" if file.deleted else "M"

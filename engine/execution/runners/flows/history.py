@@ -1,0 +1,464 @@
+"""What was done, from git alone: branches, days, releases, pull requests, files that change together."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+
+from pydantic import AwareDatetime, Field
+
+from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.changelog_text import SECTIONS, classify
+from engine.execution.runners.flows.common import (
+    Line,
+    RepoPath,
+    Revision,
+    clean,
+    count,
+    home_git,
+    listed,
+    main_branch,
+    resolve,
+)
+from engine.git import Git
+from engine.git.leftovers import look
+from engine.git.merges import objects_aside
+from engine.git.together import is_group
+from engine.model import sanitise
+
+# -- Which branches are done or forgotten, and the commands that tidy them. Deletes nothing -----------------------
+
+MAX_BRANCHES = 200
+"""The branches that were idle longest, when there are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One local branch against the base. `here`: it is checked out in some working tree."""
+
+    name: str
+    sha: str
+    days: int
+    ahead: int
+    behind: int
+    here: bool
+    state: str  # "merged", "applied", "stale" or "active"
+
+    @property
+    def command(self) -> str:
+        """What tidies it, to be pasted into a shell; "" when there is nothing to do."""
+        name = shlex.quote(self.name)
+        if self.here or self.state == "active":
+            return ""
+        # -d refuses what git does not know to be merged; a rebased or squashed branch needs -D
+        return f"git branch {'-d' if self.state == 'merged' else '-D'} -- {name}"
+
+
+class ReportBranches(Flow):
+    """Compares each local branch with the main one."""
+
+    name = "report_branches"
+    label = "Report branches"
+    place = Place.OPERATOR_TREE
+    days: int = Field(default=30, ge=1, le=3650, description="a branch without a commit for this many days is stale")
+
+    def describe(self) -> str:
+        return f"Report the branches that are merged or had no commit for {count(self.days, 'day')}"
+
+    def run(self, job: Job) -> FlowResult:
+        base = main_branch(job)
+        if base is None:
+            raise FlowUnable("no branch to compare with", "create main, or check out a branch")
+        job.say(f"Compared with {clean(base)}")
+        branches = self._branches(job, base)
+        width = max((len(branch.name) for branch in branches), default=0)
+        for state, title in (
+            ("merged", f"Merged into {clean(base)}"),
+            ("applied", f"Their changes are in {clean(base)} as other commits (rebased or squashed)"),
+            ("stale", f"No commit for {self.days} days"),
+        ):
+            group = [branch for branch in branches if branch.state == state]
+            if group:
+                job.say(f"{title}:")
+            for branch in group:
+                note = "checked out" if branch.here else branch.command
+                numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
+                job.say(f"  {clean(branch.name):<{width}}  {numbers:<16}  {note}")
+        return _told(branches, base)
+
+    def _branches(self, job: Job, base: str) -> list[Branch]:
+        form = "%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(worktreepath)"
+        out = job.git.text(
+            "for-each-ref", "--sort=committerdate", f"--count={MAX_BRANCHES}", f"--format={form}", "refs/heads/"
+        )
+        rows = [line.split("\0") for line in out.splitlines()]
+        return [self._branch(job, base, row) for row in rows if row[0].removeprefix("refs/heads/") != base]
+
+    def _branch(self, job: Job, base: str, row: list[str]) -> Branch:
+        reference, sha, date, worktree = row
+        left, right = job.git.text("rev-list", "--left-right", "--count", f"refs/heads/{base}...{sha}").split()
+        ahead, behind = int(right), int(left)
+        days = max(0, (job.clock.now() - datetime.fromisoformat(date)).days)
+        state = "stale" if days >= self.days else "active"
+        if ahead == 0:
+            state = "merged"
+        elif ahead <= 100 and _applied(job, base, sha):
+            state = "applied"
+        name = reference.removeprefix("refs/heads/")
+        return Branch(name, sha, days, ahead, behind, here=bool(worktree), state=state)
+
+
+def _applied(job: Job, base: str, sha: str) -> bool:
+    """Whether the base has every change of a branch, commit for commit or squashed into one."""
+    upstream = f"refs/heads/{base}"
+    lines = job.git.text("cherry", upstream, sha).splitlines()
+    if lines and all(line.startswith("-") for line in lines):
+        return True
+    fork = job.git.run("merge-base", upstream, sha, allowed=(0, 1)).stdout.decode().strip()
+    if not fork:
+        return False
+    # squashed: merging it would change nothing any more
+    aside = objects_aside(job.git, job.scratch)
+    done = job.git.run("merge-tree", "--write-tree", "--no-messages", upstream, sha, allowed=(0, 1), environment=aside)
+    return done.returncode == 0 and done.stdout.decode().strip() == job.git.text("rev-parse", f"{upstream}^{{tree}}")
+
+
+def _told(branches: list[Branch], base: str) -> FlowResult:
+    facts = {
+        "base": clean(base),
+        "branches": [
+            {
+                "name": clean(branch.name),
+                "state": branch.state,
+                "days": branch.days,
+                "ahead": branch.ahead,
+                "behind": branch.behind,
+                "command": branch.command,
+            }
+            for branch in branches
+            if branch.state != "active"
+        ],
+    }
+    done = sum(branch.state in ("merged", "applied") for branch in branches)
+    stale = sum(branch.state == "stale" for branch in branches)
+    if not done + stale:
+        return FlowResult(
+            f"Nothing to tidy: {count(len(branches), 'branch', 'branches')} besides {base}, all active", facts=facts
+        )
+    return FlowResult(f"{done} merged and {stale} stale of {count(len(branches), 'branch', 'branches')}", facts=facts)
+
+
+# -- What was done since a moment, as a text to read --------------------------------------------------------------
+
+MAX_COMMITS = 500
+
+NIGHT = timedelta(hours=5)
+"""Work before five in the morning belongs to the day before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One commit: its working day in the operator's time, its branch, what it touched."""
+
+    day: str
+    branch: str
+    author: str
+    subject: str
+    files: frozenset[str]
+    added: int
+    removed: int
+
+
+class SummariseDay(Flow):
+    """Commits by day and branch, sessions and checks, and what is not committed yet."""
+
+    name = "summarise_day"
+    label = "Summarise the day"
+    place = Place.OPERATOR_TREE
+    since: AwareDatetime = Field(description="an ISO time with its offset, for example 2026-01-05T00:00:00+01:00")
+    until: AwareDatetime | None = Field(default=None, description="the end of the period; none = now")
+    sessions: list[Line] = Field(default=[], max_length=100, description="sessions that ran since, one line each")
+    checks: list[Line] = Field(default=[], max_length=100, description="test runs since, one line each")
+
+    def describe(self) -> str:
+        if self.until is not None:
+            return f"Summarise what was done on {self.since:%a %d %b}"
+        return f"Summarise what was done since {self.since:%a %d %b %H:%M}"
+
+    def run(self, job: Job) -> FlowResult:
+        since: datetime = self.since
+        commits = _commits(job, since, self.until)
+        waiting = _uncommitted(job)
+        text = worded(commits, self.sessions, self.checks, waiting)
+        for line in text.splitlines():
+            job.say(line)
+        files = {file for one in commits for file in one.files}
+        parts = [count(len(commits), "commit"), f"{count(len(files), 'file')} changed"]
+        if self.sessions:
+            parts.append(count(len(self.sessions), "session"))
+        parts.append(f"{count(len(waiting), 'file')} not committed" if waiting else "everything is committed")
+        return FlowResult(", ".join(parts), facts={"text": text, "commits": len(commits), "uncommitted": waiting})
+
+
+def worded(commits: Sequence[Done], sessions: Sequence[str], checks: Sequence[str], waiting: Sequence[str]) -> str:
+    """The summary as plain text, the newest day first."""
+    lines: list[str] = []
+    for day in sorted({one.day for one in commits}, reverse=True):
+        mine = [one for one in commits if one.day == day]
+        size = f"+{sum(one.added for one in mine)} -{sum(one.removed for one in mine)}"
+        lines.append(f"{datetime.fromisoformat(day):%A %d %B}: {count(len(mine), 'commit')}, {size} lines")
+        for branch in dict.fromkeys(one.branch for one in mine):
+            there = [one for one in mine if one.branch == branch]
+            authors = listed(dict.fromkeys(one.author for one in there), 3)
+            lines.append(f"  {branch} ({authors})")
+            lines += [f"    - {one.subject}" for one in there]
+    if not commits:
+        lines.append("No commits.")
+    for title, items in (("Sessions", sessions), ("Checks", checks)):
+        if items:
+            lines += [f"{title}:", *(f"  - {item}" for item in items)]
+    lines.append(f"Not committed yet: {listed(waiting, 10)}." if waiting else "Everything is committed.")
+    return "\n".join(lines)
+
+
+def _commits(job: Job, since: datetime, until: datetime | None) -> list[Done]:
+    """The commits of all local branches, newest first; one that the main branch has too counts as the main branch's."""
+    span = [f"--max-count={MAX_COMMITS}", f"--since={since.isoformat()}"]
+    span += [f"--until={(until - timedelta(seconds=1)).isoformat()}"] if until is not None else []
+    if not job.git.text("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)):
+        return []
+    out = job.git.text(
+        "log", "--branches", "HEAD", "--source", "--numstat", "-z", "--no-renames", *span,
+        "--format=%x01%H%x02%cI%x02%S%x02%an%x02%s%x02", "--",
+    )  # fmt: skip
+    records = out.split("\x01")[1:]
+    if not records:
+        return []
+    main = main_branch(job)
+    shared = set(job.git.text("rev-list", *span, f"refs/heads/{main}").split()) if main else set()
+    return [_commit(record, main, shared, since.tzinfo) for record in records]
+
+
+def _commit(record: str, main: str | None, shared: set[str], zone: tzinfo | None) -> Done:
+    sha, date, source, author, subject, numbers = record.split("\x02", 5)
+    files: set[str] = set()
+    added = removed = 0
+    for entry in numbers.split("\0"):
+        parts = entry.strip("\n").split("\t", 2)
+        if len(parts) == 3:
+            files.add(clean(parts[2]))
+            added += int(parts[0]) if parts[0].isdigit() else 0
+            removed += int(parts[1]) if parts[1].isdigit() else 0
+    branch = clean(main if main and sha in shared else source.removeprefix("refs/heads/"))
+    day = (datetime.fromisoformat(date).astimezone(zone) - NIGHT).date().isoformat()
+    return Done(day, branch, clean(author), clean(subject), frozenset(files), added, removed)
+
+
+def _uncommitted(job: Job) -> list[str]:
+    """Files that differ from HEAD and untracked ones, as `git status` names them."""
+    out = job.git.text("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
+    return [clean(entry[3:]) for entry in out.split("\0") if len(entry) > 3]
+
+
+# -- When two files last changed together, and what the second looked like after it -------------------------------
+
+SHOWN_COMMITS = 3
+"""The last so many commits in which both changed are told."""
+
+SHOWN_LINES = 12
+"""Of the newest of them at most so many changed lines of the partner are shown."""
+
+LOOKED_AT = 2_000
+"""So many commits that changed the first file are looked through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """A commit in which both changed, and how many lines of the partner."""
+
+    sha: str
+    date: str
+    subject: str
+    added: str
+    deleted: str
+
+    def __str__(self) -> str:
+        return f"{self.date}  {self.sha[:10]}  {self.subject}  (+{self.added} −{self.deleted})"
+
+
+class LookTogether(Flow):
+    """The last commits in which both files changed. Nothing is run and nothing written."""
+
+    name = "look_together"
+    label = "Look at what changed together"
+    place = Place.OPERATOR_TREE
+    path: RepoPath = Field(description="the file that changed, or `folder/*.ending` for files that lie together")
+    partner: RepoPath = Field(description="the file that usually changes with it")
+
+    def describe(self) -> str:
+        return f"Show how {clean(self.partner)} changed with {clean(self.path)}"
+
+    def run(self, job: Job) -> FlowResult:
+        git = home_git(job)
+        path, partner = self.path, self.partner
+        found = _together(git, path, partner)
+        if not found:
+            raise FlowUnable(f"no commit changed both {clean(path)} and {clean(partner)}")
+        shown = [_of(git, sha, partner) for sha in found[:SHOWN_COMMITS]]
+        for one in shown:
+            job.say(str(one))
+        newest = shown[0]
+        job.say(f"\n{clean(partner)} in {newest.sha[:10]}:")
+        for line in _lines(git, newest.sha, partner):
+            job.say(line)
+        times = "commit changed" if len(found) == 1 else "commits changed"
+        return FlowResult(
+            f"{len(found)} {times} both {clean(path)} and {clean(partner)}, the last on {newest.date}: "
+            f"“{newest.subject}”, {count(_number(newest.added) + _number(newest.deleted), 'line')} of {clean(partner)}",
+            facts={
+                "path": path,
+                "partner": partner,
+                "together": len(found),
+                "commits": [{"id": one.sha, "date": one.date, "subject": one.subject} for one in shown],
+            },
+        )
+
+
+def _together(git: Git, path: str, partner: str) -> list[str]:
+    """The commits in which both changed, newest first, among the last `LOOKED_AT` of each; merges left out."""
+    first, second = (
+        git.text("log", "--no-merges", f"-n{LOOKED_AT}", "--format=%H", "HEAD", "--", _spec(name)).splitlines()
+        for name in (path, partner)
+    )
+    known = set(second)
+    return [sha for sha in first if sha in known]
+
+
+def _spec(path: str) -> str:
+    return f":(top,glob){path}" if is_group(path) else f":(top,literal){path}"
+
+
+def _of(git: Git, sha: str, partner: str) -> Together:
+    fields = git.text(
+        "show", "--no-renames", "--numstat", "-z", "--format=%H%x00%cs%x00%s%x00", sha, "--", _spec(partner)
+    ).split("\0")
+    commit, date, subject = (clean(field) for field in fields[:3])
+    added, deleted = "".join(fields[3:]).split("\t")[:2]
+    return Together(commit, date, subject, clean(added), clean(deleted))
+
+
+def _number(lines: str) -> int:
+    """git counts the lines of a binary file as `-`."""
+    return int(lines) if lines.isdigit() else 0
+
+
+def _lines(git: Git, sha: str, partner: str) -> list[str]:
+    """What that commit did to the partner: its changed lines, without a patch's heads."""
+    patch = git.text("show", "--no-renames", "--unified=0", "--format=", sha, "--", _spec(partner)).splitlines()
+    start = next((at for at, line in enumerate(patch) if line.startswith("@@")), len(patch))
+    lines = [_line(line, partner) for line in patch[start:] if line[:1] in ("+", "-")]
+    rest = len(lines) - SHOWN_LINES
+    return [*lines[:SHOWN_LINES], *([f"and {count(rest, 'more line')}"] if rest > 0 else [])]
+
+
+def _line(line: str, partner: str) -> str:
+    """A line of a patch as it may be shown, its white space kept; one with a likely secret is not shown."""
+    if any(found.secret for found in look(partner, line[1:])):
+        return f"{line[:1]} (a likely secret, not shown)"
+    return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]
+
+
+# -- What is known here of a pull request that waits for the operator. Nothing is asked of the server -------------
+
+SHOWN = 30
+
+
+class LookAtPullRequest(Flow):
+    """Says who waits for what, what its branch changes where it is here, and the commands that show the rest."""
+
+    name = "look_at_pull_request"
+    label = "Look at a pull request"
+    place = Place.OPERATOR_TREE
+    number: int = Field(ge=1, description="its number")
+    title: Line = Field(default="", description="its title")
+    url: Line = Field(default="", description="where it is")
+    branch: Line = Field(default="", description="the branch to be merged")
+    waits: Line = Field(default="", description="who is waiting for what, and since when")
+    mine: bool = Field(default=False, description="whether it is your own")
+
+    def describe(self) -> str:
+        return f"Look at pull request #{self.number} “{clean(self.title)}”"
+
+    def run(self, job: Job) -> FlowResult:
+        for line in (f"#{self.number} {clean(self.title)}", clean(self.url), clean(self.waits)):
+            if line.strip():
+                job.say(line)
+        changed, ref = self._changes(job, self.branch)
+        number = self.number
+        job.say(f"Next: gh pr view {number} --comments")
+        job.say(f"      gh pr diff {number}")
+        if not self.mine or not ref:
+            job.say(f"      gh pr checkout {number}")
+        here = f"; {changed}" if changed else "; its branch is not here"
+        words = clean(self.waits).rstrip(".") or f"Pull request #{number}"
+        return FlowResult(f"{words}{here}", facts={"number": number, "ref": ref})
+
+    def _changes(self, job: Job, branch: str) -> tuple[str, str]:
+        """What the branch changes against the main one, in words, and the ref it was read from; "" where it is not
+        here."""
+        git, base = home_git(job), main_branch(job)
+        refs = git.text("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
+        wanted = [f"refs/heads/{branch}", *(name for name in refs if name.split("/", 3)[3:] == [branch])]
+        ref = next((name for name in wanted if branch and name in refs), "")
+        if not ref or base is None or ref == f"refs/heads/{base}":
+            return "", ref
+        done = git.run("merge-base", f"refs/heads/{base}", ref, allowed=(0, 1))
+        start = done.stdout.decode().strip()
+        if not start:
+            return "", ref
+        commits = git.text(
+            "log", "--no-show-signature", "--format=%h %an: %s", f"-n{SHOWN}", f"{start}..{ref}"
+        ).splitlines()
+        files = git.text("diff", "--stat", "--no-color", start, ref).splitlines()
+        for line in [*commits, *files[:SHOWN]]:
+            job.say(clean(line))
+        number = int(git.text("rev-list", "--count", f"{start}..{ref}"))
+        return f"{count(number, 'commit')}, {count(max(len(files) - 1, 0), 'file')} changed against {clean(base)}", ref
+
+
+# -- What a release would hold: the commits since the last one, in the sections of a change log -------------------
+
+SHOWN_ENTRIES = 8
+"""So many entries of a section are told."""
+
+
+class LookAtRelease(Flow):
+    """What users of the project would notice since a tag. Nothing is run and nothing written."""
+
+    name = "look_at_release"
+    label = "Look at what a release would hold"
+    place = Place.OPERATOR_TREE
+    since: Revision = Field(description="the tag of the last release")
+
+    def describe(self) -> str:
+        return f"List what a release would hold since {clean(self.since)}"
+
+    def run(self, job: Job) -> FlowResult:
+        git, since = home_git(job), clean(self.since)
+        span = f"{resolve(job, self.since)}..HEAD"
+        subjects = [clean(line) for line in git.text("log", "--no-merges", "--format=%s", span).splitlines()]
+        entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
+        for found in filter(None, map(classify, subjects)):
+            entries[found[0]].append(found[1])
+        for section, lines in entries.items():
+            if lines:
+                rest = len(lines) - SHOWN_ENTRIES
+                more = [f"- and {rest} more"] if rest > 0 else []
+                job.say("\n".join([f"{section}:", *(f"- {line}" for line in lines[:SHOWN_ENTRIES]), *more]))
+        told = sum(map(len, entries.values()))
+        inside = ", ".join(f"{len(lines)} {section.lower()}" for section, lines in entries.items() if lines)
+        summary = f"{count(len(subjects), 'commit')} since {since}, {told} that users notice"
+        facts = {"since": self.since, "commits": len(subjects), "entries": entries}
+        return FlowResult(f"{summary}: {inside}" if told else summary, facts=facts)

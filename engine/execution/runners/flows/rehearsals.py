@@ -1,0 +1,375 @@
+"""What git would do, done where nobody sees it: reverts, folded commits, fixes, stashes; commits kept."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from engine.execution import branching
+from engine.execution.runners.flow import CannotRun, Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.common import (
+    IDENTITY,
+    Line,
+    ProjectFlow,
+    Revision,
+    TestId,
+    clean,
+    combined,
+    commit,
+    count,
+    home_git,
+    in_project,
+    in_words,
+    last_line,
+    listed,
+    resolve,
+    run_plan,
+    run_tests,
+    show_tree,
+    tidy,
+    toolchain_of,
+    toolchains,
+    try_tests,
+)
+from engine.execution.runners.flows.merges import unmerged
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.git.leftovers import secret
+from engine.git.lost import held
+from engine.git.operation import conflicted
+from engine.git.stashes import Stash, read_stashes
+from engine.model import CheckResult, sanitise
+from engine.model.adaptation import LONGEST_PATCH
+
+# -- Take one commit back where nobody sees it, and run the tests on what comes out -------------------------------
+
+SHOWN = 200
+"""Lines of the commit's diff in the transcript."""
+
+
+class RehearseRevert(ProjectFlow):
+    """What comes out is a change set: the operator lands it, or throws it away. No commit is made, no branch moves."""
+
+    name = "rehearse_revert"
+    label = "Rehearse a revert"
+    place = Place.CHANGE_SET
+    commit: Revision = Field(description="the commit to revert")
+    test: TestId | None = Field(default=None, description="a test that fails because of it, as its tool names it")
+
+    def describe(self) -> str:
+        test = f"`{clean(self.test)}` and " if self.test else ""
+        return f"Revert {clean(self.commit)[:10]} in a worktree and run {test}the whole suite" + in_project(
+            self.project
+        )
+
+    def run(self, job: Job) -> FlowResult:
+        culprit, head = resolve(job, self.commit), resolve(job, "HEAD")
+        found = commit(job.git, culprit)
+        facts: dict[str, object] = {"commit": culprit, "test": self.test, "conflicts": []}
+        if job.git.run("merge-base", "--is-ancestor", culprit, head, allowed=(0, 1)).returncode:
+            raise FlowUnable(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
+        job.say(f"{found.sha}\n{found.author}, {found.date}\n{found.subject}")
+        _show(job, culprit)
+        start = job.git.text("rev-parse", "HEAD")
+        parents = job.git.text("rev-list", "--parents", "--no-walk", culprit).split()[1:]
+        mainline = ("--mainline", "1") if len(parents) > 1 else ()
+        done = job.git.run("revert", "--no-commit", *mainline, culprit, allowed=(0, 1, 128))
+        if conflicts := unmerged(job.git):
+            for path, places in conflicts:
+                job.say(f"conflict  {clean(path)}" + (f"  ({count(places, 'place')})" if places else "  (whole file)"))
+            tidy(job, start)  # files with markers in them are nothing to land
+            job.say(f"Next: run git revert {culprit[:10]} and resolve these by hand")
+            names = [path for path, _ in conflicts]
+            told = f"Reverting {found} conflicts in {count(len(names), 'file')}: {listed(names, 4)}"
+            return FlowResult(told, sound=False, facts=facts | {"conflicts": [clean(path) for path in names]})
+        if done.returncode:
+            raise FlowUnable(f"git cannot revert it: {clean(done.stderr.decode(errors='replace'))[-300:]}")
+        reverted = job.git.text("write-tree")
+        if reverted == job.git.text("rev-parse", f"{start}^{{tree}}"):
+            return FlowResult(f"Nothing to revert: no changes of {found} are left", facts=facts)
+        job.say("The revert is clean")
+        result = self._tested(job, str(found), facts)
+        tidy(job, start)
+        show_tree(job, reverted)  # what tests left behind is no part of the revert
+        return result
+
+    def _tested(self, job: Job, name: str, facts: dict[str, object]) -> FlowResult:
+        """The test that broke, then everything."""
+        asked = self.test
+        try:
+            tools = toolchains(job, self.project)
+            with borrowed(tools, job.folder, job.workspace):
+                alone = _alone(job, toolchain_of(tools, [asked]), asked) if asked else None
+                check = combined([check for _, check in run_plan(job, [(tool, []) for tool in tools])])
+        except CannotRun as error:
+            job.say(str(error))
+            return FlowResult(f"{name} reverts cleanly; its tests could not be run: {error.message}", facts=facts)
+        if asked and (asked in check.failing or (alone is not None and not alone.green)):
+            told = f"{name} reverts cleanly, but `{clean(asked)}` still fails: {in_words(check)}"
+            return FlowResult(told, check=check, facts=facts, full=True)
+        fixes = f" and `{clean(asked)}` then passes" if asked else ""
+        joint = "; " if check.green else "; but "
+        return FlowResult(f"{name} reverts cleanly{fixes}{joint}{in_words(check)}", check=check, facts=facts, full=True)
+
+
+def _alone(job: Job, tool: Toolchain, test: str) -> CheckResult | None:
+    """The one test, where its tool can run it and the revert leaves it there."""
+    if not tool.exact or not tool.present([test]):
+        return None
+    check = run_tests(job, tool, [test])
+    job.say(f"{clean(test)}: {in_words(check)}")
+    return check
+
+
+def _show(job: Job, culprit: str) -> None:
+    """The diff of the commit, without values that look secret."""
+    text = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", culprit)
+    lines = text.splitlines()
+    for line in lines[:SHOWN]:
+        job.say("(a line that looks secret)" if secret("", line[1:], "A" * 40) else sanitise(line))
+    if len(lines) > SHOWN:
+        job.say(f"and {len(lines) - SHOWN} more lines: git show {culprit[:10]}")
+
+
+# -- The `fixup!` commits folded into what they mend, where nobody sees it ----------------------------------------
+
+MOST_FOLDED = 50
+"""So many of the resulting commits are named."""
+
+_NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
+"""git starts no program for an editor of this name."""
+
+
+class RehearseAutosquash(ProjectFlow):
+    """`git rebase --autosquash` in a throw-away worktree; no branch moves."""
+
+    name = "rehearse_autosquash"
+    label = "Rehearse an autosquash"
+    place = Place.WORKTREE
+    onto: Revision | None = Field(
+        default=None, description="the parent of the oldest commit that changes; without it, the whole history"
+    )
+
+    def describe(self) -> str:
+        since = f"since {clean(self.onto)[:10]}" if self.onto else "of the whole history"
+        return f"Rehearse squashing the fixup commits {since}"
+
+    def run(self, job: Job) -> FlowResult:
+        head = home_git(job).text("rev-parse", "HEAD")
+        onto = resolve(job, self.onto) if self.onto else ""
+        start = onto or "--root"
+        command = f"git -c sequence.editor=: rebase -i --autosquash {onto[:10] or start}"
+        tidy(job, head)
+        before = _since(job, onto)
+        done = job.git.run(
+            *IDENTITY, "rebase", "--interactive", "--autosquash", "--no-verify", start,
+            environment=_NO_EDITOR, allowed=(0, 1, 128),
+        )  # fmt: skip
+        facts: dict[str, object] = {"head": head, "onto": onto, "before": len(before)}
+        if done.returncode:
+            return self._stopped(job, done.stderr.decode(errors="replace"), facts)
+        after = _since(job, onto)
+        job.say(f"{count(len(before), 'commit')} would become {len(after)}:")
+        for sha in after[:MOST_FOLDED]:
+            job.say(f"  {commit(job.git, sha)}")
+        if len(after) > MOST_FOLDED:
+            job.say(f"  and {len(after) - MOST_FOLDED} more")
+        same = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
+        facts |= {"after": [clean(sha) for sha in after], "same_files": same}
+        became = f"{count(len(before), 'commit')} would become {len(after)}"
+        if not same:
+            summary = f"The autosquash changes the files: {became}, but the result differs from HEAD"
+            return FlowResult(summary, sound=False, facts=facts)
+        check, why = try_tests(job, self.project)
+        if why:
+            job.say(why)
+        job.say(f"To do it: `{command}`")
+        tested = f", {in_words(check)}" if check else ""
+        summary = f"The autosquash is clean: {became}, with the same files at the end{tested}; to do it: `{command}`"
+        return FlowResult(summary, check=check, facts=facts | {"command": command}, full=check is not None)
+
+    def _stopped(self, job: Job, said: str, facts: dict[str, object]) -> FlowResult:
+        files = list(conflicted(job.git))
+        stopped = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
+        job.git.run("rebase", "--abort", allowed=(0, 1, 128))
+        for path in files:
+            job.say(f"conflict  {clean(path)}")
+        if not files:
+            job.say(clean(said)[-300:])
+        where = f" in {listed(files, 3)}" if files else ""
+        summary = f"The autosquash stops at {clean(stopped)}{where}"
+        return FlowResult(summary, facts=facts | {"conflicts": [clean(path) for path in files]})
+
+
+def _since(job: Job, onto: str) -> list[str]:
+    return job.git.text("rev-list", "HEAD", *(["--not", onto] if onto else [])).split()
+
+
+# -- Apply a fix that worked before in a worktree, and run the tests that show it ---------------------------------
+
+NEXT = "still_red"
+"""What follows a fix that does not help: a closer look at what is red."""
+
+
+class ApplyFix(ProjectFlow):
+    """Three-way, so that code which moved meanwhile is no hindrance. What comes out is a change set: you land it, or
+    throw it away. A fix that conflicts, or with which the tests stay red, leaves nothing and is a failure."""
+
+    name = "apply_fix"
+    label = "Apply a fix that worked before"
+    place = Place.CHANGE_SET
+    fix: Line = Field(description="id of the fix, as `clawpy candidates` lists it")
+    tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of tests that must pass with it")
+    patch: str = Field(min_length=1, max_length=LONGEST_PATCH, description="the fix as a diff of git")
+
+    def describe(self) -> str:
+        return f"Apply the fix {clean(self.fix)} in a worktree and run {listed(self.tests, 2)}" + in_project(
+            self.project
+        )
+
+    def run(self, job: Job) -> FlowResult:
+        tests: list[str] = self.tests
+        facts = {"fix": self.fix, "tests": tests}
+        failed = facts | {"next": NEXT}
+        start = job.git.text("rev-parse", "HEAD")
+        file = job.scratch / "fix.patch"
+        file.write_text(self.patch, encoding="utf-8", newline="")
+        for line in self.patch.splitlines():
+            job.say(sanitise(line))
+        done = job.git.run("apply", "--3way", "--whitespace=nowarn", str(file), allowed=(0, 1, 128))
+        if done.returncode:
+            conflicts = [path for path, _ in unmerged(job.git)]
+            tidy(job, start)  # files with markers in them are nothing to land
+            why = (
+                f"it conflicts in {listed(conflicts, 4)}"
+                if conflicts
+                else clean(last_line(done.stderr.decode(errors="replace")))
+            )
+            return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
+        fixed = job.git.text("write-tree")
+        if fixed == job.git.text("rev-parse", f"{start}^{{tree}}"):
+            told = "The files already have this fix, so the failure has another cause"
+            return FlowResult(told, sound=False, facts=failed)
+        job.say("The fix applies")
+        tool = toolchain_of(toolchains(job, self.project), tests)
+        check = run_tests(job, tool, tests if tool.exact else ())
+        tidy(job, start)
+        if set(tests) & set(check.failing) or not check.passed:
+            told = f"The fix applies, but {listed(tests, 2)} still fails, so the fix is discarded: {in_words(check)}"
+            return FlowResult(told, sound=False, facts=failed)
+        show_tree(job, fixed)  # what tests left behind is no part of the fix
+        return FlowResult(f"The fix applies and {listed(tests, 2)} passes: {in_words(check)}", check=check, facts=facts)
+
+
+# -- What is in a stash, and whether it still applies -------------------------------------------------------------
+
+MOST_FILES = 20
+"""So many files of a stash are named."""
+
+
+class LookAtStash(Flow):
+    """Each stash is applied to HEAD in a throw-away worktree; the stashes stay as they are."""
+
+    name = "look_at_stash"
+    label = "Look at stashes"
+    place = Place.WORKTREE
+    stashes: list[Revision] = Field(min_length=1, max_length=10, description="the stashes, as ids of their commits")
+
+    def describe(self) -> str:
+        return f"Look at {count(len(self.stashes), 'old stash', 'old stashes')}: does it still apply?"
+
+    def run(self, job: Job) -> FlowResult:
+        git = home_git(job)
+        asked = dict.fromkeys(self.stashes)
+        there = [stash for stash in read_stashes(git) if stash.commit in asked]
+        head = git.text("rev-parse", "HEAD")
+        if not there:
+            return FlowResult("None of these stashes exists any more")
+        states = {stash.name: self._look(job, stash, head) for stash in there}
+        tidy(job, head)
+        gone = [stash for stash in there if states[stash.name] == "already in HEAD"]
+        if gone:
+            # Dropping one renumbers those above it: the highest number goes first.
+            commands = " && ".join(f"git stash drop {stash.name}" for stash in reversed(gone))
+            job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
+        told = "; ".join(f"{stash.name} ({clean(stash.words)[:40]}): {states[stash.name]}" for stash in there)
+        return FlowResult(told, facts={"stashes": states})
+
+    def _look(self, job: Job, stash: Stash, head: str) -> str:
+        where = f"on {clean(stash.branch)}" if stash.branch else "on a detached HEAD"
+        job.say(f"{stash.name} of {stash.at:%F}, {where}: {clean(stash.words)}")
+        for path in stash.files[:MOST_FILES]:
+            job.say(f"  {clean(path)}")
+        if len(stash.files) > MOST_FILES:
+            job.say(f"  and {len(stash.files) - MOST_FILES} more")
+        tidy(job, head)
+        # As a commit on what it was made on: `git stash apply` itself would look into nested repositories.
+        job.git.run(*IDENTITY, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit, allowed=(0, 1))
+        conflicts, (there, added) = list(conflicted(job.git)), self._untracked(job, stash, head)
+        if conflicts:
+            state = f"conflicts in {listed(conflicts, 3)}"
+        elif there:
+            state = f"does not apply: {listed(there, 3)} already {'exists' if len(there) == 1 else 'exist'}"
+        elif not added and not job.git.text("status", "--porcelain"):
+            state = "already in HEAD"
+        else:
+            state = "still applies"
+        job.say(f"  {state}")
+        job.say(f"  To apply: `git stash apply {stash.name}`; to drop: `git stash drop {stash.name}`")
+        return state
+
+    def _untracked(self, job: Job, stash: Stash, head: str) -> tuple[list[str], list[str]]:
+        """Of the untracked files in a stash: those that HEAD has with other contents, and those that it lacks."""
+        if job.git.run("rev-parse", "--verify", "--quiet", f"{stash.commit}^3", allowed=(0, 1)).returncode:
+            return [], []
+        there, added = [], []
+        for entry in filter(None, job.git.text("ls-tree", "-r", "-z", f"{stash.commit}^3").split("\0")):
+            about, _, path = entry.partition("\t")
+            now = job.git.run("rev-parse", "--verify", "--quiet", f"{head}:{path}", allowed=(0, 1)).stdout.decode()
+            if not now:
+                added.append(path)
+            elif now.strip() != about.split()[2]:
+                there.append(path)
+        return there, added
+
+
+# -- A branch for commits that no branch holds, so that git does not clear them away. Nothing is checked out ------
+
+MOST_KEPT = 20
+"""So many commits of a branch are named."""
+
+
+class KeepCommits(Flow):
+    """Makes `rescued-…` branches and touches nothing else."""
+
+    name = "keep_commits"
+    label = "Keep commits"
+    place = Place.BRANCH
+    commits: list[Revision] = Field(min_length=1, max_length=5, description="the newest commit of each line to keep")
+
+    def describe(self) -> str:
+        return f"Make a branch for the commits that are on no branch: {listed(one[:10] for one in self.commits)}"
+
+    def run(self, job: Job) -> FlowResult:
+        git = home_git(job)
+        made: dict[str, int] = {}
+        for revision in dict.fromkeys(self.commits):
+            tip = resolve(job, revision)
+            if held(git, tip):
+                job.say(f"A branch or tag has {commit(git, tip)} already")
+                continue
+            kept = git.text("rev-list", tip, "--not", "--branches", "--remotes", "--tags").split()
+            name = f"rescued-{tip[:10]}"
+            branching.create(git, name, tip)
+            made[name] = len(kept)
+            job.say(f"{name} keeps {count(len(kept), 'commit')}:")
+            for one in kept[:MOST_KEPT]:
+                job.say(f"  {commit(git, one)}")
+            if len(kept) > MOST_KEPT:
+                job.say(f"  and {len(kept) - MOST_KEPT} more")
+            job.say(f"To work on them: `git switch {name}`. To bring them here: `git merge {name}`.")
+            job.say(f"To remove the branch: `git branch -D {name}`")
+        facts = {"branches": made, "undo": [f"git branch -D {name}" for name in made]}
+        if not made:
+            return FlowResult("Nothing to keep: all of them are already on a branch or tag", facts=facts)
+        names = " and ".join(f"{name} ({count(number, 'commit')})" for name, number in made.items())
+        undo = f"git branch -D {' '.join(made)}"
+        return FlowResult(clean(f"Made {names}; to remove it: `{undo}`"), facts=facts)

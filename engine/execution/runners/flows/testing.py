@@ -1,0 +1,390 @@
+"""Running tests: those of a change, failing ones by cause, again and again, at HEAD alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.causes import Cause, cause_of, messages, signatures
+from engine.execution.runners.flows.common import (
+    ProjectFlow,
+    RepoPath,
+    TestId,
+    clean,
+    combined,
+    commit,
+    count,
+    exactly,
+    in_project,
+    in_words,
+    listed,
+    reddest,
+    resolve,
+    run_plan,
+    run_tests,
+    sentence,
+    show_tree,
+    stored,
+    tidy,
+    toolchain_of,
+    toolchains,
+)
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.model import CheckResult
+
+# -- Run the tests that belong to changed files -------------------------------------------------------------------
+
+TOO_MANY = 400
+"""With more targets than this the whole suite is run; a command line has its limits."""
+
+
+class RunTests(ProjectFlow):
+    """Finds the tests of the changed files, by name, by folder and by what they import, and runs them."""
+
+    name = "run_tests"
+    label = "Run tests"
+    place = Place.CHECK
+    paths: list[RepoPath] = Field(default=[], description="changed source files; none = the whole suite")
+    tests: list[TestId] = Field(default=[], max_length=TOO_MANY, description="tests by id, instead of changed files")
+
+    def describe(self) -> str:
+        return f"{self._what()}{in_project(self.project)}"
+
+    def _what(self) -> str:
+        paths, tests = self.paths, self.tests
+        if tests:
+            return f"Run {listed(tests, 2) if len(tests) < 3 else count(len(tests), 'test')} again"
+        if not paths:
+            return "Run the whole test suite"
+        if len(paths) == 1:
+            return f"Run the tests of {clean(paths[0])}"
+        return f"Run the tests of {count(len(paths), 'changed module')}: {listed(paths, 3)}"
+
+    def run(self, job: Job) -> FlowResult:
+        tools = toolchains(job, self.project)
+        paths: list[str] = self.paths
+        plan, mapped = self._named(tools, self.tests) or self._plan(job, tools, paths)
+        texts: dict[str, str] = {}
+        done = run_plan(job, plan, texts)
+        alike = [signatures(texts, check.failing, tool.folder) for tool, check in done]
+        said = [messages(texts, signed, tool.folder) for signed, (tool, _) in zip(alike, done, strict=True)]
+        check = combined([check for _, check in done])
+        full = all(not tests for _, tests in plan)
+        scope = (" (the whole suite)" if full else " (only the tests of this change)") if paths else ""
+        return FlowResult(
+            summary=sentence(f"{in_words(check)}{in_project(self.project)}{scope}"),
+            check=check,
+            facts={
+                "tests_by_path": mapped,
+                "without_tests": [path for path in paths if not mapped.get(path)],
+                "signatures": {test: signature for one in alike for test, signature in one.items()},
+                "messages": {signature: message for one in said for signature, message in one.items()},
+            },
+            full=full and len(done) == len(tools),
+        )
+
+    def _named(
+        self, tools: list[Toolchain], tests: list[str]
+    ) -> tuple[list[tuple[Toolchain, list[str]]], dict[str, list[str]]] | None:
+        """The plan for tests that were named; the whole suite with a tool that cannot run them alone."""
+        if not tests:
+            return None
+        tool = toolchain_of(tools, tests)
+        return [(tool, tests if tool.exact else [])], {}
+
+    def _plan(
+        self, job: Job, tools: list[Toolchain], paths: list[str]
+    ) -> tuple[list[tuple[Toolchain, list[str]]], dict[str, list[str]]]:
+        """What each tool is to run, [] meaning everything, and which tests belong to which path."""
+        plan: list[tuple[Toolchain, list[str]]] = []
+        mapped: dict[str, list[str]] = {}
+        top = f"{self.project}/" if self.project else ""
+        inside = [path.removeprefix(top) for path in paths if path.startswith(top)]
+        for tool in tools:
+            mine = [path for path in inside if tool.takes(path)]
+            if not mine:
+                continue
+            found = tool.tests_for(mine)
+            mapped |= {f"{top}{path}": names for path, names in found.items()}
+            tests = sorted({test for names in found.values() for test in names})
+            for path, names in found.items():
+                job.say(f"{clean(path)} → {listed(names, 4) if names else 'no tests of its own'}")
+            if not tests or len(tests) > TOO_MANY:
+                job.say(f"Running the whole suite with {tool.title}")
+                tests = []
+            plan.append((tool, tests))
+        if not plan:
+            if paths:
+                job.say(f"No tests found for {listed(paths, 4)}: running the whole suite")
+            plan = [(tool, []) for tool in tools]
+        return plan, mapped
+
+
+# -- Group failing tests by their cause, and see which of them fail alone -----------------------------------------
+
+ALONE = 20
+"""So many tests are run alone, the first of each cause before others."""
+
+
+class NarrowFailures(ProjectFlow):
+    """Runs the failing tests again, groups what they say, and runs the first of each group alone."""
+
+    name = "narrow_failures"
+    label = "Narrow down failures"
+    place = Place.CHECK
+    tests: list[TestId] = Field(
+        min_length=1, max_length=200, description="ids of failing tests, as their tool has them"
+    )
+
+    def describe(self) -> str:
+        tests = self.tests
+        what = f"`{clean(tests[0])}`" if len(tests) == 1 else f"{len(tests)} failing tests"
+        return f"Run {what} alone and group the failures by cause{in_project(self.project)}"
+
+    def run(self, job: Job) -> FlowResult:
+        tests: list[str] = self.tests
+        tool = toolchain_of(toolchains(job, self.project), tests)
+        exactly(tool)
+        texts: dict[str, str] = {}
+        check = run_tests(job, tool, tests, texts=texts)
+        if check.green or not check.failing:
+            why = "the earlier failures depend on what runs before these tests, are unreliable, or are fixed"
+            return FlowResult(sentence(f"{in_words(check)} now: {why}"), check=check, facts={"causes": []})
+        causes: dict[Cause, list[str]] = {}
+        for test in check.failing:
+            causes.setdefault(cause_of(texts.get(test, ""), str(tool.folder)), []).append(test)
+        groups = sorted(causes.items(), key=lambda pair: -len(pair[1]))
+        alone = self._alone(job, tool, groups, len(tests))
+        for cause, failing in groups:
+            job.say(f"{count(len(failing), 'test')}: {clean(str(cause))}")
+            for test in failing[:5]:
+                job.say(f"    {clean(test)}{_said_alone(alone.get(test))}")
+            if len(failing) > 5:
+                job.say(f"    and {len(failing) - 5} more")
+        passed = [test for test in tests if test not in check.failing and "::" in test]
+        if passed:
+            job.say(f"{listed(passed, 3)}: passes without the rest of the suite; it depends on other tests or chance")
+        command = _command(job, tool, [failing[0] for _, failing in groups])
+        job.say(f"The smallest selection that shows every cause: {command}")
+        dependent = [test for test, fails in alone.items() if not fails]
+        words = f"{count(len(check.failing), 'failure')}, {count(len(groups), 'cause')}: " + "; ".join(
+            f"{clean(str(cause))} ({len(failing)})" if len(groups) > 1 else clean(str(cause))
+            for cause, failing in groups[:3]
+        )
+        words += f"; {listed(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone" if dependent else ""
+        alike = signatures(texts, check.failing, tool.folder)
+        return FlowResult(
+            words,
+            check=check,
+            facts={
+                "causes": [{"cause": clean(str(cause)), "tests": failing} for cause, failing in groups],
+                "alone": alone,
+                "signatures": alike,
+                "messages": messages(texts, alike, tool.folder),
+                "command": command,
+            },
+        )
+
+    def _alone(
+        self, job: Job, tool: Toolchain, groups: Sequence[tuple[Cause, list[str]]], asked: int
+    ) -> dict[str, bool]:
+        """Whether each test fails when nothing runs beside it, the first of each cause first."""
+        firsts = [failing[0] for _, failing in groups]
+        order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:ALONE]
+        if asked == 1:
+            return dict.fromkeys(order, True)
+        found: dict[str, bool] = {}
+        for test in order:
+            try:
+                found[test] = not run_tests(job, tool, [test], quiet=True).green
+            except CannotRun as error:
+                job.say(f"{clean(test)} cannot run alone: {error.message}")
+        return found
+
+
+def _said_alone(fails: bool | None) -> str:
+    return "" if fails is None else "  also fails alone" if fails else "  passes alone, so it depends on earlier tests"
+
+
+def _command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
+    """What the operator can copy to run these tests."""
+    if tool.name == "pytest":
+        return f"pytest {shlex.join(tests)}"
+    argv = tool.test_command(tests, job.scratch / "report.xml").argv
+    return shlex.join(part for part in argv if str(job.scratch) not in part)
+
+
+# -- Run the same tests many times and say which of them cannot make up their mind --------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How one test did over all runs."""
+
+    test: str
+    runs: int
+    failed: int
+    mean_seconds: float
+
+    @property
+    def verdict(self) -> str:
+        """`steady` never failed, `broken` always, `flaky` is between."""
+        if self.failed == 0:
+            return "steady"
+        return "broken" if self.failed == self.runs else "flaky"
+
+
+def tally(checks: Sequence[CheckResult]) -> list[Tally]:
+    """Each test of a series of runs, the most often failed first, then the slowest."""
+    times: dict[str, list[float]] = {}
+    failed: dict[str, int] = {}
+    for check in checks:
+        seconds = dict(check.durations)
+        for test in {*seconds, *check.failing}:
+            times.setdefault(test, []).append(seconds.get(test, 0.0))
+            failed[test] = failed.get(test, 0) + (test in check.failing)
+    found = [Tally(test, len(each), failed[test], round(sum(each) / len(each), 4)) for test, each in times.items()]
+    return sorted(found, key=lambda one: (-one.failed / one.runs, -one.mean_seconds, one.test))
+
+
+class HuntFlakes(ProjectFlow):
+    """Runs the given tests again and again in the same order."""
+
+    name = "hunt_flakes"
+    label = "Hunt flaky tests"
+    place = Place.CHECK
+    tests: list[TestId] = Field(min_length=1, max_length=200, description="ids of the tests, as their tool names them")
+    times: int = Field(default=20, ge=2, le=500, description="how many times each is run")
+
+    def describe(self) -> str:
+        tests = self.tests
+        what = f"`{clean(tests[0])}`" if len(tests) == 1 else f"{len(tests)} tests ({listed(tests, 2)})"
+        return f"Rerun {what}{in_project(self.project)} {self.times} times for flakiness"
+
+    def run(self, job: Job) -> FlowResult:
+        tool = toolchain_of(toolchains(job, self.project), self.tests)
+        exactly(tool)
+        checks: list[CheckResult] = []
+        for number in range(1, self.times + 1):
+            check = run_tests(job, tool, self.tests, quiet=number > 1)
+            checks.append(check)
+            bad = f"{count(check.failed + check.errors, 'failure')}" if not check.green else "all passed"
+            job.say(f"run {number} of {self.times}: {bad} in {check.seconds:.2f} s")
+        tallies = tally(checks) or _without_names(tool.name, self.tests, checks)
+        for one in tallies:
+            job.say(f"{one.verdict:>7}  failed {one.failed} of {one.runs}  mean {one.mean_seconds:.3f} s  {one.test}")
+        flaky = [one.test for one in tallies if one.verdict == "flaky" and ".py::" in one.test]
+        return FlowResult(
+            summary=_summary(tallies, self.times),
+            check=combined([checks[-1]]),
+            facts={
+                "times": self.times,
+                "tests": [
+                    {
+                        "test": one.test,
+                        "failed": one.failed,
+                        "runs": one.runs,
+                        "mean_seconds": one.mean_seconds,
+                        "verdict": one.verdict,
+                    }
+                    for one in tallies
+                ],
+            }
+            | ({"next": "quarantine"} if flaky and tool.name == "pytest" else {}),
+        )
+
+
+def _without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[Tally]:
+    """Tools that name only failures (cargo) and had none: one line for all that was asked for."""
+    if not any(check.passed for check in checks):
+        raise FlowUnable(f"{tool} ran none of these tests", "take the ids from the output of a run")
+    mean = sum(check.seconds for check in checks) / len(checks)
+    return [Tally(listed(tests, 3), len(checks), 0, round(mean, 4))]
+
+
+def _summary(tallies: Sequence[Tally], times: int) -> str:
+    parts = []
+    for verdict in ("flaky", "broken"):
+        names = [f"{one.test} ({one.failed} of {one.runs})" for one in tallies if one.verdict == verdict]
+        if names:
+            parts.append(f"{len(names)} {verdict}: {listed(names, 4)}")
+    steady = sum(one.verdict == "steady" for one in tallies)
+    if not parts:
+        return f"Steady: {count(steady, 'test')} passed {times} times out of {times}"
+    return "; ".join([*parts, f"{steady} steady"])
+
+
+# -- Does HEAD pass without the uncommitted files? -----------------------------------------------------------------
+
+COMPARE_LIMIT = 50
+"""With more failing tests than this the files as they were are not tried again."""
+
+
+class CheckCleanHead(ProjectFlow):
+    """Runs the whole suite on HEAD alone; what is red there is tried again with the uncommitted files."""
+
+    name = "check_clean_head"
+    label = "Check a clean HEAD"
+    place = Place.WORKTREE
+    files: list[RepoPath] = Field(
+        default=[], description="the uncommitted files, only for the description: all are left out"
+    )
+
+    def describe(self) -> str:
+        files, where = self.files, in_project(self.project)
+        if not files:
+            return f"Check that HEAD passes{where} without the uncommitted files"
+        names = listed(files, 3)
+        return f"Check that HEAD passes{where} without {count(len(files), 'uncommitted file')}: {names}"
+
+    def run(self, job: Job) -> FlowResult:
+        snapshot = stored(job)
+        head = resolve(job, "HEAD")
+        tidy(job, head)
+        left_out = _between(job, head, snapshot)
+        job.say(f"HEAD is {commit(job.git, head)}")
+        job.say(f"Left out: {listed(left_out) if left_out else 'nothing, everything is committed'}")
+        tools = toolchains(job, self.project)
+        facts: dict[str, object] = {"head": head, "left_out": left_out}
+        with borrowed(tools, job.folder, job.workspace):
+            done = run_plan(job, [(tool, []) for tool in tools])
+            check = combined([check for _, check in done])
+            if check.green:
+                return FlowResult(f"HEAD is complete: {in_words(check)}", check=check, facts=facts, full=True)
+            needed = self._with_files(job, *reddest(done), snapshot) if left_out else None
+            tidy(job, head)  # the result is HEAD's: that is the state it is recorded with
+        if needed is None:
+            return FlowResult(sentence(f"on HEAD alone {in_words(check)}"), check=check, facts=facts, full=True)
+        facts["passes_with_files"] = needed
+        words = (
+            f"; {len(needed)} of them pass with the uncommitted files"
+            if needed
+            else "; they also fail with the uncommitted files"
+        )
+        return FlowResult(f"On HEAD alone {in_words(check)}{words}", check=check, facts=facts, full=True)
+
+    def _with_files(self, job: Job, tool: Toolchain, check: CheckResult, snapshot: str) -> list[str] | None:
+        """Which of the failing tests pass once the uncommitted files are there; None when that cannot be asked."""
+        failing = list(check.failing)
+        if not tool.exact or not failing or len(failing) > COMPARE_LIMIT:
+            return None
+        job.say("Running the failing tests again, with the uncommitted files")
+        show_tree(job, snapshot)
+        if not tool.present(failing):
+            return None
+        try:
+            again = run_tests(job, tool, tool.present(failing))
+        except CannotRun as error:
+            job.say(error.message)
+            return None
+        return [test for test in failing if test not in again.failing]
+
+
+def _between(job: Job, head: str, tree: str) -> list[str]:
+    """The files in which the snapshot differs from HEAD."""
+    names = job.git.text("diff-tree", "-r", "--name-only", "--no-renames", "-z", head, tree).split("\0")
+    return [clean(name) for name in names if name]

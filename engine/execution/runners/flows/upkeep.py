@@ -1,0 +1,187 @@
+"""Packages and lock files brought up to date, disk space, a landing undone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.common import (
+    Line,
+    ProjectFlow,
+    Revision,
+    clean,
+    count,
+    in_project,
+    listed,
+    sentence,
+)
+from engine.execution.runners.toolchains.installing import Installation, chosen, failure, installations, lock_updates
+from engine.execution.runners.toolchains.projects import all_packages
+from engine.git.locks import locks_out_of_step
+from engine.model import Refusal
+
+# -- Install a project's packages, so that its tests can run ------------------------------------------------------
+
+
+class Installing(ProjectFlow):
+    """A flow that needs the network of the registries: `command` is exactly what the operator approved."""
+
+    command: list[Line] = Field(
+        min_length=1, max_length=8, description="the project's own command, one line each, for example [`uv sync`]"
+    )
+
+    def installation(self, workspace: Path) -> Installation:
+        """What would be done. Raises `FlowUnable` when the command is not the project's own."""
+        raise NotImplementedError
+
+    def _run_all(self, job: Job, installation: Installation) -> float:
+        """Run the commands one after the other; returns the seconds they took together. Raises `CannotRun` when a host
+        was not reached, `FlowUnable` when a command failed."""
+        seconds = 0.0
+        for command in installation.commands:
+            done = job.run(command, cwd=job.folder / installation.folder, env=installation.environment)
+            seconds += done.seconds
+            if not done.ok:
+                raise failure(command, done, installation.hosts)
+        return seconds
+
+
+class PrepareEnvironment(Installing):
+    """Runs the project's own install command with its registries' network alone.
+
+    Packages that belong into the tree are put there when all went well; see `Installation`.
+    """
+
+    name = "prepare_environment"
+    label = "Install packages"
+    place = Place.INSTALL
+
+    def describe(self) -> str:
+        return f"Install the packages{in_project(self.project)}: {' && '.join(self.command)}"
+
+    def installation(self, workspace: Path) -> Installation:
+        found = installations(workspace, all_packages(workspace), self.project)
+        return chosen(found, self.command, f"installs the packages of {self.project or 'this project'}")
+
+    def run(self, job: Job) -> FlowResult:
+        installation = self.installation(job.workspace)
+        seconds = self._run_all(job, installation)
+        done = f"Installed the packages{in_project(self.project)} with `{clean(installation.command)}`"
+        return FlowResult(
+            sentence(f"{done} in {seconds:.0f} s; {installation.done}"),
+            facts={
+                "next": "run_tests",
+                "project": self.project,
+                "command": installation.lines,
+                "hosts": list(installation.hosts),
+                "folders": [*installation.made, *installation.updated],
+            },
+        )
+
+
+# -- Bring a lock file in step with its manifest; the diff waits to be landed -------------------------------------
+
+
+class UpdateLock(Installing):
+    """Runs the lock command of the project's own tool in a worktree, with its registries' network alone."""
+
+    name = "update_lock"
+    label = "Update the lock file"
+    place = Place.CHANGE_SET
+
+    def describe(self) -> str:
+        return f"Update the lock file{in_project(self.project)}: {' && '.join(self.command)}"
+
+    def installation(self, workspace: Path) -> Installation:
+        found = lock_updates(workspace, all_packages(workspace), self.project)
+        return chosen(found, self.command, f"updates a lock file of {self.project or 'this project'}")
+
+    def run(self, job: Job) -> FlowResult:
+        installation = self.installation(job.workspace)
+        lock = job.folder / installation.lock
+        before = lock.read_bytes() if lock.is_file() else b""
+        self._run_all(job, installation)
+        changed = not lock.is_file() or lock.read_bytes() != before
+        left = [
+            one for one in locks_out_of_step(job.folder, [installation.folder]) if one.lock_path == installation.lock
+        ]
+        for difference in (text for one in left for text in one.differences):
+            job.say(difference)
+        name, command = clean(installation.lock), f"`{clean(installation.command)}`"
+        facts = {"project": self.project, "lock": installation.lock, "command": installation.lines}
+        if left:
+            told = f"{name} is still out of step after {command}: {listed(left[0].differences, 1)}"
+            return FlowResult(told, sound=False, facts=facts)
+        if not changed:
+            return FlowResult(f"{command} changed nothing: {name} is up to date", facts=facts)
+        return FlowResult(f"{command} updated {name}", facts={**facts, "next": "prepare_environment"})
+
+
+# -- Give back the disk space that clawpy itself holds and does not need ------------------------------------------
+
+
+class ReclaimSpace(Flow):
+    """Worktrees of sessions that are over and decided, caches that no session uses. What waits to be landed stays."""
+
+    name = "reclaim_space"
+    label = "Reclaim disk space"
+    place = Place.ENGINE
+
+    def describe(self) -> str:
+        return "Remove worktrees and caches of clawpy that are no longer needed"
+
+    def run(self, job: Job) -> FlowResult:
+        upkeep = job.its_upkeep()
+        try:
+            done = upkeep.reclaim()
+        except OSError as error:
+            raise FlowUnable(f"not everything could be removed: {error}", "check the folder") from error
+        for session in done.worktrees:
+            job.say(f"removed the worktree of {session}")
+        kept = upkeep.waiting()
+        if kept:
+            job.say(f"{count(kept, 'worktree')} of undecided work kept: see `clawpy work`")
+        if not done.worktrees and not done.caches:
+            return FlowResult("Nothing to remove: clawpy needs everything that it stores")
+        what = [count(len(done.worktrees), "worktree")] if done.worktrees else []
+        what += [count(done.caches, "cache")] if done.caches else []
+        free = upkeep.free()[0]
+        job.say("The next test run rebuilds its cache and takes longer")
+        told = f"Freed {in_megabytes(done.freed)}: {' and '.join(what)}; {in_megabytes(free)} free now"
+        return FlowResult(told, facts={"freed": done.freed})
+
+
+def in_megabytes(size: int) -> str:
+    """`3 MB`, `4.2 GB`."""
+    return f"{size / 1_000_000_000:.1f} GB" if size >= 1_000_000_000 else f"{size / 1_000_000:.1f} MB"
+
+
+# -- Take a landing back, as `clawpy undo` does -------------------------------------------------------------------
+
+
+class UndoLanding(Flow):
+    """All of its files, or none: it refuses where one of them was edited since."""
+
+    name = "undo_landing"
+    label = "Undo a landing"
+    place = Place.ENGINE
+    change_set: Revision = Field(description="id of the change set that was landed")
+
+    def describe(self) -> str:
+        return f"Undo the landing of {clean(self.change_set)}"
+
+    def run(self, job: Job) -> FlowResult:
+        upkeep = job.its_upkeep()
+        try:
+            change = upkeep.undo(self.change_set, str(job.workspace))
+        except Refusal as refusal:
+            raise FlowUnable(refusal.message, refusal.fix or "") from refusal
+        for file in change.files:
+            job.say(f"restored: {clean(file.path)}")
+        job.say(f"Next: run the tests again. To land the change again: clawpy land {change.id}")
+        return FlowResult(
+            f"The landing of “{clean(change.title)}” is undone: {count(len(change.files), 'file')} restored",
+            facts={"change_set": change.id, "next": "rerun_failing"},
+        )
