@@ -41,8 +41,7 @@ class SessionRails:
     the caps let it, else which one does not, in words. `last_write`: when someone else's process last wrote in a
     workspace, None if nothing is known of any. `unattended`: why nothing may begin by itself in a workspace now, ""
     when it may (SPEC 7). `secrets`: values that leave a session nowhere, besides what looks like one (SPEC 11.1).
-    `sandbox`
-    is where sessions work, None for the best rung of this machine.
+    `sandbox`: where sessions work, None for the best rung of this machine.
     """
 
     consume: Callable[[Transaction, Permit, str], None]
