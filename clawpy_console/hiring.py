@@ -22,7 +22,7 @@ def offer(app: ConsoleApp, then: Callable[[], object] | None = None) -> None:
     does."""
 
     def look(engine: Engine) -> tuple[str, list[FoundAgent], LocalModels]:
-        return engine.hiring.served(), engine.hiring.found(), engine.hiring.models()
+        return engine.agent_setup.served(), engine.agent_setup.found(), engine.agent_setup.models()
 
     app.look_up(look, lambda seen: _choose(app, then, *seen))
 
@@ -59,9 +59,9 @@ def _choose(
 def _hire(engine: Engine, name: str, is_model: bool) -> FoundAgent | None:
     agent = None
     if is_model:
-        engine.hiring.take_model(name)
+        engine.agent_setup.take_model(name)
     else:
-        agent = engine.hiring.hire(name)
+        agent = engine.agent_setup.hire(name)
     engine.cards.look_again()  # the cards that lie there say at once who would do them
     return agent
 

@@ -214,7 +214,7 @@ def _settings(engine: Engine, _: Wanted) -> dict[str, Any]:
         "autonomies": tuple((place, str(current.workspace(place).autonomy)) for place in places),
         "switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items()),
         "fault": engine.settings.fault,
-        "served": tuple((one, by) for one in current.channels if (by := engine.hiring.served(one))),
+        "served": tuple((one, by) for one in current.channels if (by := engine.agent_setup.served(one))),
         "sandbox": _sandbox(engine),
     }
 

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from engine.autonomy.autonomy import Autonomy
     from engine.autonomy.heartbeat import Heartbeat
     from engine.events import EventBus
+    from engine.execution.agent_setup import AgentSetup
     from engine.execution.calls import Calls
     from engine.execution.changesets import ChangeSets
-    from engine.execution.hiring import Hiring
     from engine.execution.overlaps import Overlaps
     from engine.execution.permissions import Permissions
     from engine.execution.prompt.assembly import PromptAssembly
@@ -141,7 +141,7 @@ class Engine:
     # execution (`engine.wiring.execution`)
     keys: Keys
     models: ModelRouter
-    hiring: Hiring
+    agent_setup: AgentSetup
     calls: Calls
     recalling: RecalledPart
     prompts: PromptAssembly

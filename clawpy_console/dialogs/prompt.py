@@ -154,7 +154,7 @@ class OwnPrompt(Dialog[Card | None]):
         """Say before anything is sent that nothing can run text, and what could."""
 
         def look(engine: Engine) -> tuple[str, list[FoundAgent], list[str]]:
-            return engine.hiring.served(), engine.hiring.found(), list(engine.hiring.models().ids)
+            return engine.agent_setup.served(), engine.agent_setup.found(), list(engine.agent_setup.models().ids)
 
         self.app.ask(look, lambda seen: self._seen(*seen))
 
@@ -256,7 +256,7 @@ class OwnPrompt(Dialog[Card | None]):
             self.app.ask(lambda engine: self._propose(engine, text, place), self._made, self._refused)
 
     def _propose(self, engine: Engine, text: str, place: str) -> Card:
-        if text != self._kept and not engine.flows.named(text) and not engine.hiring.served():
+        if text != self._kept and not engine.flows.named(text) and not engine.agent_setup.served():
             self._kept = text
             raise NO_MODEL
         return engine.cards.propose(text, workspace=place)

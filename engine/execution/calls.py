@@ -11,8 +11,10 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from functools import cache
+from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter
 from sqlalchemy import JSON, CheckConstraint, Column, Index, LargeBinary, String, bindparam, cast, literal_column
 from sqlmodel import Field, Session, col, func, select
 
@@ -22,20 +24,16 @@ from engine.execution.prompt.blocks import without_secrets
 from engine.model import (
     ModelCall,
     Prompt,
-    PromptLine,
     PromptPart,
-    PromptSource,
     Randomness,
     Refusal,
     SessionView,
-    SourceKind,
-    Trust,
     sanitise,
 )
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import found, whole
-from engine.storage.rows import Row
+from engine.storage.rows import Row, value_of
 from engine.storage.types import utc
 
 STATES = ("running", "done", "failed", "cancelled", "interrupted")
@@ -89,47 +87,27 @@ class ModelCallRow(Row, table=True):
     @property
     def view(self) -> ModelCall:
         """The row as others see it."""
-        return ModelCall(
-            id=self.id,
-            session_id=self.session_id,
-            agent=self.agent,
-            provider=self.provider,
-            model=self.model,
-            run_kind=self.run_kind,
-            state=self.state,
-            started_at=self.started_at,
+        return value_of(
+            self,
+            ModelCall,
             seconds=None if self.ended_at is None else (self.ended_at - self.started_at).total_seconds(),
-            input_tokens=self.input_tokens,
-            output_tokens=self.output_tokens,
             cost=self.cost_microusd,
-            price_known=self.price_known,
-            error=self.error,
-            follows=self.follows,
             notes=tuple(self.notes),
             provenance=dict(self.provenance),
         )
 
 
-class Caller(Protocol):
-    """Who makes a call: a session, or what takes the place of one."""
+class Caller(NamedTuple):
+    """Who makes a call where no session does."""
 
-    @property
-    def id(self) -> str: ...
-    @property
-    def agent(self) -> str: ...
-    @property
-    def workspace(self) -> str: ...
+    id: str
+    agent: str
+    workspace: str
 
 
-class Told(Protocol):
-    """Who keeps count of what prompts carried."""
-
-    def __call__(self, tx: Transaction, session: Caller, call_id: str, told: Mapping[str, Any], /) -> None:
-        """A call with this provenance begins, in this transaction. Quick, and not raising."""
-
-
-def _nobody(tx: Transaction, session: Caller, call_id: str, told: Mapping[str, Any], /) -> None:
-    """Where nobody keeps count."""
+Carried = Callable[[Transaction, SessionView | Caller, str, Mapping[str, Any]], None]
+"""Told in the transaction in which a call begins that its prompt has this provenance: who keeps count of what prompts
+carried. Quick, and not raising."""
 
 
 class Calls:
@@ -141,7 +119,7 @@ class Calls:
         randomness: Randomness,
         *,
         secrets: Callable[[], Iterable[str]] = tuple,
-        told: Told = _nobody,
+        told: Carried = lambda tx, session, call_id, told: None,
     ) -> None:
         """`secrets`: values that are never stored (SPEC 11.1), besides what looks like one."""
         self._told = told
@@ -153,7 +131,7 @@ class Calls:
 
     def begin(
         self,
-        session: Caller,
+        session: SessionView | Caller,
         *,
         provider: str,
         model: str,
@@ -226,9 +204,7 @@ class Calls:
         said = zlib.compress(redact(sanitise(reply), known)[:REPLY_MOST].encode(errors="replace")) if reply else b""
 
         def work(tx: Transaction) -> None:
-            row = tx.session.get(ModelCallRow, call_id)
-            if row is None:
-                raise _unknown(call_id)
+            row = _row(tx.session, call_id)
             if row.state not in ("running", "cancelled") or (row.state == "cancelled" and row.input_tokens):
                 return
             if row.state == "running":
@@ -330,45 +306,20 @@ class Calls:
         return zlib.decompress(stored).decode() if stored else ""
 
 
+@cache
+def _parts() -> TypeAdapter[tuple[PromptPart, ...]]:
+    return TypeAdapter(tuple[PromptPart, ...])
+
+
 def pack(parts: Sequence[PromptPart]) -> bytes:
-    """Parts as compressed JSON. Sources, which repeat, are written once each and named by number."""
-    sources: dict[PromptSource, int] = {}
-    told = [
-        {
-            "name": part.name,
-            "role": part.role,
-            "tokens": part.tokens,
-            "lines": [[sources.setdefault(line.source, len(sources)), line.text] for line in part.lines],
-        }
-        for part in parts
-    ]
-    document = {"sources": [_packed(one) for one in sources], "parts": told}
+    """Parts as compressed JSON."""
+    document = _parts().dump_python(tuple(parts), mode="json")
     return zlib.compress(json.dumps(document, ensure_ascii=False).encode(errors="replace"))
-
-
-def _packed(one: PromptSource) -> list[Any]:
-    return [one.kind.value, one.ref, one.label, one.trust.value if one.trust else "", one.approved]
-
-
-def _unpacked(kind: str, ref: str, label: str, trust: str = "", approved: bool = False) -> PromptSource:
-    return PromptSource(SourceKind(kind), ref, label, Trust(trust) if trust else None, approved)
 
 
 def unpack(data: bytes) -> tuple[PromptPart, ...]:
     """The inverse of `pack`."""
-    if not data:
-        return ()
-    document = json.loads(zlib.decompress(data))
-    sources = [_unpacked(*one) for one in document["sources"]]
-    return tuple(
-        PromptPart(
-            part["name"],
-            tuple(PromptLine(text, sources[number]) for number, text in part["lines"]),
-            part["role"],
-            part["tokens"],
-        )
-        for part in document["parts"]
-    )
+    return _parts().validate_json(zlib.decompress(data)) if data else ()
 
 
 def _without(part: PromptPart, known: tuple[str, ...]) -> PromptPart:
@@ -390,9 +341,5 @@ def _running(session: Session, session_id: str | None = None) -> list[ModelCallR
 def _row(session: Session, call_id: str) -> ModelCallRow:
     row = session.get(ModelCallRow, call_id)
     if row is None:
-        raise _unknown(call_id)
+        raise Refusal("unknown_call", f"there is no call {call_id}", "`clawpy xray SESSION` lists those of a session")
     return row
-
-
-def _unknown(call_id: str) -> Refusal:
-    return Refusal("unknown_call", f"there is no call {call_id}", "`clawpy xray SESSION` lists those of a session")

@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import JSON, CheckConstraint, Column, Index
 from sqlmodel import Field, Session
 
-from engine.model import ChangeSet, ChangeState, CheckResult, DiffComment, FileChange, Refusal
-from engine.storage.rows import Row
+from engine.execution.session_store import check_of
+from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, Refusal
+from engine.storage.rows import Row, value_of
 from engine.storage.types import utc
 
 NEXT: dict[ChangeState, set[ChangeState]] = {
@@ -69,25 +70,13 @@ class ChangeSetRow(Row, table=True):
 
     def view(self) -> ChangeSet:
         """The row as screens and verbs see it."""
-        check = self.check_result
-        if check is not None:
-            check = {name: tuple(value) if isinstance(value, list) else value for name, value in check.items()}
-            check["durations"] = tuple((test, seconds) for test, seconds in check["durations"])
-        return ChangeSet(
-            id=self.id,
-            session_id=self.session_id,
-            prediction_id=self.prediction_id,
-            workspace=self.workspace,
+        return value_of(
+            self,
+            ChangeSet,
             state=ChangeState(self.state),
             files=tuple(FileChange(**file) for file in self.files),
-            title=self.title,
-            created_at=self.created_at,
-            decided_at=self.decided_at,
-            branch=self.branch,
-            check=None if check is None else CheckResult(**check),
-            note=self.note,
-            landed=self.landed,
-            comments=tuple(DiffComment(**one) for one in self.comments),
+            check=check_of(self.check_result),
+            comments=tuple(DiffComment(**comment) for comment in self.comments),
             landings=len(self.landings),
         )
 

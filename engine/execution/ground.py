@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from engine.config import SettingsSource
 from engine.execution import snapshots
@@ -26,9 +25,11 @@ from engine.execution.runners.toolchains.installing import Installation, failure
 from engine.execution.runners.toolchains.projects import all_packages
 from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches, written
+from engine.execution.session_store import Write
 from engine.execution.snapshots import Snapshot
 from engine.execution.worktrees import Worktree, Worktrees
 from engine.git import Git
+from engine.memory.validation_runs import ValidationRuns
 from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionView, sanitise
 from engine.model.work import KEPT_DURATIONS
 from engine.storage.database import Transaction
@@ -48,30 +49,6 @@ UNDO_NOTES = {
 
 NAMED_FILES = 50
 """So many of the files that a check wrote are named in its transcript."""
-
-Write = Callable[[Transaction], str]
-"""What goes into a session's last transaction; returns the id of its change set, "" for none."""
-
-
-class RunBook(Protocol):
-    """Where runs of a project's own checks are kept (SPEC 4.2)."""
-
-    def record(
-        self,
-        transaction: Transaction,
-        *,
-        session_id: str,
-        workspace: str,
-        check: CheckResult,
-        head: str,
-        tree: str,
-        clean: bool,
-        full: bool,
-        project: str = "",
-        changed: bool = False,
-        attempt: int = 0,
-        cost: int = 0,
-    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +73,7 @@ class Grounds:
         settings: SettingsSource,
         worktrees: Worktrees,
         changes: ChangeSets,
-        runs: RunBook,
+        runs: ValidationRuns,
         caches: Caches,
         overlaps: Overlaps | None = None,
         left: Salvage | None = None,

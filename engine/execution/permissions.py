@@ -25,7 +25,7 @@ from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusa
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import found, whole
-from engine.storage.rows import Row
+from engine.storage.rows import Row, value_of
 from engine.storage.types import utc
 
 log = logging.getLogger(__name__)
@@ -75,17 +75,9 @@ class PermissionRow(Row, table=True):
     @property
     def view(self) -> PermissionRequest:
         """The row as others see it."""
-        return PermissionRequest(
-            id=self.id,
-            session_id=self.session_id,
-            agent=self.agent,
-            workspace=self.workspace,
-            tool=self.tool,
-            title=self.title,
-            detail=self.detail,
-            reason=self.reason,
-            asked_at=self.asked_at,
-            answered_at=self.answered_at,
+        return value_of(
+            self,
+            PermissionRequest,
             answer=None if self.answer is None else PermissionAnswer(self.answer),
             withdrawn=self.state == WITHDRAWN,
             by=self.answered_by,

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from engine.config import SettingsSource
 from engine.config_agents import ProviderKind, ProviderSettings, model_fault
-from engine.keys import Key, without_keyring
+from engine.keys import Keys, without_keyring
 from engine.model import Refusal, extras
 
 KEYLESS = "keyless"
@@ -23,18 +22,9 @@ DEFAULT = "default"
 """The entry of `models` in `tools.json` for every kind of run that has none of its own."""
 
 
-class KeySource(Protocol):
-    """Where keys come from."""
-
-    def get(self, name: str) -> Key | None:
-        """The key of a provider. Raises `Refusal` when it lies where it must not be used."""
-
-
-class RoutingHints(Protocol):
-    """What was learned of models (SPEC 5.4)."""
-
-    def model(self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str) -> tuple[str, str] | None:
-        """A model's id and why, None without an opinion."""
+Hints = Callable[[str, str, str, str, str], tuple[str, str] | None]
+"""What was learned of models (SPEC 5.4): for an agent, a channel, a kind of run, a prompt and a workspace a model's id
+and why, None without an opinion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +72,10 @@ class ModelRouter:
     def __init__(
         self,
         settings: SettingsSource,
-        keys: KeySource,
+        keys: Keys,
         *,
         models: Callable[[str], Mapping[str, str]],
-        hints: RoutingHints | None = None,
+        hints: Hints = lambda agent, channel, run_kind, prompt, workspace: None,
     ) -> None:
         self._settings = settings
         self._keys = keys
@@ -96,9 +86,7 @@ class ModelRouter:
         self, agent: str, channel: str, run_kind: str = "task", prompt: str = "", workspace: str = ""
     ) -> ModelChoice:
         """The model for one run. Raises `Refusal` `no_model`, and what is said of the agent's folder."""
-        hints = self._hints
-        hint = None if hints is None else hints.model(agent, channel, run_kind, prompt, workspace)
-        return self.follow(hint, agent, channel, run_kind)
+        return self.follow(self._hints(agent, channel, run_kind, prompt, workspace), agent, channel, run_kind)
 
     def follow(self, hint: tuple[str, str] | None, agent: str, channel: str, run_kind: str = "task") -> ModelChoice:
         """The model for a run, given a hint (a model's id and why) or none. Raises as `choose`."""

@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 from xml.sax.saxutils import escape
 
 from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution import snapshots
-from engine.execution.ground import Ground, RunBook, bounded, state_of
+from engine.execution.ground import Ground, bounded, state_of
 from engine.execution.live import LiveSession
 from engine.execution.merging import differences
 from engine.execution.runners.flow import CommandResult, FlowUnable, Job
@@ -26,6 +25,7 @@ from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.toolchains.bound import borrowed
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.snapshots import Snapshot
+from engine.memory.validation_runs import ValidationRuns
 from engine.model import CheckResult, SessionView, dollars, microusd
 from engine.model.adaptation import PolicyTweak
 from engine.storage.database import Database, Transaction
@@ -120,28 +120,6 @@ def heal_prompt(attempt: Attempt, output: str, *, playbook: Sequence[str] = ()) 
     )
 
 
-class Playbook(Protocol):
-    """Repairs that worked before, for what is red now."""
-
-    def repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str) -> Sequence[str]: ...
-
-
-class _NoPlaybook:
-    def repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str) -> Sequence[str]:
-        return ()
-
-
-class Bounds(Protocol):
-    """Policy tweaks that tighten the loop (SPEC 5.4)."""
-
-    def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]: ...
-
-
-class _NoBounds:
-    def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
-        return ()
-
-
 class Validation:
     """Runs the loop. Blocking and as slow as the tests; in the session's own thread."""
 
@@ -150,15 +128,17 @@ class Validation:
         database: Database,
         *,
         settings: SettingsSource,
-        runs: RunBook,
-        playbook: Playbook | None = None,
-        bounds: Bounds | None = None,
+        runs: ValidationRuns,
+        repairs: Callable[..., Sequence[str]] = lambda **about: (),
+        tweaks: Callable[..., Sequence[PolicyTweak]] = lambda **about: (),
     ) -> None:
+        """`repairs(agent, workspace, broken, session_id)`: what mended the like of what is red before. `tweaks(agent,
+        workspace)`: what tightens the loop (SPEC 5.4)."""
         self._database = database
         self._settings = settings
         self._runs = runs
-        self._playbook = playbook or _NoPlaybook()
-        self._bounds = bounds or _NoBounds()
+        self._repairs = repairs
+        self._tweaks = tweaks
 
     def around(self, live: LiveSession, view: SessionView, ground: Ground, heal: Callable[[str], None]) -> Validated:
         """Judge what was done on `ground`; `heal` gives the agent one more turn with a text.
@@ -170,7 +150,7 @@ class Validation:
             return Validated("")
         bench = _Bench(live, ground)
         caps = Caps(settings.tries, microusd(settings.cost_cap))
-        for tweak in self._bounds.tweaks(agent=view.agent, workspace=view.workspace):
+        for tweak in self._tweaks(agent=view.agent, workspace=view.workspace):
             caps = caps.tightened(tweak.tries, tweak.cost)
         before: frozenset[str] = frozenset()
         attempts: list[Attempt] = []
@@ -198,7 +178,7 @@ class Validation:
             live.say(f"{common.sentence(common.in_words(seen.check))}; back to the agent, try {len(attempts)}")
             broken = sorted(attempts[-1].broken)
             about = {"agent": view.agent, "workspace": view.workspace, "session_id": view.id}
-            repairs = self._playbook.repairs(broken=broken, **about)
+            repairs = self._repairs(broken=broken, **about)
             heal(live.without_secrets(heal_prompt(attempts[-1], seen.output, playbook=repairs)))
 
     def _record(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from engine.adapters import Brakes
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.events import CloudMemoryRecalled
+from engine.execution.agent_setup import AgentSetup
 from engine.execution.calls import Caller, Calls
 from engine.execution.changesets import ChangeSets
 from engine.execution.channels import Channels
 from engine.execution.ground import Grounds
-from engine.execution.hiring import Hiring
 from engine.execution.launcher import Launcher
 from engine.execution.live import SessionRails
 from engine.execution.overlaps import Overlaps
@@ -40,7 +40,7 @@ from engine.keys import Keys
 from engine.learning.learnings.prompt_part import LearntPart
 from engine.memory.prompt_part import RecalledPart
 from engine.memory.summaries import from_others
-from engine.model import CheckResult, PromptRequest
+from engine.model import CheckResult, PromptRequest, SessionView
 from engine.stand_ins import StandIns
 from engine.storage.database import Transaction
 from engine.wiring.organisation import card
@@ -64,9 +64,9 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         core.settings,
         core.keys,
         models=lambda agent: core.hierarchy.tools(agent).models,
-        hints=core.overlays,
+        hints=core.overlays.model,
     )
-    core.hiring = Hiring(core.settings, data=home.data, model_for=core.models.choose)
+    core.agent_setup = AgentSetup(core.settings, data=home.data, model_for=core.models.choose)
     core.calls = Calls(core.database, randomness, secrets=core.keys.secrets, told=partial(_told, core))
     # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
     # soul, the leaders from the direct one upward, the project and all projects, memory.
@@ -128,8 +128,8 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         core.database,
         settings=core.settings,
         runs=core.runs,
-        playbook=core.trials,
-        bounds=core.overlays,
+        repairs=core.trials.repairs,
+        tweaks=core.overlays.tweaks,
     )
     models = ModelRunner(
         host=core.host,
@@ -196,7 +196,7 @@ def _own_lessons(core: Engine, asked: PromptRequest) -> frozenset[str]:
     return learned | lessons_in(soul)
 
 
-def _told(core: Engine, tx: Transaction, session: Caller, call_id: str, told: Mapping[str, Any]) -> None:
+def _told(core: Engine, tx: Transaction, session: SessionView | Caller, call_id: str, told: Mapping[str, Any]) -> None:
     """A call of a model was made with a prompt of this provenance (SPEC 1.10)."""
     core.wisdom.applied(tx, told, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace)
     core.trials.applied(tx, told, session_id=session.id, agent=session.agent, workspace=session.workspace)

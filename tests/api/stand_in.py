@@ -13,7 +13,7 @@ from engine import views
 from engine.api.gateway.gateway import GatewayState
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.execution.hiring import Hiring
+from engine.execution.agent_setup import AgentSetup
 from engine.execution.permissions import PermissionRow, Permissions
 from engine.hierarchy.agents import Agents
 from engine.home import Home
@@ -284,7 +284,7 @@ class StandIn:
             ),
         )
         self.feedback = SimpleNamespace(recent=lambda limit: [])
-        self.hiring = Hiring(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
+        self.agent_setup = AgentSetup(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
         self.since = lambda: views.since(now, sessions=[], blocked=[], decided=[], spent=0, waits=[])
         self.closed = False
 

@@ -191,7 +191,7 @@ class Permissions(Port):
         self.all = [one for one in self.all if one.id != id]
 
 
-class Hiring(Port):
+class AgentSetup(Port):
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
         self.serves = "openai:gpt-6.1-terra"
@@ -342,7 +342,7 @@ class StandIn:
         self.changes = Changes(self)
         self.permissions = Permissions(self)
         self.calls = Calls(self)
-        self.hiring = Hiring(self)
+        self.agent_setup = AgentSetup(self)
         self.flows = Registry(FLOWS, list)
         self.files = Files(self)
         self.memory: Any = Remembering(self)

@@ -33,7 +33,10 @@ def test_dialogs(console: ConsoleApp, snap_compare, dialog: str, size: str) -> N
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dialog", ["prompt", "connect"])
 def test_without_a_model(console: ConsoleApp, engine: StandIn, snap_compare, dialog: str, size: str) -> None:
-    engine.hiring.serves, engine.hiring.here = "", [found("claude", "Claude Code"), found("codex", "Codex", "npm i")]
+    engine.agent_setup.serves, engine.agent_setup.here = (
+        "",
+        [found("claude", "Claude Code"), found("codex", "Codex", "npm i")],
+    )
     keys = ("n", *"explain", "enter") if dialog == "prompt" else ("H",)
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run("escape", *keys))
 

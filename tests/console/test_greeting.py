@@ -22,7 +22,10 @@ def found(name: str, title: str, missing: str = "") -> SimpleNamespace:
 
 
 async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(console: ConsoleApp, engine: StandIn) -> None:
-    engine.hiring.serves, engine.hiring.here = "", [found("claude", "Claude Code"), found("codex", "Codex", "npm i")]
+    engine.agent_setup.serves, engine.agent_setup.here = (
+        "",
+        [found("claude", "Claude Code"), found("codex", "Codex", "npm i")],
+    )
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         await until(pilot, lambda: "H connects Claude Code" in screen_text(console))
@@ -37,7 +40,7 @@ async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(consol
 
 
 async def test_the_first_run_says_which_models_of_this_machine_could(console: ConsoleApp, engine: StandIn) -> None:
-    engine.hiring.serves, engine.hiring.local = "", LocalModels(("ollama:qwen3", "ollama:llama3.2:3b"))
+    engine.agent_setup.serves, engine.agent_setup.local = "", LocalModels(("ollama:qwen3", "ollama:llama3.2:3b"))
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await live(pilot)
         await until(pilot, lambda: "H connects ollama:qwen3 or" in screen_text(console))
@@ -55,7 +58,7 @@ async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for
     console: ConsoleApp, engine: StandIn
 ) -> None:
     fault = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
-    engine.hiring.serves, engine.hiring.local = "", LocalModels(faults=(fault,))
+    engine.agent_setup.serves, engine.agent_setup.local = "", LocalModels(faults=(fault,))
     async with console.run_test(size=(200, 60), notifications=True) as pilot:
         await live(pilot)
         await pilot.press("H")
@@ -64,7 +67,7 @@ async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for
 
 
 async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: ConsoleApp, engine: StandIn) -> None:
-    engine.hiring.serves = "ollama:qwen3"
+    engine.agent_setup.serves = "ollama:qwen3"
     async with console.run_test(size=(200, 60)) as pilot:
         await live(pilot)
         await until(pilot, lambda: "hides this" in screen_text(console))
@@ -76,7 +79,7 @@ async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: C
 async def test_the_first_run_says_what_to_press_and_what_happens(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int]
 ) -> None:
-    engine.hiring.serves = ""
+    engine.agent_setup.serves = ""
     engine.settings.current.keys = {"work.land": "P"}
     async with console.run_test(size=size) as pilot:
         await live(pilot)

@@ -94,7 +94,7 @@ async def test_text_for_an_agent_becomes_a_card_on_top_of_the_workspace_that_was
 async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_is_offered(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    engine.hiring.serves, engine.hiring.here = "", [found("claude", "Claude Code")]
+    engine.agent_setup.serves, engine.agent_setup.here = "", [found("claude", "Claude Code")]
     async with console.run_test(size=(80, 24)) as pilot:
         await live(pilot)
         await box(pilot, console)
@@ -104,7 +104,7 @@ async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_i
         assert not named(engine, "propose")
         await pilot.press("ctrl+o")
         await until(pilot, lambda: "Which agent or model" in screen_text(console))
-        engine.hiring.serves = "claude"
+        engine.agent_setup.serves = "claude"
         await pilot.press("1")
         await until(pilot, lambda: "koji-core is served by Claude Code" in screen_text(console))
         await pilot.press("escape", "enter")
@@ -114,7 +114,7 @@ async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_i
 
 @pytest.mark.long
 async def test_without_a_model_a_second_enter_keeps_the_text_as_a_card(console: ConsoleApp, engine: StandIn) -> None:
-    engine.hiring.serves = ""
+    engine.agent_setup.serves = ""
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         await box(pilot, console)

@@ -28,8 +28,8 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
     def key(action: str) -> tuple[str, str]:
         return (shown_key(action, keymap), "$accent")
 
-    served = engine.hiring.served()
-    models = [] if served else list(engine.hiring.models().ids)
+    served = engine.agent_setup.served()
+    models = [] if served else list(engine.agent_setup.models().ids)
     return [
         Content.assemble(
             ("Each card is useful work: ", "bold $ink"), key("stack.approve"), " runs it, ",
@@ -41,7 +41,7 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
         ),
         Content.assemble(
             key("mission.own"), " writes your own prompt; ",
-            hiring.line(served, engine.hiring.found(), models, shown_key("app.hire", keymap)),
+            hiring.line(served, engine.agent_setup.found(), models, shown_key("app.hire", keymap)),
         ),
         Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from engine.execution.prompt.blocks import block, ours, quoted
+from engine.hierarchy.agents import Agents
 from engine.model import (
-    AgentView,
     Card,
     CheckResult,
     Contribution,
@@ -46,14 +45,6 @@ is shown to the operator as a diff; the operator decides what becomes of it.
 """
 
 
-class Souls(Protocol):
-    """The hierarchy, as far as a prompt needs it."""
-
-    def get(self, agent_id: str, /) -> AgentView: ...
-
-    def soul_in_prompt(self, agent_id: str, without: frozenset[str], /) -> str: ...
-
-
 class Identity:
     """Who the agent is: its place in the organisation and its `soul.md` (SPEC 4.1)."""
 
@@ -61,13 +52,13 @@ class Identity:
 
     def __init__(
         self,
-        souls: Souls,
+        agents: Agents,
         *,
         folder: Path,
         without: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
     ) -> None:
         """`folder` is where the agents' folders are; `without` are lessons that the prompt says elsewhere."""
-        self._souls = souls
+        self._agents = agents
         self._folder = folder
         self._without = without
 
@@ -75,9 +66,9 @@ class Identity:
         """Raises `Refusal` when the agent's folder cannot be read."""
         if not request.agent:
             return Contribution(None)
-        agent = self._souls.get(request.agent)
+        agent = self._agents.get(request.agent)
         path = self._folder / agent.id / "soul.md"
-        text, notes = bounded(self._souls.soul_in_prompt(agent.id, self._without(request)), SOUL_MOST, str(path))
+        text, notes = bounded(self._agents.soul_in_prompt(agent.id, self._without(request)), SOUL_MOST, str(path))
         source = PromptSource(SourceKind.SOUL, str(path), f"{agent.id}/soul.md", Trust.OPERATOR)
         attributes = {"agent": agent.id, "title": agent.title, "domain": agent.domain}
         return Contribution(block("identity", quoted(text, source), attributes=attributes), notes=notes)

@@ -23,7 +23,7 @@ from engine.execution.tools.addresses import Target, target_of
 from engine.execution.tools.gate import REFUSING, Gate
 from engine.execution.tools.jail import Content, Jail
 from engine.execution.tools.paths import shown
-from engine.execution.tools.policy import Policy, ToolLists
+from engine.execution.tools.policy import Policy
 from engine.execution.tools.specs import (
     EXEC_SECONDS,
     LONGEST_COMMAND,
@@ -35,6 +35,7 @@ from engine.execution.tools.specs import (
 )
 from engine.execution.tools.web import Web
 from engine.execution.tools.wishes import Programs, Wishes
+from engine.hierarchy.folders import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT
 from engine.storage.database import Database
@@ -337,7 +338,7 @@ class Toolbelts:
         *,
         settings: SettingsSource,
         permissions: Permissions,
-        lists: Callable[[str], ToolLists],
+        lists: Callable[[str], Tools],
         programs: Programs = lambda command: (),
         web: Web | None = None,
     ) -> None:

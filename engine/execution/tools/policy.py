@@ -6,25 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Protocol
 
+from engine.hierarchy.folders import Tools
 from engine.model import Verdict
 
 NAMES = ("read", "write", "edit", "exec", "web_search", "web_fetch")
 """Every tool there is (SPEC 3.8)."""
 
 _COMPOUND = re.compile(r"[;&|<>`\n\r(){}]|\$[({]")
-
-
-class ToolLists(Protocol):
-    """`tools.json` of an agent as far as tools go."""
-
-    @property
-    def allow(self) -> list[str]: ...
-    @property
-    def ask(self) -> list[str]: ...
-    @property
-    def deny(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +41,7 @@ class Policy:
     problem: str = ""
 
     @classmethod
-    def of(cls, lists: ToolLists) -> Policy:
+    def of(cls, lists: Tools) -> Policy:
         """The policy that an agent's lists describe."""
         return cls(tuple(lists.allow), tuple(lists.ask), tuple(lists.deny))
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from engine.clock import Clock
+from engine.execution.calls import Caller
 from engine.execution.runners.model import budget, failures, wire
 from engine.execution.runners.model.budget import Left, Price, Size, Usage
 from engine.execution.runners.model.client import Conversation, HostGone, ModelHost
@@ -59,14 +60,6 @@ class Ledger(Protocol):
         """Raises `Refusal` `cost_cap`."""
 
     def settle(self, transaction: Transaction, entry_id: int, amount: int, /) -> None: ...
-
-
-class Caller(NamedTuple):
-    """Among whose calls one is kept."""
-
-    id: str
-    agent: str
-    workspace: str
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.hiring import Hiring
+from engine.execution.agent_setup import AgentSetup
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
 
@@ -25,27 +25,29 @@ def settings(tmp_path: Path, clock: FakeClock) -> SettingsStore:
 
 
 @pytest.fixture
-def hiring(tmp_path: Path, settings: SettingsStore) -> Callable[..., Hiring]:
-    def made(*programs: str, model_for: Callable[[str, str], Any] = no_model) -> Hiring:
+def hiring(tmp_path: Path, settings: SettingsStore) -> Callable[..., AgentSetup]:
+    def made(*programs: str, model_for: Callable[[str, str], Any] = no_model) -> AgentSetup:
         tools = tmp_path / "bin"
         tools.mkdir(exist_ok=True)
         for name in programs:
             (tools / name).write_text("#!/bin/sh\n")
             (tools / name).chmod(0o755)
-        return Hiring(settings, data=tmp_path / "data", model_for=model_for, path=str(tools))
+        return AgentSetup(settings, data=tmp_path / "data", model_for=model_for, path=str(tools))
 
     return made
 
 
-def test_nothing_serves_before_anything_was_set_up(hiring: Callable[..., Hiring]) -> None:
+def test_nothing_serves_before_anything_was_set_up(hiring: Callable[..., AgentSetup]) -> None:
     assert hiring("claude-agent-acp").served() == ""
 
 
-def test_a_model_serves_where_one_can_be_used(hiring: Callable[..., Hiring]) -> None:
+def test_a_model_serves_where_one_can_be_used(hiring: Callable[..., AgentSetup]) -> None:
     assert hiring(model_for=lambda agent, channel: SimpleNamespace(id="openai:gpt")).served() == "openai:gpt"
 
 
-def test_an_agent_is_hired_with_its_command_and_hosts(hiring: Callable[..., Hiring], settings: SettingsStore) -> None:
+def test_an_agent_is_hired_with_its_command_and_hosts(
+    hiring: Callable[..., AgentSetup], settings: SettingsStore
+) -> None:
     house = hiring("claude-agent-acp")
     assert [one.name for one in house.found()] == ["claude"]
 
@@ -61,7 +63,7 @@ def test_an_agent_is_hired_with_its_command_and_hosts(hiring: Callable[..., Hiri
     assert house.served() == "claude"
 
 
-def test_what_the_operator_wrote_of_an_agent_stays(hiring: Callable[..., Hiring], settings: SettingsStore) -> None:
+def test_what_the_operator_wrote_of_an_agent_stays(hiring: Callable[..., AgentSetup], settings: SettingsStore) -> None:
     settings.set("acp.claude.command", ["my-own", "--acp"])
 
     hiring("claude-agent-acp").hire("claude")
@@ -69,7 +71,7 @@ def test_what_the_operator_wrote_of_an_agent_stays(hiring: Callable[..., Hiring]
     assert settings.current.acp["claude"].command == ("my-own", "--acp")
 
 
-def test_an_agent_without_its_adapter_is_not_hired(hiring: Callable[..., Hiring], settings: SettingsStore) -> None:
+def test_an_agent_without_its_adapter_is_not_hired(hiring: Callable[..., AgentSetup], settings: SettingsStore) -> None:
     house = hiring("claude")
     [found] = house.found()
     assert found.missing
@@ -82,7 +84,7 @@ def test_an_agent_without_its_adapter_is_not_hired(hiring: Callable[..., Hiring]
     assert not settings.file.exists()
 
 
-def test_a_model_of_this_machine_is_taken_at_a_word(hiring: Callable[..., Hiring], settings: SettingsStore) -> None:
+def test_a_model_of_this_machine_is_taken_at_a_word(hiring: Callable[..., AgentSetup], settings: SettingsStore) -> None:
     house = hiring("claude-agent-acp")
     house.hire("claude")
 

@@ -8,38 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
 
-from engine.config import SettingsSource
 from engine.config_agents import ACP, AUTO, MODEL, model_fault
 from engine.execution.local_models import running
+from engine.execution.routing import ModelChoice
 from engine.execution.runners.acp.known import KNOWN, discover
 from engine.execution.runners.acp.known import found as known_as
 from engine.model import FoundAgent, LocalModels, Refusal
+from engine.settings_store import SettingsStore
 
 CHANNEL = "koji-core"
 """The channel that is offered an agent: code, builds, tests."""
 
 
-class Book(SettingsSource, Protocol):
-    """Settings that can be written, each key validated with all the others."""
-
-    def set(self, key: str, value: Any, /) -> Any: ...
-
-
-class HasId(Protocol):
-    """A model."""
-
-    @property
-    def id(self) -> str:
-        """`provider:model`"""
-
-
-class Hiring:
-    """The port `engine.hiring`."""
+class AgentSetup:
+    """Who serves a channel, and how that is changed."""
 
     def __init__(
-        self, settings: Book, *, data: Path, model_for: Callable[[str, str], HasId], path: str | None = None
+        self,
+        settings: SettingsStore,
+        *,
+        data: Path,
+        model_for: Callable[[str, str], ModelChoice],
+        path: str | None = None,
     ) -> None:
         """`model_for(agent, channel)` gives the model that would answer, or raises `Refusal`; `path` is searched for
         agents, by default PATH."""
