@@ -26,14 +26,6 @@ class Ring:
         return Key(name, "environment", "sk-1") if name in self.names else None
 
 
-class Hint:
-    def __init__(self, model: str) -> None:
-        self.said = model
-
-    def model(self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str) -> tuple[str, str] | None:
-        return self.said, f"it did well on {channel}"
-
-
 def router(
     *keys: str,
     config: str = "",

@@ -32,14 +32,14 @@ def agents(
         return {
             "agents": document(hierarchy.list()),
             "coding": _coding(engine),
-            "codingSupported": list(engine.hiring.supported),
+            "codingSupported": list(engine.agent_setup.supported),
             "retired": [agent.id for agent in hierarchy.retired()],
             "problems": hierarchy.problems(),
         }
     needed("id", id)
     match action:
         case "serve":
-            engine.hiring.hire(id, needed("channel", channel))
+            engine.agent_setup.hire(id, needed("channel", channel))
             return {"channel": channel, "coding": [agent for agent in _coding(engine) if agent["name"] == id]}
         case "show":
             return _shown(engine, id)
@@ -102,7 +102,7 @@ def _coding(engine: Engine) -> list[Document]:
             "configured": agent.name in settings.acp,
             "serves": [name for name, channel in settings.channels.items() if channel.runner == f"{ACP}{agent.name}"],
         }
-        for agent in engine.hiring.known()
+        for agent in engine.agent_setup.known()
     ]
 
 
