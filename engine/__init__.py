@@ -6,6 +6,7 @@ what is heavy is loaded when it is first asked for.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from engine.home import Home
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from engine.api.documents import document
     from engine.api.gateway.tokens import gateway_token
     from engine.api.keys import keep_key
-    from engine.api.mcp import serve as mcp_serve
+    from engine.api.mcp import mcp_serve
     from engine.api.names import names
     from engine.api.notify.surfaces import keep_address
     from engine.api.operations import dispatch
@@ -50,57 +51,30 @@ __all__ = [
 __version__ = "0.1.0"
 
 
+_HOMES = {
+    "Engine": "engine.engine",
+    "Holder": "engine.lock",
+    "Refusal": "engine.model",
+    "call": "engine.api.calling",
+    "dispatch": "engine.api.operations",
+    "document": "engine.api.documents",
+    "exit_status": "engine.api.calling",
+    "gateway_token": "engine.api.gateway.tokens",
+    "keep_address": "engine.api.notify.surfaces",
+    "keep_key": "engine.api.keys",
+    "kind_title": "engine.prediction.kinds",
+    "mcp_serve": "engine.api.mcp",
+    "names": "engine.api.names",
+    "open_engine": "engine.engine",
+    "read_holder": "engine.lock",
+    "simulate": "engine.simulation.simulate",
+    "stop": "engine.api.calling",
+    "talk": "engine.api.calling",
+}
+"""Where each name is; a module is loaded when one of its names is first asked for."""
+
+
 def __getattr__(name: str) -> Any:
-    if name == "Refusal":
-        from engine import model
-
-        return model.Refusal
-    if name in ("Engine", "open_engine"):
-        from engine import engine
-
-        return getattr(engine, name)
-    if name in ("Holder", "read_holder"):
-        from engine import lock
-
-        return getattr(lock, name)
-    if name in ("call", "exit_status", "stop", "talk"):
-        from engine.api import calling
-
-        return getattr(calling, name)
-    if name == "dispatch":
-        from engine.api import operations
-
-        return operations.dispatch
-    if name == "document":
-        from engine.api import documents
-
-        return documents.document
-    if name == "gateway_token":
-        from engine.api.gateway import tokens
-
-        return tokens.gateway_token
-    if name == "keep_key":
-        from engine.api import keys
-
-        return keys.keep_key
-    if name == "keep_address":
-        from engine.api.notify import surfaces
-
-        return surfaces.keep_address
-    if name == "kind_title":
-        from engine.prediction import kinds
-
-        return kinds.kind_title
-    if name == "mcp_serve":
-        from engine.api import mcp
-
-        return mcp.serve
-    if name == "names":
-        from engine.api import names
-
-        return names.names
-    if name == "simulate":
-        from engine.simulation import simulate
-
-        return simulate.simulate
-    raise AttributeError(f"module 'engine' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'engine' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -25,7 +25,7 @@ from engine.git import repository_root
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.logs import keep_log
-from engine.model import Card, LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
+from engine.model import Card, ChangeState, LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
 from engine.stand_ins import Contexts, StandIns
 from engine.storage.files import sweep_temporaries
 from engine.wiring import (
@@ -259,9 +259,10 @@ class Engine:
     def queue(self) -> list[Waiting]:
         """What waits for the operator (SPEC 9.3): what blocks an agent, then the longest first."""
         known = views.acknowledged(self.database)
-        queue = views.waiting(self.changes, self.sessions, self.permissions, self.clock.now(), known)
-        ports = (self.knowledge, self.wisdom, self.adaptation, self.learnings, self.notify)
-        queue += [views.checked(one, self.safety.check_prompt) for port in ports for one in port.waiting()]
+        changes, sessions = self.changes.list(state=ChangeState.WAITING, limit=100), self.sessions.list(limit=20)
+        queue = views.waiting(changes, sessions, self.permissions.waiting(), self.clock.now(), known)
+        services = (self.knowledge, self.wisdom, self.adaptation, self.learnings, self.notify)
+        queue += [views.checked(one, self.safety.check_prompt) for service in services for one in service.waiting()]
         return views.in_order(queue)
 
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:

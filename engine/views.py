@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
 
 from engine.git import Git
 from engine.model import (
     ChangeSet,
-    ChangeState,
     DecidedBy,
+    LogEntry,
     PermissionRequest,
     PromptPart,
     RailVerdict,
@@ -24,8 +23,10 @@ from engine.model import (
     Waiting,
     sanitise,
 )
+from engine.model.text import count
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Fact
 
 MOST = 1000
 """A look back reads at most so many rows of each kind, the newest."""
@@ -33,46 +34,6 @@ MOST = 1000
 ACKNOWLEDGED = "views.acknowledged"
 INTERRUPTED_FOR = timedelta(hours=24)
 """So long an interruption is among what waits; the list of sessions has it for ever."""
-
-
-class ChangeList(Protocol):
-    def list(self, *, state: ChangeState | None = None, limit: int = 50) -> list[ChangeSet]: ...
-
-
-class SessionList(Protocol):
-    def list(self, *, workspace: str | None = None, limit: int = 50) -> list[SessionView]: ...
-
-
-class PermissionList(Protocol):
-    def waiting(self) -> list[PermissionRequest]: ...
-
-
-class Entry(Protocol):
-    """A decision of the rails."""
-
-    @property
-    def at(self) -> datetime: ...
-    @property
-    def prediction_id(self) -> str: ...
-    @property
-    def prompt(self) -> str: ...
-    @property
-    def verdicts(self) -> tuple[RailVerdict, ...]: ...
-    @property
-    def decided_by(self) -> str: ...
-
-
-class Fact(Protocol):
-    """A row of the event ledger."""
-
-    @property
-    def at(self) -> datetime: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def subject(self) -> str: ...
-    @property
-    def payload(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +110,7 @@ def since(
     instant: datetime,
     *,
     sessions: Sequence[SessionView],
-    blocked: Sequence[Entry],
+    blocked: Sequence[LogEntry],
     decided: Sequence[Fact],
     spent: int,
     waits: Sequence[Waiting],
@@ -178,7 +139,7 @@ def since(
     )
 
 
-def _blocked(entry: Entry) -> Blocked:
+def _blocked(entry: LogEntry) -> Blocked:
     """The first rail that did not allow is the one that blocked (SPEC 3.1)."""
     first = next(one for one in entry.verdicts if one.verdict is not Verdict.ALLOW)
     return Blocked(
@@ -187,27 +148,31 @@ def _blocked(entry: Entry) -> Blocked:
 
 
 def waiting(
-    changes: ChangeList,
-    sessions: SessionList,
-    permissions: PermissionList,
+    changes: Iterable[ChangeSet],
+    sessions: Sequence[SessionView],
+    permissions: Iterable[PermissionRequest],
     now: datetime,
     acknowledged: Collection[str] = (),
 ) -> list[Waiting]:
     """The operator's one queue (SPEC 9.3): change sets to decide, interruptions to know of until they are
-    `acknowledged`, and before them permissions, for which an agent stands still."""
+    `acknowledged`, and before them permissions, for which an agent stands still. Sessions come newest first."""
     queue = [
         Waiting("permission", one.id, f"{one.agent} asks: {one.title}", one.asked_at, one.session_id)
-        for one in permissions.waiting()
+        for one in permissions
     ]
     queue += [
-        Waiting("change_set", change.id, f"land {_files(change)}? {change.title}", change.created_at, change.session_id)
-        for change in changes.list(state=ChangeState.WAITING, limit=100)
+        Waiting(
+            "change_set", one.id, f"land {count(len(one.files), 'file')}? {one.title}", one.created_at, one.session_id
+        )
+        for one in changes
     ]
-    queue += [
-        Waiting("interrupted", session.id, f"interrupted: {session.prompt}", ended_at, session.id)
-        for session, ended_at in _interrupted(sessions.list(limit=20))
-        if now - ended_at < INTERRUPTED_FOR and session.id not in acknowledged
-    ]
+    again: set[tuple[str, str]] = set()
+    for session in sessions:
+        work, ended_at = (session.workspace, session.flow or session.prompt), session.ended_at
+        interrupted = session.state is SessionState.INTERRUPTED and session.id not in acknowledged
+        if interrupted and ended_at is not None and now - ended_at < INTERRUPTED_FOR and work not in again:
+            queue.append(Waiting("interrupted", session.id, f"interrupted: {session.prompt}", ended_at, session.id))
+        again.add(work)
     return in_order(queue)
 
 
@@ -253,20 +218,6 @@ def acknowledge(database: Database, session_id: str) -> None:
         state.put(tx, ACKNOWLEDGED, known | {session_id: tx.now.isoformat()})
 
     database.write(work)
-
-
-def _interrupted(newest_first: Sequence[SessionView]) -> Iterator[tuple[SessionView, datetime]]:
-    """What was interrupted and not run again since."""
-    again: set[tuple[str, str]] = set()
-    for session in newest_first:
-        work = (session.workspace, session.flow or session.prompt)
-        if session.state is SessionState.INTERRUPTED and session.ended_at is not None and work not in again:
-            yield session, session.ended_at
-        again.add(work)
-
-
-def _files(change: ChangeSet) -> str:
-    return "1 file" if len(change.files) == 1 else f"{len(change.files)} files"
 
 
 def place(workspace: str) -> str:

@@ -34,7 +34,7 @@ INSTRUCTIONS = (
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
-def serve(home: Home, *, workspace: str, opener: Opener, agent: str = "", version: str = "") -> None:
+def mcp_serve(home: Home, *, workspace: str, opener: Opener, agent: str = "", version: str = "") -> None:
     """Answer on standard input and output until it ends. `workspace` is the repository that cards and memories belong
     to, "" for none; `agent` the name to go by instead of the client's own. Raises `Refusal` `not_its_name`."""
     if agent:
