@@ -12,14 +12,18 @@ CLOSE_SECONDS = 5.0
 class Background:
     """One such thread; it is started when it is first woken. All methods may be called from any thread."""
 
-    def __init__(self, name: str, step: Callable[[], float | None]) -> None:
+    def __init__(self, name: str, step: Callable[[], float | None], *, interruptible: bool = False) -> None:
         """`step()` does some work and must not raise. It says after how many seconds there is to be another step, 0 for
-        at once; None when there is nothing left to do before it is woken again."""
+        at once; None when there is nothing left to do before it is woken again.
+        `interruptible`: when it is woken meanwhile there is one at once."""
         self._name = name
         self._step = step
+        self._interruptible = interruptible
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
         self._woken = False
+        self._asked = False
+        """Whether `wake` was called since the last step began; `_woken` is also set by the step itself."""
         self._busy = False
         self._closed = False
 
@@ -48,7 +52,7 @@ class Background:
         with self._condition:
             if self._closed:
                 return
-            self._woken = True
+            self._woken = self._asked = True
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
@@ -59,13 +63,13 @@ class Background:
         with self._condition:
             return self._condition.wait_for(condition, timeout)
 
-    def close(self) -> None:
-        """Stop after the step that is being made. Safe to call twice."""
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Stop after the step that is being made, for which it waits so long. Safe to call twice."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(CLOSE_SECONDS)
+            self._thread.join(seconds)
 
     def _run(self) -> None:
         while True:
@@ -73,11 +77,11 @@ class Background:
                 self._condition.wait_for(lambda: self._woken or self._closed)
                 if self._closed:
                     return
-                self._woken, self._busy = False, True
+                self._woken, self._asked, self._busy = False, False, True
             again = self._step()
             with self._condition:
                 self._busy = False
                 self._woken = self._woken or again is not None
                 self._condition.notify_all()
                 if again:
-                    self._condition.wait_for(lambda: self._closed, again)
+                    self._condition.wait_for(lambda: self._closed or (self._interruptible and self._asked), again)

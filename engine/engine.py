@@ -47,7 +47,7 @@ from engine.wiring import (
 if TYPE_CHECKING:
     from engine.adapters import Meanings
     from engine.api.complication import Complication
-    from engine.api.notify.router import Router
+    from engine.api.notify.notifications import Notifications
     from engine.autonomy.autonomy import Autonomy
     from engine.autonomy.heartbeat import Heartbeat
     from engine.events import EventBus
@@ -185,7 +185,7 @@ class Engine:
     autonomy: Autonomy
 
     # doors that open outwards (`engine.wiring.doors`)
-    notify: Router
+    notify: Notifications
     complication: Complication
 
     def __init__(

@@ -11,7 +11,7 @@ import pytest
 from engine.api import keys
 from engine.api.doctor import examine
 from engine.api.notify.addresses import Address
-from engine.api.notify.delivery import AppriseCourier, known
+from engine.api.notify.delivery import deliver, known
 from engine.api.notify.matrix import Form
 from engine.api.notify.notes import Note
 from engine.api.notify.surfaces import keep_address
@@ -76,7 +76,7 @@ def test_a_verb_that_needs_one_says_so(home: Home, monkeypatch: pytest.MonkeyPat
 def test_this_desktop_needs_none_and_what_cannot_be_sent_says_why() -> None:
     assert known("desktop://")
     note = Note(Form.BANNER, "title", "body")
-    failed = AppriseCourier().deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
+    failed = deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
     assert failed is not None
     assert failed.lasting
     assert "clawpy-console[notify]" in failed.words

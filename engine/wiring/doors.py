@@ -6,9 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.api.complication import Complication
-from engine.api.notify.addresses import Addresses
-from engine.api.notify.buttons import GatewayButtons
-from engine.api.notify.router import Router
+from engine.api.notify.notifications import Notifications
 from engine.model import Card
 
 if TYPE_CHECKING:
@@ -17,19 +15,7 @@ if TYPE_CHECKING:
 
 def build(core: Engine) -> None:
     """The notification router, and who keeps the status bar's file."""
-    core.notify = Router(
-        core.database,
-        clock=core.clock,
-        bus=core.bus,
-        settings=core.settings,
-        addresses=Addresses(core.settings, core.keys),
-        facts=core.ledger,
-        cards=core.cards,
-        sessions=core.sessions,
-        quiet=core.autonomy.quiet,
-        secrets=core.keys.secrets,
-        buttons=GatewayButtons(core.settings, lambda: core.gateway, core.clock).of,
-    )
+    core.notify = Notifications(core)
     core.complication = Complication(
         core.home.complication,
         bus=core.bus,

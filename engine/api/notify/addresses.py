@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import NoReturn, Protocol
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from engine.config import SettingsSource
 from engine.config_notify import KEPT, OPEN_SCHEMES, Surface, key_name, variable
-from engine.keys import ENVIRONMENT, Key
+from engine.keys import ENVIRONMENT, Keys
 from engine.model import Refusal
 
 EXAMPLE = 'for example "ntfys://ntfy.sh/my-secret-topic"; see https://appriseit.com/services/ for others'
 """How an address is written."""
-
-
-class KeyStore(Protocol):
-    """Keys by name."""
-
-    def get(self, name: str) -> Key | None: ...
 
 
 class Address:
@@ -56,9 +50,7 @@ class Address:
 class Addresses:
     """Finds addresses. A look at a keyring may take 3 s; one that no setting names is never looked for."""
 
-    def __init__(
-        self, settings: SettingsSource, keys: KeyStore, *, environment: Mapping[str, str] = os.environ
-    ) -> None:
+    def __init__(self, settings: SettingsSource, keys: Keys, *, environment: Mapping[str, str] = os.environ) -> None:
         self._settings = settings
         self._keys = keys
         self._environment = environment

@@ -11,21 +11,30 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from engine.api.notify.addresses import Address
-from engine.api.notify.buttons import Button
 from engine.api.notify.matrix import Form
 from engine.api.notify.notes import QUIET_FORMS, Note
 from engine.config_notify import DESKTOP, SPEAK
 from engine.model import extras
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
 
 SECONDS = 15.0
 """So long one delivery may take, all in all."""
 
 PASSING = frozenset({408, 425, 429})
 """Answers below 500 that may be another the next time."""
+
+BUTTONS_LAST = timedelta(hours=4)
+"""So long a button works; a card is decided later in the console."""
+
+VERBS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
+"""The last part of the gateway's path for each action."""
 
 LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Later"}
 
@@ -41,25 +50,39 @@ class Failure:
     lasting: bool = False
 
 
-class Courier(Protocol):
-    """Delivers."""
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A request to make: POST to `url` with this credential."""
 
-    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
-        """Deliver `note`; None when that succeeded. `buttons` by action, where they can be pressed."""
+    url: str
+    credential: str = field(repr=False)
 
 
-class AppriseCourier:
-    """The real one. From any thread; it takes at most about `SECONDS`."""
+def buttons(engine: Engine, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
+    """A button for each action on a card, which calls the gateway; none where it could not be pressed.
 
-    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
-        """See `Courier`."""
-        if address.service == DESKTOP:
-            return _run(desktop(note))
-        if address.service == SPEAK:
-            return _run(speech(note))
-        if not extras.installed(extras.NOTIFY):
-            return Failure(str(extras.not_installed(extras.NOTIFY)), lasting=True)
-        return _send(address, note, buttons)
+    A notification goes through other people's servers, so it never carries the gateway's token. Each button carries a
+    pass: good for this one verb on this one card, and not for long.
+    """
+    base = engine.settings.current.notify.gateway
+    if not base or not card_id:
+        return {}
+    until = (engine.clock.now() + BUTTONS_LAST).timestamp()
+    paths = {action: f"/api/v1/predictions/{card_id}/{VERBS[action]}" for action in actions}
+    passes = {action: engine.gateway.pass_for("POST", path, until=until) for action, path in paths.items()}
+    return {action: Button(base + paths[action], word) for action, word in passes.items() if word}
+
+
+def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
+    """Deliver `note`; None when that succeeded. `buttons` by action, where they can be pressed. From any thread; it
+    takes at most about `SECONDS`."""
+    if address.service == DESKTOP:
+        return _run(desktop(note))
+    if address.service == SPEAK:
+        return _run(speech(note))
+    if not extras.installed(extras.NOTIFY):
+        return Failure(str(extras.not_installed(extras.NOTIFY)), lasting=True)
+    return _send(address, note, buttons)
 
 
 def known(url: str) -> bool:

@@ -6,9 +6,9 @@ operator has decided meanwhile, or had forgotten (SPEC 4.10), is not told any mo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
 
 from engine.api.notify.matrix import Happening
 from engine.model import Card, DecidedBy, Refusal, SessionState, SessionView, Source, Status, Tier, dollars
@@ -43,18 +43,6 @@ class Moment:
     asks: bool = False
 
 
-class Cards(Protocol):
-    """Cards by id."""
-
-    def get(self, card_id: str) -> Card: ...
-
-
-class Sessions(Protocol):
-    """Sessions by id."""
-
-    def get(self, session_id: str) -> SessionView: ...
-
-
 def happening_of(fact: Fact) -> Happening | None:
     """Which of the seven a fact is, None when it is none of them."""
     payload = fact.payload
@@ -76,7 +64,9 @@ def happening_of(fact: Fact) -> Happening | None:
     return None
 
 
-def moment(fact: Fact, cards: Cards, sessions: Sessions, now: datetime) -> Moment | None:
+def moment(
+    fact: Fact, card_of: Callable[[str], Card], session_of: Callable[[str], SessionView], now: datetime
+) -> Moment | None:
     """What is to be told of a fact now; None when it needs no telling any more."""
     happening = happening_of(fact)
     if happening is None:
@@ -92,9 +82,9 @@ def moment(fact: Fact, cards: Cards, sessions: Sessions, now: datetime) -> Momen
     if happening is Happening.PAUSED:
         return replace(told, words=f"Paused: {payload['cause']}")
     if happening in (Happening.COMPLETED, Happening.FAILED):
-        return _ended(told, fact, sessions)
+        return _ended(told, fact, session_of)
     try:
-        card = cards.get(fact.subject)
+        card = card_of(fact.subject)
     except Refusal:  # forgotten
         return None
     snoozed = card.snoozed_until is not None and card.snoozed_until > now
@@ -113,12 +103,12 @@ def moment(fact: Fact, cards: Cards, sessions: Sessions, now: datetime) -> Momen
     )
 
 
-def _ended(told: Moment, fact: Fact, sessions: Sessions) -> Moment:
+def _ended(told: Moment, fact: Fact, session_of: Callable[[str], SessionView]) -> Moment:
     word = "Done" if told.happening is Happening.COMPLETED else "Failed"
     if fact.payload["state"] == SessionState.CANNOT_RUN:
         word = "Could not run"
     try:
-        session: SessionView | None = sessions.get(fact.subject)
+        session: SessionView | None = session_of(fact.subject)
     except Refusal:
         session = None
     check = session.check if session is not None else None

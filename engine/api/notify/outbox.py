@@ -5,7 +5,7 @@ A row names the fact that it tells of and holds no words and no address: nothing
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, SQLModel, col, select
 
-from engine.api.notify.timing import Item
 from engine.config_notify import Surface
 from engine.events import Event, NotificationsGivenUp
 from engine.storage.database import Database, Transaction
@@ -84,7 +83,7 @@ class Outbox:
 
         return self._database.write(work) if rows else 0
 
-    def waiting(self, surface: Surface) -> list[Item]:
+    def waiting(self, surface: Surface) -> list[NotificationRow]:
         """What waits for a surface, oldest first."""
         query = (
             select(NotificationRow)
@@ -95,7 +94,7 @@ class Outbox:
             .limit(500)
         )
         with self._database.read() as session:
-            return [_item(row) for row in session.exec(query)]
+            return list(session.exec(query))
 
     def surfaces(self) -> frozenset[Surface]:
         """For which surfaces anything waits."""
@@ -107,18 +106,18 @@ class Outbox:
         with self._database.read() as session:
             return frozenset(Surface(name) for (name,) in session.connection().execute(query))
 
-    def settle(self, ids: Collection[int], standing: Standing, note: str = "") -> None:
+    def settle(self, rows: Sequence[NotificationRow], standing: Standing, note: str = "") -> None:
         """These are over: sent, dropped or dead. `note` says why, without any words of what was to be said."""
-        self._change(ids, standing=standing.value, note=note)
+        self._change(rows, standing=standing.value, note=note)
 
-    def give_up(self, surface: Surface, ids: Collection[int], note: str) -> None:
+    def give_up(self, surface: Surface, rows: Sequence[NotificationRow], note: str) -> None:
         """These are dead, and the ledger says so."""
-        self._change(ids, fact=NotificationsGivenUp(subject=surface.value, number=len(ids), reason=note),
-                     standing=Standing.DEAD.value, note=note)  # fmt: skip
+        fact = NotificationsGivenUp(subject=surface.value, number=len(rows), reason=note)
+        self._change(rows, fact, standing=Standing.DEAD.value, note=note)
 
-    def later(self, ids: Collection[int], due_at: datetime, note: str) -> None:
+    def later(self, rows: Sequence[NotificationRow], due_at: datetime, note: str) -> None:
         """These were tried, and are tried again at `due_at`."""
-        self._change(ids, due_at=due_at, note=note, tries=col(NotificationRow.tries) + 1)
+        self._change(rows, due_at=due_at, note=note, tries=col(NotificationRow.tries) + 1)
 
     def dead(self) -> list[Dead]:
         """What was given up and not tried again, by surface."""
@@ -172,9 +171,10 @@ class Outbox:
 
         return self._database.write(work)
 
-    def _change(self, ids: Collection[int], fact: Event | None = None, **values: object) -> None:
-        if not ids:
+    def _change(self, rows: Sequence[NotificationRow], fact: Event | None = None, **values: object) -> None:
+        if not rows:
             return
+        ids = [row.id for row in rows]
 
         def work(tx: Transaction) -> None:
             query = sa.update(NotificationRow).where(
@@ -185,10 +185,3 @@ class Outbox:
                 tx.record(fact)
 
         self._database.write(work)
-
-
-def _item(row: NotificationRow) -> Item:
-    assert row.id is not None
-    return Item(
-        row.id, row.fact_id, row.happening, row.subject, row.urgent, row.gathered, row.created_at, row.due_at, row.tries
-    )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from engine.api.notify.matrix import Urgency
+from engine.api.notify.outbox import NotificationRow
 
 BACKOFF = (30.0, 120.0, 600.0, 1800.0, 3600.0)
 """Seconds until a surface that failed is tried again, by how often it failed in a row; the last for all that follow."""
@@ -29,25 +30,10 @@ TOGETHER = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """A notification that waits for a surface. `gathered`: it may go together with others."""
-
-    id: int
-    fact_id: int
-    happening: str
-    subject: str
-    urgent: bool
-    gathered: bool
-    created_at: datetime
-    due_at: datetime
-    tries: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What goes now, as one, and else after how many seconds to look again; None when nothing waits."""
 
-    batch: tuple[Item, ...] = ()
+    batch: tuple[NotificationRow, ...] = ()
     wait: float | None = None
 
 
@@ -62,15 +48,14 @@ def entry(urgency: Urgency, now: datetime, *, quiet: bool, window: timedelta) ->
     return False, now
 
 
-def plan(waiting: Sequence[Item], now: datetime, *, quiet: bool) -> Plan:
+def plan(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> Plan:
     """What goes next to one surface: what is urgent first, then by age; a gathered one takes all gathered along."""
-    going = sorted((one for one in waiting if one.urgent or not quiet), key=lambda one: (not one.urgent, one.id))
-    due = [one for one in going if one.due_at <= now]
-    if due:
-        first = due[0]
-        together = [one for one in going if one.gathered] if first.gathered else [first]
+    going = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
+    first = next((row for row in going if row.due_at <= now), None)
+    if first is not None:
+        together = [row for row in going if row.gathered] if first.gathered else [first]
         return Plan(tuple(together[:TOGETHER]))
-    waits = [(one.due_at - now).total_seconds() for one in going]
+    waits = [(row.due_at - now).total_seconds() for row in going]
     if quiet and len(going) < len(waiting):
         waits.append(QUIET_LOOK)
     return Plan(wait=min(waits) if waits else None)
@@ -81,6 +66,6 @@ def pause(failures: int) -> float:
     return BACKOFF[min(failures, len(BACKOFF)) - 1]
 
 
-def given_up(one: Item, now: datetime) -> bool:
-    """Whether a notification that was tried once more (`tries` counts that) is tried no further."""
-    return one.tries >= TRIES or now - one.created_at >= OLDEST
+def given_up(tries: int, age: timedelta) -> bool:
+    """Whether a notification of this age that was tried so often is tried no further."""
+    return tries >= TRIES or age >= OLDEST

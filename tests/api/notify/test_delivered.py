@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.api.notify.addresses import Address
-from engine.api.notify.buttons import Button
-from engine.api.notify.delivery import Failure
+from engine.api.notify.delivery import Button, Failure
 from engine.api.notify.notes import Note
 from engine.clock import FakeClock
 from engine.config_notify import Surface
@@ -73,7 +72,7 @@ def _live(steps: list[str], database: Database, clock: FakeClock) -> None:
     def begin() -> World:
         world = World(database, clock, EventBus())
         world.at(phone=URL)
-        world.router.courier = post
+        world.router.deliver = post.deliver
         return world
 
     world = begin()

@@ -17,8 +17,7 @@ from apprise.plugins.discord import NotifyDiscord
 
 from engine.api.notify import delivery
 from engine.api.notify.addresses import Address
-from engine.api.notify.buttons import Button
-from engine.api.notify.delivery import AppriseCourier, Failure, explained
+from engine.api.notify.delivery import Button, Failure, deliver, explained
 from engine.api.notify.matrix import Form, Happening
 from engine.api.notify.moments import Moment
 from engine.api.notify.notes import Note, note
@@ -57,7 +56,7 @@ def said(form: Form, moment: Moment = CARD) -> Note:
 
 
 def send(url: str, one: Note, surface: Surface = Surface.PHONE, **buttons: Button) -> Failure | None:
-    return AppriseCourier().deliver(Address(surface, url, "settings"), one, buttons)
+    return deliver(Address(surface, url, "settings"), one, buttons)
 
 
 def test_a_card_on_ntfy_with_its_buttons(office: PostOffice) -> None:

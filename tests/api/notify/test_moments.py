@@ -19,7 +19,7 @@ def ended(state: str, check: CheckResult | None) -> Any:
     payload = {"state": state, "summary": "41 tests ran", "prediction_id": "pred_a", "cost": 0}
     fact = SimpleNamespace(kind="SessionEnded", at=NOW, subject="sess_a", payload=payload, id=1, workspace="")
     session = SimpleNamespace(check=check, error="no such tool", prompt="run the tests", channel="koji-core")
-    return moment(fact, SimpleNamespace(), SimpleNamespace(get=lambda one: session), NOW)  # type: ignore[arg-type]
+    return moment(fact, lambda one: None, lambda one: session, NOW)  # type: ignore[arg-type,return-value]
 
 
 def check(failed: int) -> CheckResult:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.api.notify.buttons import Button
-from engine.api.notify.delivery import Failure
+from engine.api.notify.addresses import Address
+from engine.api.notify.delivery import BUTTONS_LAST, Button, Failure
 from engine.api.notify.matrix import Form
 from engine.api.notify.timing import BACKOFF, OLDEST, TRIES
 from engine.clock import FakeClock
@@ -24,6 +24,7 @@ from engine.events import (
     SessionEnded,
     StateChanged,
 )
+from engine.memory.ledger import Ledger
 from engine.model import Source, Status, Tier, microusd
 from engine.storage.database import Database
 from tests.api.notify.world import World
@@ -292,7 +293,7 @@ def test_a_fact_that_is_read_twice_is_told_once(
     """The cursor is stored after the rows: a crash between the two reads the fact again."""
     world.at(phone=EVERYWHERE["phone"])
     world.happen(PAUSED)
-    facts = world.router._facts.since(0)
+    facts = Ledger(database).since(0)
     world.router._take([one for one in facts if one.kind == "StateChanged"])
     world.deliver()
     assert len(world.courier.sent) == 1
@@ -340,12 +341,17 @@ def test_rows_that_are_over_are_given_up_after_a_week(world: World, clock: FakeC
 
 
 def test_buttons_go_with_a_card_that_has_them(world: World) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    world.links = {"approve": "https://here/a"}
-    world.card()
-    world.happen(created(), PAUSED)
-    world.deliver()
-    assert world.courier.buttons == [{}, {"approve": Button("https://here/a/pred_a", "word")}]
+    for world.listens, gateway in ((False, "https://here"), (True, ""), (True, "https://here/")):
+        world.at(phone=EVERYWHERE["phone"], gateway=gateway)
+        world.card()
+        world.happen(created(), PAUSED)
+        world.deliver()
+    verbs = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
+    path = "https://here/api/v1/predictions/pred_a"
+    pressed = {name: Button(f"{path}/{verb}", "word") for name, verb in verbs.items()}
+    assert world.courier.buttons == [{}] * 5 + [pressed]
+    assert "word" not in repr(pressed)
+    assert timedelta(hours=4) == BUTTONS_LAST
 
 
 def test_a_fact_that_cannot_be_understood_holds_up_no_other(world: World) -> None:
@@ -370,15 +376,14 @@ def test_a_dead_surface_delays_no_other(world: World, clock: FakeClock) -> None:
 
     stuck, heard = threading.Event(), threading.Event()
 
-    class Hanging:
-        def deliver(self, address: object, note: object, buttons: object) -> Failure | None:
-            if address.surface is Surface.PHONE:  # type: ignore[attr-defined]
-                stuck.wait(20)
-            else:
-                heard.set()
-            return None
+    def hanging(address: Address, note: object, buttons: object) -> Failure | None:
+        if address.surface is Surface.PHONE:
+            stuck.wait(20)
+        else:
+            heard.set()
+        return None
 
-    world.router.courier = Hanging()
+    world.router.deliver = hanging
     world.at(phone=EVERYWHERE["phone"], watch=EVERYWHERE["watch"])
     world.router.start()
     try:

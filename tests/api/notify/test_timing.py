@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engine.api.notify.matrix import Urgency
+from engine.api.notify.outbox import NotificationRow
 from engine.api.notify.timing import (
     BACKOFF,
     OLDEST,
     QUIET_LOOK,
     TOGETHER,
     TRIES,
-    Item,
     Plan,
     entry,
     given_up,
@@ -25,8 +25,8 @@ NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 WINDOW = timedelta(minutes=5)
 
 
-def item(number: int, *, urgent: bool = False, gathered: bool = False, due: float = 0, tries: int = 0) -> Item:
-    return Item(number, number, "", "", urgent, gathered, NOW, NOW + timedelta(seconds=due), tries)
+def item(number: int, *, urgent: bool = False, gathered: bool = False, due: float = 0) -> NotificationRow:
+    return NotificationRow(id=number, urgent=urgent, gathered=gathered, due_at=NOW + timedelta(seconds=due))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,6 @@ def test_a_failing_surface_is_left_alone_ever_longer() -> None:
 
 
 def test_when_it_is_given_up() -> None:
-    assert not given_up(item(1, tries=TRIES - 1), NOW)
-    assert given_up(item(1, tries=TRIES), NOW)
-    assert not given_up(item(1), NOW + OLDEST - timedelta(seconds=1))
-    assert given_up(item(1), NOW + OLDEST)
+    assert not given_up(TRIES - 1, OLDEST - timedelta(seconds=1))
+    assert given_up(TRIES, timedelta(0))
+    assert given_up(0, OLDEST)

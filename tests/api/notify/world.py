@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 from engine.api.notify.addresses import Address, Addresses
-from engine.api.notify.buttons import Button
-from engine.api.notify.delivery import Failure
+from engine.api.notify.delivery import Button, Failure, deliver
 from engine.api.notify.notes import Note
-from engine.api.notify.router import Router
+from engine.api.notify.notifications import Notifications
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.config_notify import NotifySettings, Surface, SurfaceSettings
 from engine.events import Event, EventBus
-from engine.keys import Key
+from engine.keys import Key, Keys
 from engine.memory.ledger import Ledger
 from engine.model import Card, Refusal, SessionView, Status
 from engine.storage.database import Database
@@ -27,9 +27,12 @@ class SomeSettings:
     current: Settings
 
 
-@dataclass
-class SomeKeys:
-    values: dict[str, str] = field(default_factory=dict)
+class SomeKeys(Keys):
+    def __init__(self, values: dict[str, str] | None = None) -> None:
+        self.values = values or {}
+
+    def secrets(self) -> tuple[str, ...]:
+        return ("hunter2hunter2",)
 
     def get(self, name: str) -> Key | None:
         return Key(name, "keyring", self.values[name]) if name in self.values else None
@@ -62,28 +65,26 @@ class World:
         self.sessions: dict[str, SessionView] = {}
         self.courier = Recorder()
         self.quiet = False
-        self.links: dict[str, str] = {}
-        self.router = Router(
-            database,
+        self.listens = False
+        engine: Any = SimpleNamespace(
+            database=database,
             clock=clock,
             bus=bus,
             settings=self.settings,
-            addresses=Addresses(self.settings, self.keys, environment=self.environment),
-            facts=Ledger(database),
+            keys=self.keys,
+            ledger=Ledger(database),
             cards=self,
             sessions=_Sessions(self.sessions),
-            quiet=lambda: self.quiet,
-            secrets=lambda: ["hunter2hunter2"],
-            buttons=lambda card_id, actions: {
-                one: Button(f"{url}/{card_id}", "word") for one, url in self.links.items() if one in actions
-            },
-            courier=None if real else self.courier,
+            autonomy=SimpleNamespace(quiet=lambda: self.quiet),
+            gateway=SimpleNamespace(pass_for=lambda method, path, until: "word" if self.listens else ""),
         )
+        self.router = Notifications(engine, deliver=deliver if real else self.courier.deliver)
+        self.router.addresses = Addresses(self.settings, self.keys, environment=self.environment)
 
-    def at(self, digest: float = 5, **urls: str) -> None:
+    def at(self, digest: float = 5, gateway: str = "", **urls: str) -> None:
         """Have these surfaces be reached there."""
         sections = {name: SurfaceSettings(url=url) for name, url in urls.items()}
-        notify = NotifySettings(digest_minutes=digest, **sections)
+        notify = NotifySettings(digest_minutes=digest, gateway=gateway, **sections)
         self.settings.current = self.settings.current.model_copy(update={"notify": notify})
 
     def get(self, card_id: str) -> Card:
