@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.config import Settings, WorkspaceSettings, workspace_path
-from engine.config_file import (
+from engine.config.file import (
     LARGEST_FILE,
     BadConfig,
     KeyPath,

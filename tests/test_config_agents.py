@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.config import Settings
-from engine.config_agents import PROVIDERS, model_fault, runner_fault, url_fault
-from engine.config_file import BadConfig, read_settings
+from engine.config.agents import PROVIDERS, model_fault, runner_fault, url_fault
+from engine.config.file import BadConfig, read_settings
 
 
 def read(text: str) -> Settings:

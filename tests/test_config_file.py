@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Autonomy, Settings
-from engine.config_file import VARIABLES, BadConfig, accepted, parse_key, read_settings, typed
+from engine.config.file import VARIABLES, BadConfig, accepted, parse_key, read_settings, typed
 from engine.home import Home
 from engine.model import Refusal
 

@@ -15,7 +15,7 @@ from engine.api.notify.delivery import deliver, known
 from engine.api.notify.matrix import Form
 from engine.api.notify.notes import Note
 from engine.api.notify.surfaces import keep_address
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 from engine.home import Home
 from engine.model import Refusal, extras
 from engine.storage.shared import SharedDatabase

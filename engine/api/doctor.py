@@ -20,8 +20,8 @@ from engine.api.outward import index_server, notifications, server_of, shared_da
 from engine.api.reaching import reach
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
-from engine.config_agents import ACP
-from engine.config_file import VARIABLES, dotted
+from engine.config.agents import ACP
+from engine.config.file import VARIABLES, dotted
 from engine.execution.routing import ModelRouter, set_up
 from engine.git import OLDEST, Git, repository_root
 from engine.git import version as git_version

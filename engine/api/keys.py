@@ -13,7 +13,7 @@ from engine.api.documents import Document
 from engine.api.reaching import reach
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
-from engine.config_agents import AUTO, MODEL
+from engine.config.agents import AUTO, MODEL
 from engine.execution.routing import ModelRouter
 from engine.home import Home
 from engine.key_stores import NoKeyring

@@ -88,14 +88,14 @@ def _kept(home: Home) -> dict[str, Any]:
 def _stamp() -> str:
     """What changes when the flows or the settings of the program do."""
     engine = Path(__file__).parent.parent
-    sources = (engine / "execution" / "runners" / "flows", engine / "config.py")
+    sources = (engine / "execution" / "runners" / "flows", engine / "config" / "__init__.py")
     return " ".join(str(one.stat().st_mtime_ns) for one in sources)
 
 
 def _of_the_program() -> dict[str, Any]:
     from engine.config import Settings
-    from engine.config_agents import PROVIDERS
-    from engine.config_file import accepted, parse_key
+    from engine.config.agents import PROVIDERS
+    from engine.config.file import accepted, parse_key
     from engine.execution.runners.acp.known import KNOWN
     from engine.execution.runners.flows import FLOWS
 

@@ -13,8 +13,8 @@ from engine.api.notify.addresses import Addresses
 from engine.api.notify.matrix import allowed
 from engine.api.reaching import answers
 from engine.config import FixedSettings, Settings
-from engine.config_agents import url_fault
-from engine.config_notify import DESKTOP, SPEAK, Surface
+from engine.config.agents import url_fault
+from engine.config.notify import DESKTOP, SPEAK, Surface
 from engine.home import Home
 from engine.keys import Keys
 from engine.memory.index import VARIABLE

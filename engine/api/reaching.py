@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from engine.config_agents import ProviderKind, ProviderSettings
+from engine.config.agents import ProviderKind, ProviderSettings
 
 SECONDS = 5.0
 

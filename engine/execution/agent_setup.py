@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from engine.config_agents import ACP, AUTO, MODEL, model_fault
+from engine.config.agents import ACP, AUTO, MODEL, model_fault
 from engine.execution.local_models import running
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.acp.known import KNOWN, discover

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from engine.config import SettingsSource
-from engine.config_agents import AUTO, FLOW, MODEL
+from engine.config.agents import AUTO, FLOW, MODEL
 from engine.execution.runners.parameters import PROSE
 from engine.execution.sessions import Sessions
 from engine.model import Assignment, Permit, Refusal, RunnerInfo, SessionView, microusd

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from engine.config_agents import ProviderKind, ProviderSettings
+from engine.config.agents import ProviderKind, ProviderSettings
 from engine.model import LocalModels, sanitise
 
 PATIENCE = 0.5

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from engine.config import SettingsSource
-from engine.config_agents import ProviderKind, ProviderSettings, model_fault
+from engine.config.agents import ProviderKind, ProviderSettings, model_fault
 from engine.keys import Keys, without_keyring
 from engine.model import Refusal, extras
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from engine.config_agents import model_fault
+from engine.config.agents import model_fault
 from engine.hierarchy.tiers import OWNER
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.adapters import Brakes, Landings, Meanings, OurFolders, top_folder
-from engine.config_agents import AUTO
+from engine.config.agents import AUTO
 from engine.execution.launcher import Launcher
 from engine.execution.runners.toolchains.projects import projects
 from engine.git.github import GitHub

@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.config_agents import url_fault
+from engine.config.agents import url_fault
 from engine.events import EventBus
 from engine.memory.embedding import Endpoint
 from engine.memory.index import KEY, VARIABLE, ChromaServer, database_of

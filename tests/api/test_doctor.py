@@ -17,7 +17,7 @@ import pytest
 
 from engine.api import doctor
 from engine.clock import FakeClock
-from engine.config_agents import PROVIDERS
+from engine.config.agents import PROVIDERS
 from engine.home import Home
 from engine.key_stores import Keyring
 from engine.keys import Keys

@@ -12,7 +12,7 @@ from engine.api.notify.delivery import Failure
 from engine.api.notify.surfaces import keep_address
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 from engine.events import EventBus, StateChanged
 from engine.home import Home
 from engine.keys import Keys

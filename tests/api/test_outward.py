@@ -9,8 +9,8 @@ import pytest
 
 from engine.api.outward import index_server, notifications, shared_database
 from engine.config import MemorySettings, Settings
-from engine.config_gateway import GatewaySettings
-from engine.config_notify import NotifySettings, SurfaceSettings
+from engine.config.gateway import GatewaySettings
+from engine.config.notify import NotifySettings, SurfaceSettings
 from engine.home import Home
 from engine.keys import Keys
 from engine.storage import schema

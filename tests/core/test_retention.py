@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.config_file import BadConfig, accepted, parse_key, read_settings
+from engine.config.file import BadConfig, accepted, parse_key, read_settings
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.adaptation import DIGESTED
 from engine.memory.ledger import KEPT, Ledger

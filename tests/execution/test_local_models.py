@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from engine.config_agents import ProviderKind, ProviderSettings
+from engine.config.agents import ProviderKind, ProviderSettings
 from engine.execution.local_models import LARGEST, MOST, PATIENCE, running
 
 LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'

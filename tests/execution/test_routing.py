@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from engine.config import FixedSettings, Settings
-from engine.config_agents import PROVIDERS, ProviderKind
-from engine.config_file import read_settings
+from engine.config.agents import PROVIDERS, ProviderKind
+from engine.config.file import read_settings
 from engine.execution.routing import ModelRouter
 from engine.keys import Key
 from engine.model import Refusal

@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 from clawpy_console.cli.status_bar import line as status_bar
 from engine.api.complication import Complication
 from engine.autonomy.state import State
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 from engine.model import (
     Assignment,
     DecidedBy,

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from engine.api.gateway.certificate import MAKE
-from engine.config_gateway import GatewaySettings
+from engine.config.gateway import GatewaySettings
 from engine.model import Refusal, sanitise
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine.api.gateway.access import THIS_RUN, Access
 from engine.api.gateway.addresses import Place, Wish, place_of
 from engine.api.gateway.limits import Limits
-from engine.config_gateway import GatewaySettings
+from engine.config.gateway import GatewaySettings
 from engine.events import Event, GatewayClosed, GatewayOpened
 from engine.model import Refusal
 

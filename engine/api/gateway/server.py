@@ -22,7 +22,7 @@ from engine.api.gateway.certificate import check_pair
 from engine.api.gateway.connections import Connection, PulseConnection
 from engine.api.gateway.guard import Guard
 from engine.api.gateway.limits import Limits
-from engine.config_gateway import GatewaySettings
+from engine.config.gateway import GatewaySettings
 from engine.model import Refusal
 
 log = logging.getLogger(__name__)

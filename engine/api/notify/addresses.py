@@ -12,7 +12,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 from engine.config import SettingsSource
-from engine.config_notify import KEPT, OPEN_SCHEMES, Surface, key_name, variable
+from engine.config.notify import KEPT, OPEN_SCHEMES, Surface, key_name, variable
 from engine.keys import ENVIRONMENT, Keys
 from engine.model import Refusal
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from engine.api.notify.addresses import Address
 from engine.api.notify.matrix import Form
 from engine.api.notify.notes import QUIET_FORMS, Note
-from engine.config_notify import DESKTOP, SPEAK
+from engine.config.notify import DESKTOP, SPEAK
 from engine.model import extras
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from engine.config import Settings
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 
 
 class Happening(StrEnum):

@@ -21,7 +21,7 @@ from engine.api.notify.matrix import URGENCY, Happening, Urgency, allowed, form_
 from engine.api.notify.notes import Note
 from engine.api.notify.outbox import Dead, NotificationRow, Outbox, Standing
 from engine.background import Background
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 from engine.events import Subscription
 from engine.model import Refusal, Waiting
 from engine.storage.facts_read import Fact, FactsRead

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, SQLModel, col, select
 
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 from engine.events import Event, NotificationsGivenUp
 from engine.storage.database import Database, Transaction
 from engine.storage.types import utc

@@ -9,7 +9,7 @@ from engine.api.documents import Document, instant
 from engine.api.notify import addresses, delivery
 from engine.api.notify.matrix import allowed
 from engine.clock import SystemClock
-from engine.config_notify import KEPT, Surface, address_fault, key_name, variable
+from engine.config.notify import KEPT, Surface, address_fault, key_name, variable
 from engine.home import Home
 from engine.keys import Keys
 from engine.model import Refusal

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from engine.api.documents import Document, document
 from engine.api.operations.operation import Limit, Needed, Text, needed, operation
-from engine.config_agents import ACP
+from engine.config.agents import ACP
 from engine.hierarchy import profile_text
 from engine.model import BubbleState, Refusal
 

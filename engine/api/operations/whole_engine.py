@@ -12,7 +12,7 @@ from engine.api.crosspoll import counts
 from engine.api.documents import Document, document, instant
 from engine.api.notify import surfaces
 from engine.api.operations.operation import Seconds, Text, needed, operation
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 from engine.model import RailVerdict, Refusal
 
 if TYPE_CHECKING:

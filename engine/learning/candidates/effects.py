@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from engine.config_agents import model_fault
+from engine.config.agents import model_fault
 from engine.model import Refusal, dollars, sanitise
 from engine.model.adaptation import (
     CandidateType,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.config_agents import ACP, MODEL
+from engine.config.agents import ACP, MODEL
 from engine.model import MICRO, Trust, dollars
 from engine.model.text import count
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 from engine.model import DecidedBy, Status
 from tests.api.gateway.conftest import Serve, Served
 from tests.api.notify.post_office import PostOffice

@@ -23,7 +23,7 @@ from engine.api import doctor
 from engine.api.gateway.addresses import Wish, host_name, place_of
 from engine.api.gateway.certificate import check_pair
 from engine.api.gateway.gateway import ENDED, Gateway
-from engine.config_gateway import GatewaySettings
+from engine.config.gateway import GatewaySettings
 from engine.lock import read_holder
 from engine.model import Refusal
 from tests.api.gateway.conftest import QUICK, Serve, Served

@@ -8,8 +8,8 @@ import pytest
 
 from engine.api.notify.addresses import Address, Addresses
 from engine.config import Settings
-from engine.config_file import BadConfig, read_settings
-from engine.config_notify import NotifySettings, Surface, SurfaceSettings, address_fault
+from engine.config.file import BadConfig, read_settings
+from engine.config.notify import NotifySettings, Surface, SurfaceSettings, address_fault
 from engine.model import Refusal
 from tests.api.notify.world import SomeKeys, SomeSettings
 

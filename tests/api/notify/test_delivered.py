@@ -16,7 +16,7 @@ from engine.api.notify.addresses import Address
 from engine.api.notify.delivery import Button, Failure
 from engine.api.notify.notes import Note
 from engine.clock import FakeClock
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 from engine.events import CostWarned, EventBus
 from engine.memory.ledger import append
 from engine.model import microusd

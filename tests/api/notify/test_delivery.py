@@ -22,7 +22,7 @@ from engine.api.notify.matrix import Form, Happening
 from engine.api.notify.moments import Moment
 from engine.api.notify.notes import Note, note
 from engine.clock import FakeClock
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 from engine.events import EventBus, StateChanged
 from engine.storage.database import Database
 from tests.api.notify.post_office import PostOffice

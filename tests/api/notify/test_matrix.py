@@ -6,7 +6,7 @@ import pytest
 
 from engine.api.notify.matrix import MATRIX, Form, Happening, allowed, form_of
 from engine.config import Settings
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 
 H, S, F = Happening, Surface, Form
 

@@ -14,7 +14,7 @@ from engine.api.notify.matrix import Form
 from engine.api.notify.timing import BACKOFF, OLDEST, TRIES
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.config_notify import Surface
+from engine.config.notify import Surface
 from engine.events import (
     CostWarned,
     Event,

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from engine.config import FixedSettings, Settings
-from engine.config_agents import ProviderSettings
+from engine.config.agents import ProviderSettings
 from engine.execution.routing import ModelRouter
 from engine.keys import Key
 from engine.wiring.prices import price

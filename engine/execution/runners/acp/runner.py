@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.config import SettingsSource
-from engine.config_agents import ACP, AcpSettings
+from engine.config.agents import ACP, AcpSettings
 from engine.execution.ground import UNDO_NOTES, Ground, Grounds, bounded
 from engine.execution.live import LiveSession
 from engine.execution.runners.acp import house

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from acp import schema
 
-from engine.config_agents import ACP
+from engine.config.agents import ACP
 from engine.execution.live import LiveSession
 from engine.execution.runners.acp.conversation import Conversation
 from engine.execution.runners.acp.spending import Meter

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine.config_agents import Section
+from engine.config.agents import Section
 
 LONGEST = 36_500
 """Days; whoever wants more wants for ever, and says 0."""

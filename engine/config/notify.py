@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import Field, field_validator
 
-from engine.config_agents import Section, url_fault
+from engine.config.agents import Section, url_fault
 
 
 class Surface(StrEnum):

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from engine.config import Settings
-from engine.config_agents import PROVIDERS
+from engine.config.agents import PROVIDERS
 from engine.model import Refusal, sanitise
 
 KeyPath = tuple[str, ...]

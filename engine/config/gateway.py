@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from engine.config_agents import Section
+from engine.config.agents import Section
 
 PORT = 8477
 """Where it listens unless said."""

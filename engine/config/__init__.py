@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import Field, field_validator
 
-from engine.config_agents import (
+from engine.config.agents import (
     AUTO,
     MODELS,
     PROVIDERS,
@@ -27,9 +27,9 @@ from engine.config_agents import (
     runner_fault,
     url_fault,
 )
-from engine.config_gateway import GatewaySettings
-from engine.config_notify import NotifySettings
-from engine.config_retention import RetentionSettings, WorkspaceRetention
+from engine.config.gateway import GatewaySettings
+from engine.config.notify import NotifySettings
+from engine.config.retention import RetentionSettings, WorkspaceRetention
 
 
 class Autonomy(StrEnum):
