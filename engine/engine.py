@@ -89,12 +89,12 @@ if TYPE_CHECKING:
     from engine.prediction.cards import Cards
     from engine.prediction.cycle import Predictions
     from engine.prediction.model_twin import ModelTwin
+    from engine.prediction.tasks import TaskBoard
     from engine.prediction.twin import EmbeddedTwin
     from engine.safety.safety import Safety
     from engine.settings_store import SettingsStore
     from engine.storage.database import Database
     from engine.storage.retention import RetentionRounds
-    from engine.tasks.board import TaskBoard
 
 log = logging.getLogger(__name__)
 
@@ -327,7 +327,7 @@ class Engine:
         rounds: tuple[Callable[[], object], ...] = (
             lambda: self.knowledge.catch_up(until),
             lambda: self.learnings.catch_up(until),
-            self.cards.aftermath.catch_up,
+            self.cards.follow_landings,
             self.wisdom.follow,
             self.trials.catch_up,
             self.adaptation.reflect,

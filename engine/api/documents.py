@@ -259,7 +259,7 @@ _OWN: Mapping[type, Callable[[Any], Document]] = {
 
 _SHAPES: Mapping[type, _Shape] = {
     Card: _Shape(
-        "assignment tier shown_at",
+        "assignment tier shown_at subject fingerprint evidence_at",
         {"estimate": "estimatedCost", "parts": "confidenceParts", "served": "servedBy"},
         {
             "prompt": lambda one: one.assignment.prompt,

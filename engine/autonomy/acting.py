@@ -18,8 +18,9 @@ from engine.execution.launcher import Launcher
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, Refusal, Verdict
 from engine.model.shares import wilson_lower_bound
+from engine.prediction.approvals import runs_when_due
+from engine.prediction.card_rows import find
 from engine.prediction.cards import Cards
-from engine.prediction.cards_store import find, runs_when_due
 from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.cycle import Predictions
 from engine.prediction.kinds import NEVER_ALONE, is_heartbeat

@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from engine.autonomy.acting import Acting
 from engine.autonomy.earning import Earning
 from engine.autonomy.presence import Presence
-from engine.autonomy.quiet_hours import add_active, is_quiet
 from engine.autonomy.schedule import Job, Schedule
 from engine.autonomy.state import Facts, Input, State, next_state, settle, suggest, wait_for_time
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
 from engine.model import Hold, Verdict
+from engine.prediction.quiet_hours import is_quiet
 from engine.safety.kill_switch import KillSwitch
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction
@@ -251,13 +251,6 @@ class Autonomy:
         """When do-not-disturb ends; None when it is off."""
         until = self._dnd_until
         return until if until is not None and self._clock.now() < until else None
-
-    def active_until(self, instant: datetime, span: timedelta) -> datetime:
-        """When `span` has passed since `instant`, not counting quiet hours: how cards expire (SPEC 2.7)."""
-        settings = self._settings.current
-        zone = self._clock.local().tzinfo
-        assert zone is not None
-        return add_active(instant, span, zone, settings.quiet_hours_start, settings.quiet_hours_end)
 
     def _card_interval(self) -> timedelta:
         return timedelta(milliseconds=self._settings.current.card_cycle_ms)

@@ -25,9 +25,9 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.events import FaultReported
+from engine.prediction.tasks import TaskBoard, boxes
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.tasks.board import TaskBoard, boxes
 
 KEY = "heartbeat."
 PULSE, PULSE_EVERY = "pulse", timedelta(minutes=5)

@@ -91,6 +91,10 @@ class Launcher:
         """The newest session of a card."""
         return self._sessions.of_prediction(prediction_id)
 
+    def session(self, session_id: str) -> SessionView:
+        """See `Sessions.get`."""
+        return self._sessions.get(session_id)
+
     def stop(self, session_id: str, reason: str) -> None:
         """See `Sessions.stop`."""
         self._sessions.stop(session_id, reason)

@@ -206,6 +206,11 @@ class Proposal:
         text = json.dumps([self.workspace, self.kind, self.tier, dict(self.facts)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """See `Card.about`."""
+        return self.workspace, self.kind, self.subject
+
 
 def is_due(expires_at: datetime, snoozed_until: datetime | None, now: datetime) -> bool:
     """Whether a card's time is over; one that is snoozed sleeps on."""
@@ -244,6 +249,20 @@ class Card:
     session_id: str | None = None
     task_id: str | None = None
     note: str = ""
+    subject: str = ""
+    fingerprint: str = ""
+    evidence_at: datetime | None = None
+    """When what it is about arose, None where that cannot be told."""
+
+    @property
+    def workspace(self) -> str:
+        """The workspace that it is about."""
+        return self.assignment.workspace
+
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """What it is about: of cards about the same only one is pending."""
+        return self.workspace, self.kind, self.subject
 
     @property
     def stated(self) -> bool:
@@ -263,6 +282,10 @@ class Card:
     def due(self, now: datetime) -> bool:
         """True when its time is over; a card that is snoozed sleeps on."""
         return is_due(self.expires_at, self.snoozed_until, now)
+
+    def snoozed(self, now: datetime) -> bool:
+        """True until the instant its snooze ends."""
+        return self.snoozed_until is not None and self.snoozed_until > now
 
     @property
     def asks(self) -> bool:

@@ -36,7 +36,7 @@ from engine.prediction.collectors.silence import OurWrite, last_sign_of_life, si
 from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since, left_by
-from engine.tasks.board import TaskBoard
+from engine.prediction.tasks import TaskBoard
 
 Value = TypeVar("Value")
 

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 
 from sqlmodel import Session
 
-from engine.clock import Clock
-from engine.config import Autonomy, Settings, SettingsSource
+from engine.config import Settings
 from engine.events import TriggerBlocked
-from engine.execution.launcher import Launcher
-from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.learner import Seen
 from engine.model import (
     Assignment,
+    Band,
     CalibrationCheck,
     Card,
     ConfidenceParts,
@@ -31,7 +28,7 @@ from engine.model import (
     Proposal,
     Randomness,
     Refusal,
-    SessionView,
+    RunnerInfo,
     Signal,
     Source,
     Tier,
@@ -39,21 +36,19 @@ from engine.model import (
     sanitise,
 )
 from engine.model.words import count
-from engine.prediction import limits, templates
-from engine.prediction.cards import Cards
-from engine.prediction.cards_store import Prediction, last_triggered
-from engine.prediction.choosing import Decided, moved, shown
+from engine.prediction import stack
+from engine.prediction.approvals import Approvals
+from engine.prediction.card_rows import Prediction, card_of, last_triggered, new_row
+from engine.prediction.card_store import CardStore
+from engine.prediction.confidence import band_of
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.estimating import estimate
-from engine.prediction.follow_ups import Choose, FollowUps
-from engine.prediction.intake import LOOKED, Draft, Sensed
-from engine.prediction.kinds import SEEN_BY
-from engine.prediction.phases import phase_of
+from engine.prediction.follow_ups import CURSOR, choose, is_recent, next_kinds
+from engine.prediction.intake import LOOKED, Intake, Sensed
+from engine.prediction.kinds import SEEN_BY, is_ordered
 from engine.prediction.routing import Router
-from engine.prediction.twin import Calibrator, EmbeddedTwin
+from engine.prediction.twin import EmbeddedTwin
 from engine.storage import state as stored
-from engine.storage.database import Database
-from engine.storage.facts_read import Facts
+from engine.storage.facts_read import FactsRead
 
 log = logging.getLogger(__name__)
 
@@ -63,26 +58,65 @@ Contexts = Callable[[Sequence[str]], Sequence[WorkspaceContext]]
 Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
 """What a context suggests; errors go into the list."""
 
+EXPLORED_IN = 10
+"""In one cycle of so many a card is shown to learn something."""
+
+EXPLORED_BELOW = 3
+"""A kind that people decided on so often, in whatever workspace, is known: it is not explored any more."""
+
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class _Running:
     """A cycle under way: what will come of it, and which workspaces it looks at."""
 
     report: Future[CycleReport]
     workspaces: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Draft:
+    """A card that is not stored yet and has no id, and what would carry it out."""
+
+    row: Prediction
+    info: RunnerInfo
+
+
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """What stays the same for every proposal of one cycle."""
+    """What stays the same for every proposal of one cycle. `decided`: by workspace and kind, how many cards the
+    operator approved, and how many were decided on; `routed`: how many proposals went to each channel so far."""
 
     now: datetime
-    local: datetime
-    settings: Settings
     phase: Phase
     triggered: dict[str, datetime]
+    decided: Mapping[tuple[str, str], tuple[int, int]]
     routed: dict[str, int]
-    decided: Decided
+
+
+def shown(drafts: Sequence[Draft], known: Mapping[str, int], *, learning: bool, randomness: Randomness) -> list[Draft]:
+    """The drafts that may be shown (SPEC 2.5). `known`: how many cards of a kind were decided on. `learning`: phase 1
+    or later; before, all are.
+
+    What is below the lowest band is left out, unless something is broken, the operator ordered it, or it is the next
+    step after work that ended. In one cycle of `EXPLORED_IN` a card of a kind that is not known yet is shown all the
+    same, and says so."""
+    if not learning:
+        return list(drafts)
+    kept = [draft for draft in drafts if _certain(draft.row) or band_of(draft.row.confidence) is not Band.DISCARDED]
+    unknown = [draft for draft in drafts if draft not in kept and known.get(draft.row.kind, 0) < EXPLORED_BELOW]
+    if unknown and randomness.uniform() * EXPLORED_IN < 1:
+        kind = randomness.pick(dict.fromkeys(sorted({draft.row.kind for draft in unknown}), 1.0))
+        drawn = max((draft for draft in unknown if draft.row.kind == kind), key=lambda draft: draft.row.confidence)
+        why = f"shown to learn whether you want it, as in one of {EXPLORED_IN} rounds"
+        assert drawn.row.parts is not None, "drafts are estimated"
+        drawn.row.parts = drawn.row.parts | {"words": (*drawn.row.parts["words"], why)}
+        kept.append(drawn)
+    return kept
+
+
+def _certain(row: Prediction) -> bool:
+    """What is shown whatever its confidence."""
+    return row.tier == Tier.BROKEN or is_ordered(row.kind) or row.source == Source.FOLLOW_UP
 
 
 class Predictions:
@@ -90,49 +124,33 @@ class Predictions:
 
     def __init__(
         self,
-        database: Database,
-        *,
-        clock: Clock,
-        settings: SettingsSource,
-        randomness: Randomness,
-        cards: Cards,
-        launcher: Launcher,
+        store: CardStore,
+        approvals: Approvals,
         router: Router,
-        history: Decisions,
-        calibrator: Calibrator,
+        twin: EmbeddedTwin,
+        randomness: Randomness,
+        *,
         contexts: Contexts,
         workspaces: Callable[[], Sequence[str]],
-        stopped: Callable[[], str],
-        facts: Facts,
-        session: Callable[[str], SessionView],
-        twin: EmbeddedTwin,
-        propose: Propose = templates.propose,
-        said: Callable[[WorkspaceContext], Sequence[Proposal]] = lambda context: (),
+        propose: Propose,
     ) -> None:
-        """`said`: what others than the templates propose. `stopped` says why no cycle may run now (SPEC 3.1), "" when
-        it may. `session` finds a session by its id."""
-        self._database = database
-        self._clock = clock
-        self._settings = settings
-        self._randomness = randomness
-        self._cards = cards
-        self._launcher = launcher
+        self._store = store
+        self._database = store.database
+        self._approvals = approvals
         self._router = router
-        self._history = history
-        self._calibrator = calibrator
+        self._twin = twin
+        self._randomness = randomness
         self._contexts = contexts
         self._workspaces = workspaces
-        self._stopped = stopped
-        self._twin = twin
-        self._estimate = partial(estimate, twin, calibrator)
         self._propose = propose
-        self._said = said
+        self._intake = Intake(store)
         self._lock = threading.Lock()
-        self._running: Running | None = None
+        self._running: _Running | None = None
         self._seen: dict[str, WorkspaceContext] = {}
         """Each workspace as it was looked at last."""
         self._told: set[str] = set()
-        self._follow_ups = FollowUps(database, clock, facts=facts, session=session, offer=self._offer_next)
+        self._ended = FactsRead(store.database, store.facts, CURSOR, lambda fact: fact.kind == "SessionEnded")
+        self._following = threading.Lock()
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
         """One cycle, in this thread. Never two at once: who comes meanwhile waits for the report of the one that
@@ -160,12 +178,12 @@ class Predictions:
             cycle.report.set_result(told)
         return cycle.report.result()
 
-    def _take_turn(self, workspaces: Sequence[str]) -> tuple[Running, bool]:
-        """The cycle that runs, or else a new one that the caller has to `_run`."""
+    def _take_turn(self, workspaces: Sequence[str]) -> tuple[_Running, bool]:
+        """The cycle that runs, or else a new one that the caller has to run."""
         with self._lock:
             if self._running is not None:
                 return self._running, False
-            self._running = Running(Future(), frozenset(workspaces))
+            self._running = _Running(Future(), frozenset(workspaces))
             return self._running, True
 
     def signals(self, workspace: str) -> tuple[Signal, ...]:
@@ -182,14 +200,12 @@ class Predictions:
             kept: dict[str, str] = stored.get(session, LOOKED, {})
         return {workspace: datetime.fromisoformat(at) for workspace, at in kept.items()}
 
-    def follow_up(self) -> list[Card]:
-        """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped."""
-        return [] if self._stopped() else self._follow_ups.catch_up()
-
     def estimate(self, proposal: Proposal, assignment: Assignment) -> tuple[ConfidenceParts, Seen]:
         """How sure something is that no cycle found: what an agent or a program suggests."""
-        now, local, context = self._clock.now(), self._clock.local(), self.situation(proposal.workspace)
-        return self._estimate(proposal, assignment, context=context, phase=self.phase(), now=now, local=local)
+        clock, context = self._store.clock, self.situation(proposal.workspace)
+        return self._twin.estimate(
+            proposal, assignment, context=context, phase=self.phase(), now=clock.now(), local=clock.local()
+        )
 
     def situation(self, workspace: str) -> str:
         """The situation of a workspace in words, as preference pairs keep it (SPEC 8.2): as the last cycle saw it, else
@@ -201,72 +217,97 @@ class Predictions:
     def phase(self) -> Phase:
         """How far the operator's decisions carry (SPEC 2.6)."""
         with self._database.read() as session:
-            return phase_of(self._history.total(session), self._calibrator.check)
+            return self._twin.phase(session)
 
     def calibration(self) -> CalibrationCheck:
         """Whether stated confidences come true (SPEC 8.6)."""
-        return self._calibrator.check()
+        return self._twin.calibrator.check()
+
+    def follow_up(self) -> list[Card]:
+        """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped. One
+        thread at a time: who comes meanwhile leaves it to the other."""
+        if self._stopped() or not self._following.acquire(blocking=False):
+            return []
+        try:
+            made: list[Card | None] = []
+            self._ended.each(lambda facts: made.extend([self._after(fact.subject) for fact in facts]))
+            return [card for card in made if card is not None]
+        finally:
+            self._following.release()
+
+    def _after(self, session_id: str) -> Card | None:
+        """The card that follows a session. Its workspace is looked at also where none can, after a run of the tests:
+        cards whose evidence is gone are withdrawn."""
+        try:
+            view = self._approvals.launcher.session(session_id)
+            now = self._store.clock.now()
+            kinds = next_kinds(view, now)
+            if not kinds and (view.check is None or not is_recent(view, now)):
+                return None
+            return self._offer_next(view.workspace, kinds, view.channel)
+        except Refusal as refusal:
+            log.warning("no follow-up of %s: %s", session_id, refusal)
+            return None
+
+    def _stopped(self) -> str:
+        """Why no cycle may run now (SPEC 3.1), "" when it may."""
+        verdict = self._store.safety.kill_switch.ask(by_operator=True)
+        return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
 
     def _cycle(self, asked: Sequence[str], requested: bool) -> CycleReport:
-        began = self._clock.monotonic()
+        clock, store = self._store.clock, self._store
+        began = clock.monotonic()
         stopped = self._stopped()
         if stopped:
             if requested:
                 raise Refusal("stopped", stopped, "clawpy resume")
             return CycleReport(errors=(stopped,))
-        self._cards.expire_due()
-        self._cards.aftermath.catch_up()
-        self._cards.aftermath.credit_kept()
-        self._follow_ups.catch_up()
-        settings = self._settings.current
-        wanted = [path for path in asked if settings.workspace(path).autonomy is not Autonomy.OFF]
+        store.expire_due()
+        store.follow_landings()
+        store.credit_kept()
+        self.follow_up()
+        wanted = [path for path in asked if not store.is_off(path)]
         errors = [f"{path}: autonomy is off, so it gets no cards" for path in asked if path not in wanted and requested]
         sensed, proposals = self._sense(wanted, errors)
         if requested:
             errors += [
-                f"{one.context.workspace}: no commit yet; most cards need a history, so make a commit"
-                for one in sensed
-                if one.context.git is not None and not one.context.git.head
+                f"{found.context.workspace}: no commit yet; most cards need a history, so make a commit"
+                for found in sensed
+                if found.context.git is not None and not found.context.git.head
             ]
             errors += [f"{path}: {said}" for path, said in self.remarks().items() if path in wanted]
-        contexts = {one.context.workspace: one.context for one in sensed}
         with self._database.read() as session:
-            now = self._clock.now()
-            leaving = self._cards.intake.leaving(session, sensed, now)
-            room = self._cards.intake.room(session, leaving, now)
-        rows, blocked, left_out = self._judge(proposals, contexts, errors, room=room, leaving=leaving)
+            leaving = self._intake.leaving(session, sensed, clock.now())
+            room = self._intake.room(session, leaving, clock.now())
+        rows, blocked, left_out = self._judge(proposals, errors, room=room, leaving=leaving)
         if requested and left_out:
-            errors.append(_full(settings))
+            errors.append(_full(store.settings.current))
         created, withdrawn = self._database.write(
-            lambda tx: self._cards.intake.apply(
-                tx, sensed, rows, blocked, tuple(errors), self._clock.monotonic() - began
-            )
+            lambda tx: self._intake.apply(tx, sensed, rows, blocked, tuple(errors), clock.monotonic() - began)
         )
-        return CycleReport(tuple(created), tuple(withdrawn), tuple(errors), self._clock.monotonic() - began)
+        return CycleReport(tuple(created), tuple(withdrawn), tuple(errors), clock.monotonic() - began)
 
-    def _offer_next(self, workspace: str, choose: Choose, after: str) -> Card | None:
-        """The follow-up that `choose` takes from what the workspace suggests now, as a card. What a session did is new
-        evidence: cards that asked for it are withdrawn at once."""
-        if self._settings.current.workspace(workspace).autonomy is Autonomy.OFF:
+    def _offer_next(self, workspace: str, kinds: Sequence[str], after: str) -> Card | None:
+        """The first of `kinds` that the workspace suggests now, as a card that follows from the channel `after`. What a
+        session did is new evidence: cards that asked for it are withdrawn at once."""
+        if self._store.is_off(workspace):
             return None
         errors: list[str] = []
         sensed, proposals = self._sense([workspace], errors)
         with self._database.read() as session:
-            chosen = choose(self._cards.intake.may_follow(session, proposals, self._clock.now()))
+            chosen = choose(kinds, self._intake.may_follow(session, proposals, self._store.clock.now()))
+            older = self._intake.other_evidence(session, chosen) if chosen else set()
         rows: list[Prediction] = []
         blocked: list[TriggerBlocked] = []
         if chosen is not None:
-            contexts = {one.context.workspace: one.context for one in sensed}
+            room = stack.Room(self._store.settings.current, ())  # a follow-up takes no place
             chosen = replace(chosen, source=Source.FOLLOW_UP)
-            with self._database.read() as session:
-                older = self._cards.intake.other_evidence(session, chosen)
-            room = limits.Room(limits.Caps(1, 1), ())  # a follow-up takes no place
-            rows, blocked, _ = self._judge([chosen], contexts, errors, room=room, leaving=older)
+            rows, blocked, _ = self._judge([chosen], errors, room=room, leaving=older)
         for row in rows:
             row.from_channel = after
         for error in errors:
             log.warning("while looking for a follow-up: %s", error)
-        return self._database.write(lambda tx: self._cards.intake.seat_follow_up(tx, sensed, rows, blocked))
+        return self._database.write(lambda tx: self._intake.seat_follow_up(tx, sensed, rows, blocked))
 
     def _sense(self, workspaces: Sequence[str], errors: list[str]) -> tuple[list[Sensed], list[Proposal]]:
         """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""
@@ -274,145 +315,143 @@ class Predictions:
         every: list[Proposal] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._seen[context.workspace] = context
-            errors.extend(f"{context.workspace}: {error}" for error in context.errors)
             unknown = context.looks.unknown
-            errors.extend(f"{context.workspace}: {look}: {error}" for look, error in unknown.items())
+            told = [*context.errors, *(f"{look}: {error}" for look, error in unknown.items())]
             failed: list[Exception] = []
-            proposals = list(self._propose(context, failed))
-            try:
-                proposals += self._said(context)
-            except Exception as error:  # it is told, and costs nothing that the templates found
-                failed.append(error)
-            for one in failed:
-                log.error("not everything was proposed for %s", context.workspace, exc_info=one)
-                errors.append(f"{context.workspace}: {type(one).__name__}: {sanitise(str(one))}")
-            complete = context.git is not None and not context.errors and not failed
-            evidence = frozenset(one.fingerprint for one in proposals)
-            subjects = frozenset((one.kind, one.subject) for one in proposals)
-            unseen = frozenset(kind for look in unknown for kind in SEEN_BY[look])
-            sensed.append(Sensed(context, evidence, subjects, complete, unseen))
-            every.extend(proposals)
+            proposals = self._propose(context, failed)
+            for error in failed:
+                log.error("not everything was proposed for %s", context.workspace, exc_info=error)
+                told.append(f"{type(error).__name__}: {sanitise(str(error))}")
+            errors += [f"{context.workspace}: {words}" for words in told]
+            sensed.append(
+                Sensed(
+                    context,
+                    fingerprints=frozenset(proposal.fingerprint for proposal in proposals),
+                    subjects=frozenset((proposal.kind, proposal.subject) for proposal in proposals),
+                    complete=context.git is not None and not context.errors and not failed,
+                    unseen=frozenset(kind for look in unknown for kind in SEEN_BY[look]),
+                )
+            )
+            every += proposals
         return sensed, every
 
     def _judge(
-        self,
-        proposals: Sequence[Proposal],
-        contexts: dict[str, WorkspaceContext],
-        errors: list[str],
-        *,
-        room: limits.Room,
-        leaving: Collection[str],
+        self, proposals: Sequence[Proposal], errors: list[str], *, room: stack.Room, leaving: Collection[str]
     ) -> tuple[list[Prediction], list[TriggerBlocked], bool]:
         """The rows that may become cards, from the top of the stack, with the rails' verdicts, as many as there is
         `room` for; what the content rail blocked; and whether anything found no room. `leaving`: ids of the pending
         cards that will be withdrawn."""
+        history = self._store.history
         with self._database.read() as session:
-            now = self._clock.now()
-            taken = self._cards.intake.unavailable(session, proposals, now, leaving)
-            proposals = [one for one in proposals if one.fingerprint not in taken]
+            now = self._store.clock.now()
+            taken = self._intake.unavailable(session, proposals, now, leaving)
+            proposals = [proposal for proposal in proposals if proposal.fingerprint not in taken]
             if not proposals:
                 return [], [], False
             decided: dict[tuple[str, str], tuple[int, int]] = {}
-            for kind, _, workspace, approved, number in self._history.approvals(session):
+            for kind, _, workspace, approved, number in history.approvals(session):
                 before = decided.get((workspace, kind), (0, 0))
                 decided[workspace, kind] = (before[0] + approved, before[1] + number)
-            known = self._history.decided(session)
-            this = _Round(
-                now=now,
-                local=self._clock.local(),
-                settings=self._settings.current,
-                phase=phase_of(self._history.total(session), self._calibrator.check),
-                triggered=last_triggered(session),
-                routed={},
-                decided=decided,
-            )
+            this = _Round(now, self._twin.phase(session), last_triggered(session), decided, {})
             drafts = []
             for proposal in proposals:
                 try:
-                    drafts.append(self._draft(proposal, this, contexts.get(proposal.workspace)))
+                    drafts.append(self._draft(proposal, this))
                 except Refusal as refusal:
                     errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
+            known = history.decided(session)
             kept = shown(drafts, known, learning=this.phase.number > 0, randomness=self._randomness)
-            return self._seatable(session, kept, this, room)
+            return self._seatable(session, kept, now, room)
 
     def _seatable(
-        self, session: Session, drafts: Sequence[Draft], this: _Round, room: limits.Room
+        self, session: Session, drafts: Sequence[Draft], now: datetime, room: stack.Room
     ) -> tuple[list[Prediction], list[TriggerBlocked], bool]:
         """Ask the rails about those that get a place, from the top of the stack."""
         rows: list[Prediction] = []
         blocked: list[TriggerBlocked] = []
         left_out = False
-        waiting = {row.id: (row, draft) for draft in drafts for row in [self._cards.intake.prepare(draft, this.now)]}
-        for seat in limits.order([row.seat for row, _ in waiting.values()], this.now):
-            row, draft = waiting[seat.id]
-            if room.take(seat, this.now) is None:
-                left_out = left_out or seat.tier is not Tier.UPKEEP
+        for draft in drafts:
+            draft.row.id = self._randomness.new_id("pred")
+        waiting = {draft.row.id: draft for draft in drafts}
+        for card in stack.order([card_of(draft.row) for draft in drafts], now):
+            row, info = waiting[card.id].row, waiting[card.id].info
+            if room.take(card, now) is None:
+                left_out = left_out or card.tier is not Tier.UPKEEP
                 continue
-            verdicts = self._cards.approving.preview_new(row, draft.assignment, draft.info, session)
-            content = next((one for one in verdicts if one.rail == "content" and one.verdict is Verdict.BLOCK), None)
-            if content is not None:
-                room.leave(seat)
-                log.warning("not shown because the content filter blocks it: %s: %s", row.prompt, content.reason)
-                if row.fingerprint not in self._told:
-                    self._told.add(row.fingerprint)
-                    blocked.append(
-                        TriggerBlocked(
-                            subject=row.id,
-                            workspace=row.workspace,
-                            rail=content.rail,
-                            verdict=content.verdict.value,
-                            reason=content.reason,
-                        )
+            verdicts = self._approvals.preview_new(row, card.assignment, info, session)
+            content = next(
+                (said for said in verdicts if said.rail == "content" and said.verdict is Verdict.BLOCK), None
+            )
+            if content is None:
+                row.judge(verdicts)
+                rows.append(row)
+                continue
+            room.leave(card)
+            log.warning("not shown because the content filter blocks it: %s: %s", row.prompt, content.reason)
+            if row.fingerprint not in self._told:
+                self._told.add(row.fingerprint)
+                blocked.append(
+                    TriggerBlocked(
+                        subject=row.id,
+                        workspace=row.workspace,
+                        rail=content.rail,
+                        verdict=content.verdict.value,
+                        reason=content.reason,
                     )
-                continue
-            row.judge(verdicts)
-            rows.append(row)
+                )
         return rows, blocked, left_out
 
-    def _draft(self, proposal: Proposal, this: _Round, around: WorkspaceContext | None) -> Draft:
+    def _draft(self, proposal: Proposal, this: _Round) -> Draft:
         """Channel, assignment and confidence of one proposal. Raises `Refusal` `unknown_channel`."""
+        store, launcher, learning = self._store, self._approvals.launcher, this.phase.number > 0
+        around = self._seen.get(proposal.workspace)
         context = around.text if around is not None else ""
-        registered = list(this.settings.channels)
-        channel_of_twin = self._twin.channel(proposal.kind, registered) if this.phase.number > 0 else None
+        channels = store.settings.current.channels
+        named = self._twin.channel(proposal.kind, list(channels)) if learning else None
         if proposal.confidence is not None and proposal.channel:
-            channel_of_twin = proposal.channel  # who says how sure he is also says where
-        path = self._router.route(
+            named = proposal.channel  # who says how sure he is also says where
+        route = self._router.route(
             "" if proposal.flow else proposal.prompt,
-            named=channel_of_twin,
+            named=named,
             affinity=proposal.channel,
             triggered=this.triggered,
             routed=this.routed,
         )
-        this.routed[path.channel] = this.routed.get(path.channel, 0) + 1
-        serving = this.settings.channels[path.channel]
+        this.routed[route.channel] = this.routed.get(route.channel, 0) + 1
         assignment = Assignment(
             prompt=sanitise(proposal.prompt),
-            channel=path.channel,
+            channel=route.channel,
             workspace=proposal.workspace,
-            runner="flow" if proposal.flow is not None else serving.runner,
+            runner="flow" if proposal.flow is not None else channels[route.channel].runner,
             flow=proposal.flow,
             parameters=dict(proposal.parameters),
-            agent=path.agent,
+            agent=route.agent,
         )
-        assignment, otherwise = self._launcher.choose(assignment)
-        parts, seen = self._estimate(
-            proposal, assignment, context=context, phase=this.phase, now=this.now, local=this.local
+        assignment, otherwise = launcher.choose(assignment)
+        parts, seen = self._twin.estimate(
+            proposal, assignment, context=context, phase=this.phase, now=this.now, local=store.clock.local()
         )
-        own = proposal.source is Source.TEMPLATE and this.phase.number > 0
-        tier, why = moved(proposal.tier, *this.decided.get((proposal.workspace, proposal.kind), (0, 0)))
-        number = sum(count for (_, kind), (_, count) in this.decided.items() if kind == proposal.kind)
+        if learning and proposal.source is Source.TEMPLATE:
+            proposal = replace(proposal, source=Source.EMBEDDED_TWIN)
+        tier, why = stack.moved(proposal.tier, *this.decided.get((proposal.workspace, proposal.kind), (0, 0)))
+        number = sum(decided for (_, kind), (_, decided) in this.decided.items() if kind == proposal.kind)
         parts = replace(parts, words=(*parts.words, why) if why else parts.words, decided=number)
-        return Draft(
-            proposal=proposal,
-            assignment=assignment,
-            parts=parts,
-            source=self._twin.source if own else proposal.source,
-            info=self._launcher.check(assignment),
+        info = launcher.check(assignment)
+        note = otherwise or why
+        row = new_row(
+            "",
+            proposal,
+            assignment,
+            info,
+            now=this.now,
+            expires_at=store.expiry(this.now),
             context=context,
-            tier=tier,
-            note=otherwise or why,
+            parts=parts,
+            tier=tier.value,
             seen=seen.packed(),
+            **({"note": note} if note else {}),
         )
+        return Draft(row, info)
 
 
 def _full(settings: Settings) -> str:

@@ -1,58 +1,143 @@
-"""The operator's dismissals as they are kept (SPEC 2.9); `muting.py` says what follows from them."""
+"""What stays away because it was dismissed, and for how long (SPEC 2.9).
+
+A dismissal is about the subject of a card: its kind and what it is about, in a workspace. The third of a kind in a
+workspace switches the kind off there. Work that the operator says is already done keeps its subject away as well, but
+is no rejection: it counts towards nothing.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import PurePath
+from typing import Any
 
 import sqlalchemy
-from sqlalchemy import CheckConstraint, Index
-from sqlmodel import Field, Session, col, update
+from sqlmodel import Session, col, update
 
-from engine.model import DismissReason, Mute
-from engine.prediction.cards_store import Prediction
-from engine.prediction.muting import NEVER, Dismissal, Muted, mutes
+from engine.model import DismissReason, Mute, Tier
+from engine.prediction.card_rows import DismissalRow, Prediction
+from engine.prediction.kinds import kind_title
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept
 from engine.storage.quick import Rows, ask, load
-from engine.storage.rows import Row
-from engine.storage.types import utc
+
+AWAY = timedelta(days=7)
+"""How long a subject stays away after its first dismissal; twice as long after each further one."""
+
+OFF_AFTER = 3
+"""So many dismissals of a kind in a workspace switch it off there. An approval of the kind begins the count anew."""
+
+NEVER = (DismissReason.NEVER_HERE, DismissReason.NEVER_ANYWHERE)
 
 
-class DismissalRow(Row, table=True):
-    """A dismissed card. One that the operator takes back loses its row; one whose mute is lifted keeps it."""
+@dataclass(frozen=True, slots=True)
+class Dismissal:
+    """One dismissal that was not taken back. `subject_counts` and `kind_counts` are false once the mute of its subject,
+    or of its kind, was lifted; the latter also once a card of the kind was approved there."""
 
-    __tablename__ = "dismissals"
-    __table_args__ = (
-        CheckConstraint(
-            "reason IS NULL OR reason IN ('" + "','".join(DismissReason) + "')", name="dismissal_reason_known"
-        ),
-        Index("ix_dismissals_kind", "workspace", "kind"),
-    )
-
-    prediction_id: str = Field(primary_key=True)
+    card: str
     workspace: str
     kind: str
     subject: str
+    at: datetime
     reason: str | None = None
-    dismissed_at: datetime = Field(sa_column=utc())
-    subject_lifted_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
-    kind_lifted_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    subject_counts: bool = True
+    kind_counts: bool = True
+    prompt: str = ""
+    tier: int = 1
 
 
+def away_for(dismissals: int) -> timedelta:
+    """How long a subject stays away after so many dismissals of it, at least 1: 7, 14, 28, … days."""
+    return AWAY * int(2 ** (dismissals - 1))
+
+
+def mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
+    """What is muted at `now`, what was muted last first. At `until` itself a subject may come back."""
+    subjects: dict[tuple[str, str, str], list[Dismissal]] = {}
+    kinds: dict[tuple[str, str], list[Dismissal]] = {}
+    never: dict[tuple[str, str], list[Dismissal]] = {}
+    for past in sorted(dismissals, key=lambda past: (past.at, past.card)):
+        if past.subject_counts:
+            subjects.setdefault((past.workspace, past.kind, past.subject), []).append(past)
+        if past.kind_counts and past.reason != DismissReason.ALREADY_DONE:
+            kinds.setdefault((past.workspace, past.kind), []).append(past)
+            if past.reason in NEVER:
+                place = past.workspace if past.reason == DismissReason.NEVER_HERE else ""
+                never.setdefault((place, past.kind), []).append(past)
+    found = []
+    for (workspace, kind, subject), those in subjects.items():
+        rejections = sum(past.reason != DismissReason.ALREADY_DONE for past in those)
+        until = those[-1].at + away_for(max(1, rejections))
+        if now < until:
+            found.append(_mute(workspace, kind, subject, those, until))
+    off = {place: those for place, those in kinds.items() if len(those) >= OFF_AFTER} | never
+    found += [_mute(workspace, kind, "", those, None) for (workspace, kind), those in off.items()]
+    return sorted(found, key=lambda mute: (mute.at, mute.subject == "", mute.id), reverse=True)
+
+
+def _mute(workspace: str, kind: str, subject: str, those: Sequence[Dismissal], until: datetime | None) -> Mute:
+    last = those[-1]
+    text = json.dumps([workspace, kind, subject])
+    return Mute(
+        id=f"mute_{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:12]}",
+        kind=kind,
+        workspace=workspace,
+        subject=subject,
+        dismissals=len(those),
+        at=last.at,
+        until=until,
+        reason=DismissReason(last.reason) if last.reason else None,
+        card=last.card,
+        prompt=last.prompt,
+        tier=min(past.tier for past in those),
+    )
+
+
+def switched_off(mute: Mute) -> str:
+    """What a dismissal came to that switched its kind off, in words."""
+    where = f"in {PurePath(mute.workspace).name}" if mute.workspace else "everywhere"
+    return f"cards “{kind_title(mute.kind)}” are switched off {where}: {mute.why}"
+
+
+class Muted:
+    """Answers for many cards whether what is muted covers them."""
+
+    def __init__(self, muted: Iterable[Mute]) -> None:
+        self._tiers = {(mute.workspace, mute.kind, mute.subject): mute.tier for mute in muted}
+
+    def covers(self, workspace: str, kind: str, subject: str, tier: int) -> bool:
+        """Whether a card of this kind and tier about this subject stays away. What was dismissed at a lower tier comes
+        back once it is broken or about to be lost, unless its kind is switched off."""
+        if not self._tiers.keys().isdisjoint({(workspace, kind, ""), ("", kind, "")}):
+            return True
+        dismissed = self._tiers.get((workspace, kind, subject))
+        return dismissed is not None and not (tier == Tier.BROKEN < dismissed)
+
+
+_WORKSPACE: Any = col(DismissalRow.workspace)
+_KIND: Any = col(DismissalRow.kind)
+_SUBJECT: Any = col(DismissalRow.subject)
+_REASON: Any = col(DismissalRow.reason)
+_LIFTED: Any = col(DismissalRow.kind_lifted_at)
 _COUNTING = sqlalchemy.select(
     col(DismissalRow.prediction_id),
-    col(DismissalRow.workspace),
-    col(DismissalRow.kind),
-    col(DismissalRow.subject),
+    _WORKSPACE,
+    _KIND,
+    _SUBJECT,
     col(DismissalRow.dismissed_at),
-    col(DismissalRow.reason),
+    _REASON,
     col(DismissalRow.subject_lifted_at).is_(None),
-    col(DismissalRow.kind_lifted_at).is_(None),
+    _LIFTED.is_(None),
     col(Prediction.prompt),
     col(Prediction.tier),
 ).where(
     col(Prediction.id) == col(DismissalRow.prediction_id),
-    col(DismissalRow.subject_lifted_at).is_(None) | col(DismissalRow.kind_lifted_at).is_(None),
+    col(DismissalRow.subject_lifted_at).is_(None) | _LIFTED.is_(None),
 )
 
 
@@ -65,16 +150,7 @@ class Dismissals:
     def mutes(self, session: Session, now: datetime) -> list[Mute]:
         """What is muted now, what was muted last first."""
         rows = self._kept.seen(session, "", lambda seen: ask(seen, _COUNTING))
-        return mutes(
-            (
-                Dismissal(
-                    card, workspace, kind, subject, at, reason and DismissReason(reason), bool(own), bool(kinds),
-                    prompt, tier,
-                )
-                for card, workspace, kind, subject, at, reason, own, kinds, prompt, tier in rows
-            ),
-            now,
-        )  # fmt: skip
+        return mutes((Dismissal(*row) for row in rows), now)
 
     def muted(self, session: Session, now: datetime) -> Muted:
         """The same, to be asked of many cards."""
@@ -108,30 +184,21 @@ class Dismissals:
     def approved(self, tx: Transaction, workspace: str, kind: str) -> None:
         """The operator approved a card of this kind there: earlier dismissals no longer count towards switching it
         off."""
+        counted = _LIFTED.is_(None), _REASON.is_(None) | _REASON.not_in([reason.value for reason in NEVER])
         tx.session.exec(
-            update(DismissalRow)
-            .where(
-                col(DismissalRow.workspace) == workspace,
-                col(DismissalRow.kind) == kind,
-                col(DismissalRow.kind_lifted_at).is_(None),
-                col(DismissalRow.reason).is_(None) | col(DismissalRow.reason).not_in([one.value for one in NEVER]),
-            )
-            .values(kind_lifted_at=tx.now)
+            update(DismissalRow).where(workspace == _WORKSPACE, kind == _KIND, *counted).values(kind_lifted_at=tx.now)
         )
 
     def lift(self, tx: Transaction, mute: Mute) -> None:
         """Let what is muted come back. The mute of a subject and that of its kind are lifted each for itself."""
         name = "subject_lifted_at" if mute.subject else "kind_lifted_at"
-        query = update(DismissalRow).where(col(DismissalRow.kind) == mute.kind)
+        query = update(DismissalRow).where(mute.kind == _KIND)
+        if mute.workspace:
+            query = query.where(mute.workspace == _WORKSPACE)
         if mute.subject:
-            query = query.where(
-                col(DismissalRow.workspace) == mute.workspace, col(DismissalRow.subject) == mute.subject
-            )
+            query = query.where(mute.subject == _SUBJECT)
         elif mute.workspace:
-            query = query.where(
-                col(DismissalRow.workspace) == mute.workspace,
-                col(DismissalRow.reason).is_distinct_from(DismissReason.NEVER_ANYWHERE.value),
-            )
+            query = query.where(_REASON.is_distinct_from(DismissReason.NEVER_ANYWHERE.value))
         else:
-            query = query.where(col(DismissalRow.reason) == DismissReason.NEVER_ANYWHERE.value)
+            query = query.where(DismissReason.NEVER_ANYWHERE.value == _REASON)
         tx.session.exec(query.values({name: tx.now}))

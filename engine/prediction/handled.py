@@ -16,53 +16,25 @@ was not bisected, and a branch that was merged was not compared with the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from collections.abc import Collection
 
+from engine.prediction.card_rows import Prediction
 from engine.prediction.context import WorkspaceContext
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """The card that is asked about: what it was for, and when it was made."""
-
-    kind: str
-    facts: Mapping[str, Any]
-    parameters: Mapping[str, Any]
-    at: datetime
-
-
-def did_himself(card: Made, now: WorkspaceContext, own: Collection[str] = ()) -> bool:
+def did_himself(card: Prediction, now: WorkspaceContext, own: Collection[str] = ()) -> bool:
     """Whether the state of the workspace says that the operator did what `card` proposed. `own`: sessions that he began
     with prompts of his own."""
-    rule = _RULES.get(card.kind)
-    return rule is not None and now.git is not None and rule(card, now, own)
-
-
-def _run_tests(card: Made, now: WorkspaceContext, own: Collection[str]) -> bool:
-    return any(run.ran_at > card.at and run.session_id in own for run in now.runs)
-
-
-def _rehearse_merge(card: Made, now: WorkspaceContext, own: Collection[str]) -> bool:
-    assert now.git is not None
-    return now.git.branch == card.parameters.get("target") and now.git.behind_base == 0 and _moved(card, now)
-
-
-def _report_branches(card: Made, now: WorkspaceContext, own: Collection[str]) -> bool:
-    assert now.git is not None
-    there = {branch.name for branch in now.git.branches}
-    return any(name not in there for name, _ in card.facts.get("branches", ()))
-
-
-def _moved(card: Made, now: WorkspaceContext) -> bool:
-    """Something was committed or merged since the card was made."""
-    return now.git is not None and bool(now.git.recent) and now.git.recent[0].at > card.at
-
-
-_RULES: dict[str, Callable[[Made, WorkspaceContext, Collection[str]], bool]] = {
-    "run_tests": _run_tests,
-    "rehearse_merge": _rehearse_merge,
-    "report_branches": _report_branches,
-}
+    git = now.git
+    if git is None:
+        return False
+    match card.kind:
+        case "run_tests":
+            return any(run.ran_at > card.created_at and run.session_id in own for run in now.runs)
+        case "rehearse_merge":
+            on_target = git.branch == card.parameters.get("target") and git.behind_base == 0
+            return on_target and any(commit.at > card.created_at for commit in git.recent[:1])
+        case "report_branches":
+            there = {branch.name for branch in git.branches}
+            return any(name not in there for name, _ in card.facts.get("branches", ()))
+    return False

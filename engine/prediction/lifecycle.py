@@ -1,23 +1,33 @@
-"""The legal transitions of a card (SPEC 2.7) in one table. Pure; `cards.py` carries them out."""
+"""The legal transitions of a card in one table, and how long the same evidence stays away after one (SPEC 2.7, 2.9).
+Pure; `card_store.py` carries them out."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from engine.model import Outcome, Refusal, SessionState, Status
 
+LIFE = timedelta(hours=24)
+"""A card expires after this long; quiet hours are not counted (SPEC 2.7)."""
+
+SNOOZE, LONGEST_SNOOZE = timedelta(hours=2), timedelta(days=30)
+"""How long a snooze is unless said, and at most."""
+
+LONGEST_COOL_DOWN = timedelta(days=7)
+
 
 class Move(StrEnum):
-    """What can happen to a card."""
+    """What can happen to a card; the value says it of the card."""
 
-    APPROVE = "approve"
-    DISMISS = "dismiss"
-    SNOOZE = "snooze"
-    WAKE = "wake"  # a snooze is undone
-    EXPIRE = "expire"  # its time is over
-    WITHDRAW = "withdraw"  # its evidence is gone
-    REOPEN = "reopen"  # a decision is undone before anything came of it
-    EXECUTE = "execute"  # its session has ended
+    APPROVE = "approved"
+    DISMISS = "dismissed"
+    SNOOZE = "snoozed"
+    WAKE = "woken"  # a snooze is undone
+    EXPIRE = "expired"  # its time is over
+    WITHDRAW = "withdrawn"  # its evidence is gone
+    REOPEN = "reopened"  # a decision is undone before anything came of it
+    EXECUTE = "executed"  # its session has ended
 
 
 TRANSITIONS: dict[tuple[Status, Move], Status] = {
@@ -57,20 +67,37 @@ def after(card_id: str, status: Status, move: Move) -> Status:
     following = TRANSITIONS.get((status, move))
     if following is not None:
         return following
-    told = f"card {card_id} {_IN_WORDS[status]} and cannot be {_PAST[move]}"
+    told = f"card {card_id} {_IN_WORDS[status]} and cannot be {move.value}"
     if move in (Move.WAKE, Move.REOPEN):
         raise Refusal("nothing_to_undo", told)
     undoable = status in (Status.CONFIRMED, Status.REJECTED)
     raise Refusal("already_decided", told, f"undo it first: clawpy undo {card_id}" if undoable else "")
 
 
-_PAST = {
-    Move.APPROVE: "approved",
-    Move.DISMISS: "dismissed",
-    Move.SNOOZE: "snoozed",
-    Move.WAKE: "woken",
-    Move.EXPIRE: "expired",
-    Move.WITHDRAW: "withdrawn",
-    Move.REOPEN: "reopened",
-    Move.EXECUTE: "executed",
-}
+def cool_down(status: Status, outcome: Outcome | None, *, shown: bool, undone: bool) -> timedelta:
+    """How long the same evidence stays away after work on it, or after a card for it expired; new facts are new
+    evidence and come at once. Dismissals keep whole subjects away: see `dismissals.py`.
+
+    Done, or done and undone: 7 days, since the same facts would ask for the same work again. Any other end: a day.
+    Ignored until it expired: a day; never seen: none.
+    """
+    if status is Status.EXECUTED:
+        return timedelta(days=7) if undone or outcome is Outcome.SUCCEEDED else timedelta(days=1)
+    if status is Status.EXPIRED and outcome is not Outcome.WITHDRAWN and shown:
+        return timedelta(days=1)
+    return timedelta(0)
+
+
+def keeps_away(
+    now: datetime,
+    status: str,
+    outcome: str | None,
+    closed_at: datetime | None,
+    shown_at: datetime | None,
+    undone_at: datetime | None,
+) -> bool:
+    """Whether a card keeps another for the same evidence away at `now`."""
+    if closed_at is None:
+        return True
+    ended = None if outcome is None else Outcome(outcome)
+    return now < closed_at + cool_down(Status(status), ended, shown=shown_at is not None, undone=undone_at is not None)

@@ -25,7 +25,7 @@ from sqlmodel import col
 from engine.config import Settings, SettingsSource
 from engine.memory.embedding import NoEmbedder
 from engine.model import AgentView, Outcome, Source
-from engine.prediction.cards_store import Prediction
+from engine.prediction.card_rows import Prediction
 from engine.storage.database import Database
 from engine.storage.quick import ask
 

@@ -9,15 +9,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
+
+from sqlmodel import Session
 
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.learner import NOTHING, Query, Seen
-from engine.model import CalibrationCheck, Source
+from engine.model import (
+    Assignment,
+    CalibrationCheck,
+    ConfidenceParts,
+    Phase,
+    Proposal,
+    part_of_day,
+    prompt_words,
+)
+from engine.prediction.confidence import confidence_of, urgency_of
 
 if TYPE_CHECKING:
     from engine.learning.decisions.learner import Learner
+
+TWIN_FROM = 30
+"""Phase 1 begins with this many decisions of the operator."""
 
 HELD_OUT_NEEDED = 100
 """Phase 2 needs a calibration that holds on at least so many held-out decisions (SPEC 2.6)."""
@@ -49,12 +64,29 @@ Meanings = Callable[[Sequence[str]], Sequence[bytes | None]]
 """Vectors of meaning (`MEANING` float32 each) of texts, at once: None for one that there is no vector of yet."""
 
 
+def phase_of(decisions: int, check: Callable[[], CalibrationCheck]) -> Phase:
+    """How far so many decisions carry (SPEC 2.6), and in words what comes next; derived, never configured. How far it
+    is to phase 1 is said in one place: `Phase.learning`."""
+    if decisions < TWIN_FROM:
+        return Phase(0, decisions, f"the Twin starts after {TWIN_FROM} of your decisions", TWIN_FROM)
+    calibration = check()  # not before: it loads the Twin
+    if calibration.holds and calibration.held_out >= HELD_OUT_NEEDED:
+        return Phase(2, decisions, f"its calibration holds on {calibration.held_out} held-out decisions")
+    return Phase(1, decisions, f"the Twin has {decisions} decisions to learn from; {calibration.reason}")
+
+
 class EmbeddedTwin:
-    """The Twin that needs no key and no network. Also the calibrator of the whole confidence. From any thread."""
+    """The Twin that needs no key and no network. Also the calibrator of the whole confidence, unless another is given.
+    From any thread."""
 
-    source = Source.EMBEDDED_TWIN
-
-    def __init__(self, history: Decisions, *, meanings: Meanings = lambda texts: [None] * len(texts)) -> None:
+    def __init__(
+        self,
+        history: Decisions,
+        *,
+        meanings: Meanings = lambda texts: [None] * len(texts),
+        calibrator: Calibrator | None = None,
+    ) -> None:
+        self.calibrator = calibrator or self
         self._history = history
         self._meanings = meanings
         self._lock = threading.Lock()
@@ -63,10 +95,12 @@ class EmbeddedTwin:
         self._checked: tuple[int, CalibrationCheck] | None = None
 
     def channel(self, kind: str, registered: Collection[str]) -> str | None:
+        """The channel that the operator has such work done on; None while too little is known."""
         with self._lock:
             return self._now().habits.channel(kind, registered)
 
     def predict(self, query: Query) -> TwinWord:
+        """What the operator would say, and why."""
         with self._lock:
             learner = self._now()
             habits = learner.habits
@@ -88,6 +122,47 @@ class EmbeddedTwin:
 
         vectors = self._meanings([prompt, latest, *earlier])
         return look(prompt, latest, earlier, [None if one is None else numpy.frombuffer(one, "<f4") for one in vectors])
+
+    def phase(self, session: Session) -> Phase:
+        """How far the operator's decisions carry (SPEC 2.6)."""
+        return phase_of(self._history.total(session), self.calibrator.check)
+
+    def estimate(
+        self,
+        proposal: Proposal,
+        assignment: Assignment,
+        *,
+        context: str,
+        phase: Phase,
+        now: datetime,
+        local: datetime,
+    ) -> tuple[ConfidenceParts, Seen]:
+        """The parts of its confidence (SPEC 2.5) as of `now`, which is `local` here, and what the Twin saw of it. What
+        the source of a proposal says of its own confidence is the Twin's term and no more (SPEC 2.8)."""
+        seen = self.see(assignment.prompt, proposal.reasoning, [context] if context else [])
+        query = Query(
+            kind=proposal.kind,
+            channel=assignment.channel,
+            workspace=proposal.workspace,
+            flow=assignment.flow or "",
+            words=prompt_words(assignment.prompt),
+            part=part_of_day(local),
+            weekend=local.weekday() >= 5,
+            at=now,
+            hour=local.hour,
+            seen=seen,
+        )
+        word, usual = self.predict(query), self.usual(proposal.kind)
+        parts = confidence_of(
+            twin=word.probability if proposal.confidence is None else proposal.confidence,
+            pattern=word.pattern,
+            urgency=urgency_of(proposal.evidence_at, now, usual or timedelta(hours=proposal.usual_hours)),
+            time=word.time,
+            phase=phase.number,
+            calibrate=partial(self.calibrator.apply, proposal.kind),
+            words=word.words,
+        )
+        return parts, seen
 
     # -- the calibrator (SPEC 8.6)
 
@@ -122,21 +197,15 @@ class EmbeddedTwin:
 
 
 def _checked(held: Sequence[tuple[float, bool]]) -> CalibrationCheck:
-    if len(held) < HELD_OUT_NEEDED:
-        return CalibrationCheck(
-            held_out=len(held),
-            holds=False,
-            reason=f"{len(held)} of {HELD_OUT_NEEDED} held-out decisions are available to check its confidence",
-        )
+    number = len(held)
+    if number < HELD_OUT_NEEDED:
+        told = f"{number} of {HELD_OUT_NEEDED} held-out decisions are available to check its confidence"
+        return CalibrationCheck(held_out=number, holds=False, reason=told)
     from engine.learning.decisions.calibration import calibration_bound, calibration_error
 
     scores, outcomes = [score for score, _ in held], [yes for _, yes in held]
     error, bound = calibration_error(scores, outcomes), calibration_bound(scores)
     holds = error <= bound
-    told = f"its confidence was off by {error:.3f} on {len(held)} held-out decisions"
-    reason = (
-        f"{told}; chance alone explains up to {bound:.3f}"
-        if holds
-        else f"{told}, more than the {bound:.3f} that chance explains"
-    )
-    return CalibrationCheck(len(held), holds, reason, error, bound)
+    told = f"its confidence was off by {error:.3f} on {number} held-out decisions"
+    why = f"; chance alone explains up to {bound:.3f}" if holds else f", more than the {bound:.3f} that chance explains"
+    return CalibrationCheck(number, holds, told + why, error, bound)

@@ -71,7 +71,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher) -> None:
             core.cards.expire_due,
             core.cards.look_again,
             core.predictions.follow_up,
-            core.cards.aftermath.catch_up,
+            core.cards.follow_landings,
             core.knowledge.housekeeping,
             core.learnings.housekeeping,
             lambda: core.gateway.follow(),

@@ -16,6 +16,9 @@ from engine.execution.runners.toolchains.projects import projects
 from engine.git.github import GitHub
 from engine.memory.threads import Threads
 from engine.model import Assignment
+from engine.prediction import templates
+from engine.prediction.approvals import Approvals
+from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import WorkspaceContext
@@ -25,10 +28,10 @@ from engine.prediction.hook import PredictorHook
 from engine.prediction.kinds import HANDED_OVER, kind_of
 from engine.prediction.placing import Placing
 from engine.prediction.routing import Router
+from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates.learned import learned
 from engine.prediction.twin import EmbeddedTwin
 from engine.stand_ins import StandIns
-from engine.tasks.board import TaskBoard
 from engine.wiring.effects import learned_work
 
 if TYPE_CHECKING:
@@ -45,34 +48,14 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
     """What is predicted and decided."""
     clock, randomness = core.clock, core.randomness
     core.meanings = Meanings(core.memory)
-    core.embedded = EmbeddedTwin(core.feedback, meanings=core.meanings)
-    calibrator = stand_ins.calibrator or core.embedded
+    core.embedded = EmbeddedTwin(core.feedback, meanings=core.meanings, calibrator=stand_ins.calibrator)
     placing = Placing(
         core.database, core.settings, embed=partial(core.memory.meanings, seconds=WAITED), agents=core.hierarchy.list
     )
     router = Router(core.settings, clock, randomness, placing.place)
-    core.cards = Cards(
-        core.database,
-        clock=clock,
-        settings=core.settings,
-        randomness=randomness,
-        rails=core.safety.pipeline,
-        launcher=launcher,
-        router=router,
-        reverse=Landings(core.changes).reverse,
-        facts=core.ledger,
-        flows=core.flows,
-        on_decision=core.safety.kill_switch.decided,
-        session=core.sessions.get,
-        secrets=core.keys.secrets,
-        deleted=lambda workspace: not Path(workspace).is_dir(),
-        estimate=lambda proposal, assignment: core.predictions.estimate(proposal, assignment),
-        situation=lambda workspace: core.predictions.situation(workspace),
-        history=core.feedback,
-        calibrator=calibrator,
-        active_time=lambda start, span: core.autonomy.active_until(start, span),
-    )
-    core.tasks = TaskBoard(core.database, randomness=randomness, cards=core.cards)
+    store = CardStore(core.database, clock, core.settings, safety=core.safety, history=core.feedback, facts=core.ledger)
+    approvals = Approvals(store, launcher, core.embedded, flows=core.flows, secrets=core.keys.secrets)
+    core.tasks = TaskBoard(core.database, randomness=randomness)
     core.talks = Threads(
         lambda: core.settings.current.memory.transcripts,
         clock,
@@ -96,28 +79,19 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         talks=core.talks,
         prose=partial(_takes_prose, launcher),
     )
+    others = core.twin.propose, hook.propose, lambda context: learned(context, learned_work(core))
     core.predictions = Predictions(
-        core.database,
-        clock=clock,
-        settings=core.settings,
-        randomness=randomness,
-        cards=core.cards,
-        launcher=launcher,
-        router=router,
-        history=core.feedback,
-        calibrator=calibrator,
+        store,
+        approvals,
+        router,
+        core.embedded,
+        randomness,
         contexts=partial(_read_contexts, core, brakes),
-        said=lambda context: [
-            *core.twin.propose(context),
-            *hook.propose(context),
-            *learned(context, learned_work(core)),
-        ],
         workspaces=lambda: core.workspaces,
-        stopped=lambda: brakes.stopped() or "",
-        facts=core.ledger,
-        session=core.sessions.get,
-        twin=core.embedded,
+        propose=partial(templates.propose, others=others),
     )
+    reverse = Landings(core.changes).reverse
+    core.cards = Cards(store, approvals, core.predictions, router, randomness, reverse=reverse)
 
 
 def _takes_prose(launcher: Launcher, workspace: str) -> str:

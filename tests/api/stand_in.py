@@ -47,9 +47,9 @@ from engine.model import (
     Verdict,
     microusd,
 )
+from engine.prediction.tasks import TaskBoard
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
-from engine.tasks.board import TaskBoard
 
 SURE = ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True)
 
@@ -100,7 +100,7 @@ class Cards(Shelf):
 
     def __post_init__(self) -> None:
         super().__init__("unknown_card")
-        self.aftermath = SimpleNamespace(catch_up=lambda: None)
+        self.follow_landings = lambda: None
 
     def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
         found = [one for one in self.things.values() if one.status is Status.PENDING]

@@ -11,7 +11,7 @@ from engine.api.find import find
 from engine.clock import FakeClock
 from engine.execution.change_rows import ChangeSetRow, checked
 from engine.model import ChangeState, Refusal
-from engine.prediction.cards_store import Prediction
+from engine.prediction.card_rows import Prediction
 from tests.autonomy.world import World
 
 

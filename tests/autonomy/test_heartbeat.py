@@ -17,8 +17,8 @@ from engine.clock import FakeClock
 from engine.hierarchy.folders import HEARTBEAT
 from engine.memory.ledger import Ledger
 from engine.model import Randomness
+from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
-from engine.tasks.board import TaskBoard
 from tests.autonomy.world import World
 
 BERLIN = ZoneInfo("Europe/Berlin")

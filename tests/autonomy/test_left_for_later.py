@@ -63,7 +63,7 @@ def test_what_a_crash_left_with_its_permit(world: World, hinder: Callable[[World
     with world.opened() as engine:
         world.earn()
         world.away()
-        engine.cards.approving._start = die  # type: ignore[method-assign]
+        engine.cards.approvals._start = die  # type: ignore[method-assign]
         with pytest.raises(Died):
             engine.autonomy.act()
         [card] = [one for one in engine.cards.recent() if one.status is Status.CONFIRMED]

@@ -22,6 +22,7 @@ from engine.engine import Engine
 from engine.execution.session_store import SessionRow
 from engine.lock import read_holder
 from engine.model import Assignment, DecidedBy, Permit, Refusal, TriggerType
+from engine.prediction.approvals import Request
 from engine.safety.permits import LIFE, PermitRow
 from engine.safety.pipeline import CrosspollLog
 from tests.autonomy.world import FLOW, World
@@ -125,14 +126,12 @@ def test_a_heartbeat_makes_a_task_and_never_a_session(world: World) -> None:
 def permitted(world: World) -> tuple[Permit, Assignment]:
     """A permit as the rails issue it, not used yet."""
     card = world.engine.cards.propose(FLOW, workspace=world.workspace)
-    cards = world.engine.cards
-    info = cards._launcher.check(card.assignment)
-    permit, _ = world.engine.database.write(
-        lambda tx: cards.approving._rule(
-            tx, card.id, card.assignment, info, DecidedBy.OPERATOR, None, without_sandbox=False
-        )
+    approvals = world.engine.cards.approvals
+    info = approvals.launcher.check(card.assignment)
+    permit = world.engine.database.write(
+        lambda tx: approvals._rule(tx, card.id, card.assignment, info, Request(DecidedBy.OPERATOR))
     )
-    assert permit is not None
+    assert isinstance(permit, Permit)
     return permit, card.assignment
 
 

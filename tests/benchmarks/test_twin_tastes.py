@@ -23,7 +23,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.ledger import append
 from engine.model import CalibrationCheck, Proposal, Signal, Status
-from engine.prediction.limits import MOST_ALIKE
+from engine.prediction.stack import MOST_ALIKE
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, World, proposal

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,8 @@ from engine.model import (
     Trigger,
     Verdict,
 )
+from engine.prediction.approvals import Approvals
+from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import Predictions
@@ -52,9 +55,7 @@ class IdentityCalibrator:
         return CalibrationCheck(held_out=0, holds=False, reason="confidence is not calibrated yet")
 
 
-def plain_time(start: datetime, span: timedelta) -> datetime:
-    """Active time without quiet hours."""
-    return start + span
+WITHOUT_QUIET_HOURS = Settings(quiet_hours_start=0, quiet_hours_end=0)
 
 
 class SimpleRails:
@@ -135,6 +136,12 @@ class Bench:
     def session_of(self, prediction_id: str) -> SessionView | None:
         return self.sessions.get(prediction_id)
 
+    def session(self, session_id: str) -> SessionView:
+        for view in self.sessions.values():
+            if view.id == session_id:
+                return view
+        raise Refusal("unknown_session", f"there is no session {session_id}")
+
     def stop(self, session_id: str, reason: str) -> None:
         card = next(view.prediction_id for view in self.sessions.values() if view.id == session_id)
         self.end(card, SessionState.CANCELLED)
@@ -193,8 +200,7 @@ class World:
 
     database: Database
     clock: FakeClock
-    settings: Settings = field(default_factory=Settings)
-    active_time: Callable[[datetime, timedelta], datetime] = plain_time
+    settings: Settings = WITHOUT_QUIET_HOURS
     seen: list[Proposal] = field(default_factory=list)
     stopped: str = ""
     state: GitState | None = field(default_factory=GitState)
@@ -207,43 +213,36 @@ class World:
         self.bench = Bench(self.database, self.clock)
         self.landed = Landed()
         self.decisions = Decisions(self.database, self.clock)
-        self.twin = EmbeddedTwin(self.decisions)
+        self.twin = EmbeddedTwin(self.decisions, calibrator=self.calibrator or IdentityCalibrator())
         self.workspaces = [SHOP]
         settings, randomness = FixedSettings(self.settings), Randomness(1)
-        common: dict[str, Any] = {
-            "clock": self.clock,
-            "settings": settings,
-            "randomness": randomness,
-            "router": Router(settings, self.clock, randomness, self.place),
-            "launcher": self.bench,
-            "history": self.decisions,
-            "calibrator": self.calibrator or IdentityCalibrator(),
-        }
-        self.cards = Cards(
-            self.database,
-            reverse=self.landed.reverse,
-            rails=self.rails,
-            active_time=self.active_time,
-            facts=Ledger(self.database),
-            flows=["run_tests"],
-            session=unknown_session,
-            estimate=lambda proposal, assignment: self.predictions.estimate(proposal, assignment),
-            situation=lambda workspace: self.predictions.situation(workspace),
-            **common,
-        )
-        self.bench.cards = self.cards
+        router = Router(settings, self.clock, randomness, self.place)
+        self.store = CardStore(
+            self.database, self.clock, settings, safety=self._safety(), history=self.decisions,
+            facts=Ledger(self.database), deleted=lambda workspace: False,
+        )  # fmt: skip
+        approvals = Approvals(self.store, self.bench, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
         self.predictions = Predictions(
-            self.database,
-            cards=self.cards,
+            self.store,
+            approvals,
+            router,
+            self.twin,
+            randomness,
             contexts=self.contexts,
             workspaces=lambda: self.workspaces,
-            stopped=lambda: self.stopped,
-            facts=Ledger(self.database),
-            twin=self.twin,
-            session=lambda session_id: next(one for one in self.bench.sessions.values() if one.id == session_id),
             propose=lambda context, failed: [one for one in self.seen if one.workspace == context.workspace],
-            **common,
         )
+        self.cards = self.bench.cards = Cards(
+            self.store, approvals, self.predictions, router, randomness, reverse=self.landed.reverse
+        )
+
+    def _safety(self) -> Any:
+        """Rails that are simple, and a kill switch that is thrown while `stopped` says why."""
+
+        def ask(*, by_operator: bool) -> RailVerdict:
+            return RailVerdict("kill", Verdict.BLOCK if self.stopped else Verdict.ALLOW, self.stopped)
+
+        return SimpleNamespace(pipeline=self.rails, decided=lambda tx: None, kill_switch=SimpleNamespace(ask=ask))
 
     def contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
         return [
@@ -267,11 +266,6 @@ class World:
     def signals(self) -> list[str]:
         """The standing signals, oldest first."""
         return [view.signal for view in reversed(self.decisions.recent())]
-
-
-def unknown_session(session_id: str) -> SessionView:
-    """For cards without sessions behind them."""
-    raise Refusal("unknown_session", f"there is no session {session_id}")
 
 
 def refusal(call: object, *arguments: object, **named: object) -> str:

@@ -21,8 +21,8 @@ from engine.model import (
     Verdict,
 )
 from engine.prediction.kinds import RUN
+from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
-from engine.tasks.board import TaskBoard
 from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 
@@ -175,12 +175,12 @@ def test_what_cannot_start_is_pending_again(world: World) -> None:
 def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World, clock: FakeClock) -> None:
     fresh, late, running = world.see(proposal("fresh"), proposal("late"), proposal("running"))
     world.cards.approve(running.id)
-    start = world.cards.approving._start
-    world.cards.approving._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
+    start = world.cards.approvals._start
+    world.cards.approvals._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
     world.cards.approve(late.id)
     clock.advance(timedelta(minutes=15))
     world.cards.approve(fresh.id)
-    world.cards.approving._start = start  # type: ignore[method-assign]
+    world.cards.approvals._start = start  # type: ignore[method-assign]
     permits = list(world.rails.open.values())
     assert len(world.cards.recover(permits, resume=False)) == 2
     assert world.cards.get(fresh.id).status is Status.CONFIRMED
@@ -198,10 +198,10 @@ def test_recovery_starts_what_was_approved_a_second_time(world: World) -> None:
     world.cards.approve(card.id)
     world.cards.undo(card.id)
     world.bench.hold = False
-    start = world.cards.approving._start
-    world.cards.approving._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
+    start = world.cards.approvals._start
+    world.cards.approvals._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
     world.cards.approve(card.id)
-    world.cards.approving._start = start  # type: ignore[method-assign]
+    world.cards.approvals._start = start  # type: ignore[method-assign]
     assert len(world.cards.recover(list(world.rails.open.values()))) == 1
     assert world.cards.get(card.id).session_id == "session_2", "the session of the first approval is over"
 

@@ -23,7 +23,7 @@ from engine.model import (
     Tier,
     TriggerType,
 )
-from engine.prediction.cards_store import Prediction
+from engine.prediction.card_rows import Prediction
 from engine.safety.pipeline import chain_start
 from engine.storage.database import Database, Transaction
 from tests.prediction.deciding import SHOP, World, proposal, refusal
@@ -239,9 +239,9 @@ def test_a_discarded_change_set_is_a_rejection_once(world: World, database: Data
     world.cards.approve(card.id)
     world.bench.end(card.id)
     database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_1")))
-    world.cards.aftermath.catch_up()
+    world.cards.follow_landings()
     database.write(lambda tx: tx.record(LandingUndone(subject="change_1", session_id="session_1")))
-    world.cards.aftermath.catch_up()
+    world.cards.follow_landings()
     assert world.signals() == ["discarded"]
 
 
@@ -252,7 +252,7 @@ def test_a_landing_undone_in_part_is_no_rejection(world: World, database: Databa
     for left, signals in ((1, ["approved"]), (0, ["undone"])):
         undone = LandingUndone(subject="change_1", session_id="session_1", left=left)
         database.write(lambda tx, undone=undone: tx.record(undone))
-        world.cards.aftermath.catch_up()
+        world.cards.follow_landings()
         assert world.signals() == signals
 
 
@@ -268,7 +268,7 @@ def test_a_correction_of_a_prompt_outlasts_the_result(world: World, database: Da
     assert world.cards.correction(card.id) == ("explain the cart", "explain the shop")
     world.bench.end(card.id)
     database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_2")))
-    world.cards.aftermath.catch_up()
+    world.cards.follow_landings()
     assert "discarded" in world.signals()
     assert world.cards.correction(card.id) == ("explain the cart", "explain the shop")
     assert world.cards.correction(flow.id) is None, "parameters are no words"
@@ -286,9 +286,9 @@ def test_what_ran_by_itself_was_looked_at_and_stands_for_a_day_was_wanted(world:
     card = ran_by_itself(world)
     clock.advance(timedelta(hours=24) - MOMENT)
     world.cards.look_at(card.id)
-    assert world.cards.aftermath.credit_kept() == 0
+    assert world.cards.store.credit_kept() == 0
     clock.advance(MOMENT)
-    assert (world.cards.aftermath.credit_kept(), world.cards.aftermath.credit_kept()) == (1, 0)
+    assert (world.cards.store.credit_kept(), world.cards.store.credit_kept()) == (1, 0)
     assert world.signals() == ["kept"]
 
 
@@ -296,10 +296,10 @@ def test_what_nobody_looked_at_counts_nothing(world: World, clock: FakeClock) ->
     card = ran_by_itself(world)
     world.cards.mark_shown([card.id])
     clock.advance(timedelta(hours=25))
-    assert world.cards.aftermath.credit_kept() == 0
+    assert world.cards.store.credit_kept() == 0
     assert world.signals() == []
     world.cards.look_at(card.id)  # later than a day is no hindrance
-    assert world.cards.aftermath.credit_kept() == 1
+    assert world.cards.store.credit_kept() == 1
 
 
 @pytest.mark.parametrize(("complain", "signal"), [("undo", "undone"), ("dismiss", "dismissed")])
@@ -311,10 +311,10 @@ def test_a_check_that_ran_by_itself_can_be_complained_of_once(
     if kept:
         clock.advance(timedelta(hours=24))
         world.cards.look_at(card.id)
-        assert world.cards.aftermath.credit_kept() == 1
+        assert world.cards.store.credit_kept() == 1
     assert getattr(world.cards, complain)(card.id).status is Status.EXECUTED
     clock.advance(timedelta(hours=25))
-    assert world.cards.aftermath.credit_kept() == 0
+    assert world.cards.store.credit_kept() == 0
     assert world.signals() == [signal]
     assert world.cards.similar(card.id) == (0, 1), "it weighs against running the like by itself"
     assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
@@ -346,7 +346,7 @@ def test_one_that_was_shown_says_a_little_when_it_expires(world: World, clock: F
 
 
 def test_quiet_hours_do_not_count(database: Database, clock: FakeClock) -> None:
-    world = World(database, clock, active_time=lambda start, span: start + span + timedelta(hours=9))
+    world = World(database, clock, Settings(quiet_hours_start=22, quiet_hours_end=7))
     card = world.one()
     assert card.expires_at - card.created_at == timedelta(hours=33)
 

@@ -11,7 +11,7 @@ from sqlmodel import SQLModel
 
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import DpoPair
-from engine.prediction.cards_store import Prediction
+from engine.prediction.card_rows import Prediction
 from engine.storage.database import Database
 from tests.prediction.deciding import World, proposal
 

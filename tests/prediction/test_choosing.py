@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,19 +10,19 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.model import Assignment, ConfidenceParts, Randomness, RunnerInfo, Source, Tier
-from engine.prediction.choosing import EXPLORED_BELOW, EXPLORED_IN, moved, shown
-from engine.prediction.intake import Draft
+from engine.prediction.card_rows import new_row
+from engine.prediction.cycle import EXPLORED_BELOW, EXPLORED_IN, Draft, shown
+from engine.prediction.stack import moved
 from engine.storage.database import Database
+from tests.conftest import MONDAY_MORNING as NOW
 from tests.prediction.deciding import SHOP, World, proposal
 
 
-def draft(name: str, total: float, *, kind: str = "run_tests", tier: Tier = Tier.CHECK) -> Draft:
-    one = proposal(name, kind=kind)
+def draft(name: str, total: float, *, kind: str = "run_tests", **more: Any) -> Draft:
+    one = proposal(name, kind=kind, **more)
     parts = ConfidenceParts(total, total, 0.5, total, total, stated=True)
-    return Draft(
-        one, Assignment(one.prompt, "koji-core", SHOP, "flow", kind), parts, Source.EMBEDDED_TWIN,
-        RunnerInfo(True), "", tier,
-    )  # fmt: skip
+    assignment, info = Assignment(one.prompt, "koji-core", SHOP, "flow", kind), RunnerInfo(True)
+    return Draft(new_row("", one, assignment, info, now=NOW, expires_at=NOW, context="", parts=parts), info)
 
 
 class Draws(Randomness):
@@ -41,7 +40,7 @@ NEVER, ALWAYS = Draws(0.99), Draws(0.0)
 
 
 def names(drafts: list[Draft]) -> list[Any]:
-    return [one.proposal.facts["name"] for one in drafts]
+    return [one.row.facts["name"] for one in drafts]
 
 
 def test_before_anything_is_learnt_all_are_shown() -> None:
@@ -63,14 +62,13 @@ def test_a_small_share_is_shown_to_learn_and_says_so() -> None:
     drafts = [draft("liked", 0.8), draft("disliked", 0.1, kind="lint")]
     explored = shown(drafts, {}, learning=True, randomness=ALWAYS)
     assert names(explored) == ["liked", "disliked"]
-    assert "shown to learn" in explored[1].parts.words[-1]
+    assert "shown to learn" in explored[1].row.parts["words"][-1]
     assert names(shown(drafts, {}, learning=True, randomness=NEVER)) == ["liked"]
 
 
 def test_what_was_ordered_and_the_next_step_are_no_guess() -> None:
     drafts = [draft(name, 0.01, kind=name) for name in ("heartbeat-1a2b3c4d", "prepare_meeting", "lint")]
-    follow_up = draft("next", 0.01)
-    follow_up = replace(follow_up, proposal=replace(follow_up.proposal, source=Source.FOLLOW_UP))
+    follow_up = draft("next", 0.01, source=Source.FOLLOW_UP)
     found = shown([*drafts, follow_up], {}, learning=True, randomness=NEVER)
     assert names(found) == ["heartbeat-1a2b3c4d", "prepare_meeting", "next"]
 

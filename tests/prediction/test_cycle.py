@@ -29,7 +29,8 @@ from engine.model import (
     Status,
     Tier,
 )
-from engine.prediction.cards_store import find
+from engine.prediction import templates
+from engine.prediction.card_rows import find
 from engine.prediction.context import WorkspaceContext
 from engine.storage.database import Database, Transaction
 from tests.prediction.deciding import SHOP, IdentityCalibrator, World, proposal
@@ -203,7 +204,10 @@ def test_what_other_programs_predict_may_fail_without_costing_the_templates_thei
     def faulty(context: WorkspaceContext) -> list[Proposal]:
         raise OSError("no such device")
 
-    world.predictions._said = faulty
+    own = world.predictions._propose
+    world.predictions._propose = lambda context, failed: [
+        *own(context, failed), *templates.propose(replace(context, git=None), failed, [faulty])
+    ]  # fmt: skip
     world.seen = [proposal("a")]
     report = world.predictions.run_cycle()
     assert len(report.created) == 1
@@ -316,7 +320,7 @@ def test_signals_are_those_of_the_last_cycle(world: World) -> None:
 
 
 def test_the_context_is_kept_with_the_card(world: World, database: Database) -> None:
-    from engine.prediction.cards_store import find
+    from engine.prediction.card_rows import find
 
     card = world.one("a")
     with database.read() as session:

@@ -10,8 +10,9 @@ import pytest
 
 from engine.git.state import Branch, Commit, GitState
 from engine.model import CheckResult
+from engine.prediction.card_rows import Prediction
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.handled import Made, did_himself
+from engine.prediction.handled import did_himself
 from tests.conftest import MONDAY_MORNING as MADE
 
 LATER, EARLIER = MADE + timedelta(hours=1), MADE - timedelta(hours=1)
@@ -42,8 +43,8 @@ def now(runs: tuple[Ran, ...] = (), **state: Any) -> WorkspaceContext:
     return WorkspaceContext("/shop", LATER, LATER, git=GitState(**state), runs=runs)
 
 
-def card(kind: str, *, facts: dict[str, Any] | None = None, **parameters: Any) -> Made:
-    return Made(kind, facts or {}, parameters, MADE)
+def card(kind: str, *, facts: dict[str, Any] | None = None, **parameters: Any) -> Prediction:
+    return Prediction(kind=kind, facts=facts or {}, parameters=parameters, created_at=MADE)
 
 
 MERGED, OPEN = Branch("x", "t", EARLIER, merged=True), Branch("x", "t", EARLIER)
@@ -73,7 +74,7 @@ MERGED, OPEN = Branch("x", "t", EARLIER, merged=True), Branch("x", "t", EARLIER)
         (card("lint", paths=["a"]), now(), False),
     ],
 )
-def test_rules(made: Made, state: WorkspaceContext, himself: bool) -> None:
+def test_rules(made: Prediction, state: WorkspaceContext, himself: bool) -> None:
     assert did_himself(made, state, {"own"}) is himself
 
 

@@ -186,7 +186,7 @@ def test_five_in_a_workspace_and_twelve_in_all(world: World) -> None:
 
 def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_cycle(world: World) -> None:
     gone: set[str] = set()
-    world.cards._deleted = gone.__contains__
+    world.store._deleted = gone.__contains__
     world.workspaces = [SHOP, SITE]
     kept, lost = world.see(proposal("a"), proposal("b", workspace=SITE))
     own = world.cards.propose("look around", workspace=SITE)

@@ -10,7 +10,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import SessionEnded
 from engine.model import CheckResult, Proposal, SessionState, SessionView, Source, Status, Tier
-from engine.prediction.cards_store import find
+from engine.prediction.card_rows import find
 from engine.prediction.follow_ups import AFTER_RED, choose, next_kinds
 from engine.prediction.kinds import HANDED_OVER
 from engine.storage.database import Database

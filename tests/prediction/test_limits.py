@@ -9,18 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model import Outcome, Source, Status, Tier
+from engine.config import Settings
+from engine.model import Assignment, Band, Card, Outcome, Source, Status, Tier
 from engine.prediction.kinds import KINDS
-from engine.prediction.limits import (
-    Caps,
+from engine.prediction.lifecycle import cool_down
+from engine.prediction.stack import (
     Room,
-    Seat,
-    cool_down,
     counts,
-    is_snoozed,
     makes_room,
     order,
-    overdue_for_a_seat,
+    without_a_place,
 )
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -38,8 +36,12 @@ def seat(
     source: Source = Source.TEMPLATE,
     shown: bool = False,
     workspace: str = "/shop",
-) -> Seat:
-    return Seat(name, workspace, kind or name, source, tier, confidence, NOW - ago, snoozed, shown, NOW)
+) -> Card:
+    return Card(
+        name, kind or name, tier, Assignment("", "", workspace, ""), "", confidence, Band.CARD, None, "",
+        Status.PENDING, source, NOW, LATER, evidence_at=NOW - ago, snoozed_until=snoozed,
+        shown_at=NOW if shown else None,
+    )  # fmt: skip
 
 
 SEATS = st.lists(
@@ -73,11 +75,11 @@ SEATS = st.lists(
         (seat("a", kind="prepare_meeting"), False),
     ],
 )
-def test_who_takes_a_place(one: Seat, takes_a_place: bool) -> None:
+def test_who_takes_a_place(one: Card, takes_a_place: bool) -> None:
     assert counts(one, NOW) is takes_a_place
 
 
-def ids(seats: list[Seat]) -> list[str]:
+def ids(seats: list[Card]) -> list[str]:
     return [one.id for one in order(seats, NOW)]
 
 
@@ -95,12 +97,12 @@ def test_the_order_is_tier_then_confidence_then_freshness() -> None:
 def test_minutes_do_not_matter_within_a_step_of_freshness_but_the_kind_does(step: timedelta) -> None:
     check, lint = seat("leftovers", ago=step), seat("lint", ago=step - timedelta(seconds=1))
     assert ids([lint, check]) == ["leftovers", "lint"]
-    assert ids([lint, replace(check, fresh_at=check.fresh_at - timedelta(seconds=1))]) == ["lint", "leftovers"]
+    assert ids([lint, replace(check, evidence_at=NOW - step - timedelta(seconds=1))]) == ["lint", "leftovers"]
 
 
 @pytest.mark.long
 @given(SEATS)
-def test_the_order_is_total_and_does_not_depend_on_where_it_began(seats: list[Seat]) -> None:
+def test_the_order_is_total_and_does_not_depend_on_where_it_began(seats: list[Card]) -> None:
     assert order(seats, NOW) == order(seats[::-1], NOW)
     tiers = [one.tier for one in order(seats, NOW) if one.source is not Source.OPERATOR]
     assert tiers == sorted(tiers)
@@ -112,18 +114,18 @@ def test_what_the_operator_wrote_lies_on_top_the_newest_first() -> None:
     assert ids([seat("a", Tier.BROKEN, 0.9), older, newer]) == ["f", "e", "a"]
 
 
-CAPS = Caps(5, 12)
+CAPS = Settings(max_pending_cards=5, max_pending_cards_in_all=12)
 
 
-def upkeep_of(one: Seat) -> tuple[str, bool]:
+def upkeep_of(one: Card) -> tuple[str, bool]:
     """Its workspace, and whether it is upkeep: of the latter there is one in each."""
     return one.workspace, one.tier is Tier.UPKEEP
 
 
 @pytest.mark.long
 @given(SEATS, SEATS)
-def test_beside_whatever_is_awake_no_second_upkeep_card_comes(there: list[Seat], coming: list[Seat]) -> None:
-    awake = [one for one in there if not is_snoozed(one, NOW)]
+def test_beside_whatever_is_awake_no_second_upkeep_card_comes(there: list[Card], coming: list[Card]) -> None:
+    awake = [one for one in there if not one.snoozed(NOW)]
     room = Room(CAPS, awake)
     for one in coming:
         if counts(one, NOW) and (displaced := room.take(one, NOW)) is not None:
@@ -133,9 +135,9 @@ def test_beside_whatever_is_awake_no_second_upkeep_card_comes(there: list[Seat],
 
 @pytest.mark.long
 @given(SEATS, st.data())
-def test_an_upkeep_card_that_comes_in_any_case_is_the_only_one(seats: list[Seat], data: st.DataObject) -> None:
-    asleep = overdue_for_a_seat(seats, NOW, CAPS)
-    shown = [one for one in seats if not is_snoozed(one, NOW) and one.id not in asleep]
+def test_an_upkeep_card_that_comes_in_any_case_is_the_only_one(seats: list[Card], data: st.DataObject) -> None:
+    asleep = without_a_place(seats, NOW, CAPS)
+    shown = [one for one in seats if not one.snoozed(NOW) and one.id not in asleep]
     upkeep = [one for one in shown if one.tier is Tier.UPKEEP]
     if upkeep:
         coming = data.draw(st.sampled_from(upkeep))
@@ -144,10 +146,10 @@ def test_an_upkeep_card_that_comes_in_any_case_is_the_only_one(seats: list[Seat]
         assert [one for one in left if upkeep_of(one) == upkeep_of(coming)] == [coming]
 
 
-def fits(seats: list[Seat]) -> bool:
+def fits(seats: list[Card]) -> bool:
     """Whether no workspace has more than five and all together not more than twelve."""
-    return len(seats) <= CAPS.in_all and all(
-        sum(other.workspace == one.workspace for other in seats) <= CAPS.workspace for one in seats
+    return len(seats) <= CAPS.max_pending_cards_in_all and all(
+        sum(other.workspace == one.workspace for other in seats) <= CAPS.max_pending_cards for one in seats
     )
 
 
@@ -174,21 +176,21 @@ def test_an_upkeep_card_of_any_source_is_the_one(source: Source) -> None:
     there = seat("quarantine", Tier.UPKEEP, source=source)
     assert Room(CAPS, [there]).take(seat("old_stash", Tier.UPKEEP), NOW) is None
     woken = seat("old_stash", Tier.UPKEEP, snoozed=NOW)
-    assert overdue_for_a_seat([there, woken], NOW, CAPS) == {"old_stash"}
-    assert overdue_for_a_seat([woken], NOW, CAPS) == set()
+    assert without_a_place([there, woken], NOW, CAPS) == {"old_stash"}
+    assert without_a_place([woken], NOW, CAPS) == set()
     assert makes_room([there, seat("old_stash", Tier.UPKEEP)], "old_stash", NOW, CAPS) == ["quarantine"]
 
 
 def test_something_more_urgent_takes_the_place_of_the_last_card_one_that_was_not_shown_first() -> None:
     taken = [seat(f"t{number}", shown=number != 3) for number in range(5)]
     assert Room(CAPS, taken).take(seat("secret", Tier.BROKEN), NOW) == ["t3"]
-    assert Room(CAPS, [replace(one, shown=True) for one in taken]).take(seat("secret", Tier.BROKEN), NOW) == ["t4"]
+    assert Room(CAPS, [replace(one, shown_at=NOW) for one in taken]).take(seat("secret", Tier.BROKEN), NOW) == ["t4"]
     assert Room(CAPS, taken).take(seat("more"), NOW) is None, "of the same tier nothing gives way"
 
 
 @pytest.mark.long
 @given(SEATS, SEATS)
-def test_the_limits_hold_whatever_comes(taken: list[Seat], coming: list[Seat]) -> None:
+def test_the_limits_hold_whatever_comes(taken: list[Card], coming: list[Card]) -> None:
     room, there = Room(CAPS, []), {}
     for one in [*taken, *coming]:
         if not counts(one, NOW):
@@ -204,20 +206,20 @@ def test_the_limits_hold_whatever_comes(taken: list[Seat], coming: list[Seat]) -
 
 @pytest.mark.long
 @given(SEATS)
-def test_those_who_never_slept_keep_their_seats_and_woken_ones_take_free_ones(seats: list[Seat]) -> None:
-    asleep = overdue_for_a_seat(seats, NOW, CAPS)
+def test_those_who_never_slept_keep_their_seats_and_woken_ones_take_free_ones(seats: list[Card]) -> None:
+    asleep = without_a_place(seats, NOW, CAPS)
     never_slept = [one for one in seats if counts(one, NOW) and one.snoozed_until is None]
     awake = [one for one in seats if counts(one, NOW) and one.id not in asleep]
     assert all(one.snoozed_until is not None for one in seats if one.id in asleep)
-    shown = [one for one in seats if not is_snoozed(one, NOW) and one.id not in asleep]
+    shown = [one for one in seats if not one.snoozed(NOW) and one.id not in asleep]
     woken = [one for one in shown if one.snoozed_until is not None and one.tier is Tier.UPKEEP]
     assert all(sum(upkeep_of(other) == upkeep_of(one) for other in shown) == 1 for one in woken)
     assert fits(awake) or not fits(never_slept)
 
 
 @given(SEATS, st.data())
-def test_room_is_made_for_whom_the_operator_brings_back(seats: list[Seat], data: st.DataObject) -> None:
-    awake = [one for one in seats if counts(one, NOW) and one.id not in overdue_for_a_seat(seats, NOW, CAPS)]
+def test_room_is_made_for_whom_the_operator_brings_back(seats: list[Card], data: st.DataObject) -> None:
+    awake = [one for one in seats if counts(one, NOW) and one.id not in without_a_place(seats, NOW, CAPS)]
     others = [one for one in awake if one.id != (awake[0].id if awake else "")]
     if not awake or not fits(others):
         return  # a stack that is too full already is the cycle's business
@@ -225,7 +227,9 @@ def test_room_is_made_for_whom_the_operator_brings_back(seats: list[Seat], data:
     gone = makes_room(seats, returning.id, NOW, CAPS)
     assert returning.id not in gone
     assert fits([one for one in awake if one.id not in gone])
-    assert {one.workspace for one in seats if one.id in gone} <= {returning.workspace} or len(awake) > CAPS.in_all
+    assert {one.workspace for one in seats if one.id in gone} <= {returning.workspace} or len(
+        awake
+    ) > CAPS.max_pending_cards_in_all
 
 
 @pytest.mark.parametrize(

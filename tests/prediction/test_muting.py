@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import DismissReason
-from engine.prediction.muting import Dismissal, Muted, away_for, mutes
+from engine.prediction.dismissals import Dismissal, Muted, away_for, mutes
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)

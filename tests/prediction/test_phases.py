@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model import CalibrationCheck
-from engine.prediction.phases import phase_of
+from engine.prediction.twin import phase_of
 from tests.prediction.deciding import IdentityCalibrator
 
 

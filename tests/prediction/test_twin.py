@@ -27,7 +27,6 @@ from engine.model import (
 )
 from engine.prediction import twin as module
 from engine.prediction.confidence import weighted
-from engine.prediction.estimating import estimate
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
 from tests.learning.decisions.test_habits import ASKED, NO, YES
@@ -211,9 +210,7 @@ class TestTrust:
             one = proposal("a", kind=kind, evidence_at=at, usual_hours=24.0)
             work = Assignment(one.prompt, "koji-core", SHOP, "flow", kind)
             phase = Phase(1, 60, "", 30)
-            return estimate(
-                twin, twin, one, work, context="", phase=phase, now=home.clock.now(), local=home.clock.local()
-            )[0]
+            return twin.estimate(one, work, context="", phase=phase, now=home.clock.now(), local=home.clock.local())[0]
 
         def decide(kind: str, signal: DecisionSignal, hours: int, number: int) -> None:
             parts = stated(kind, hours)

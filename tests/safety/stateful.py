@@ -194,7 +194,7 @@ class WholeEngine(MachineWorld):
         """Between permit and session: it starts once, if it still may, or is pending again and costs nothing."""
         self._well()
         card = self._make_card("lint", "koji-core", 0.95)
-        self.engine.cards.approving._start = die  # type: ignore[method-assign]
+        self.engine.cards.approvals._start = die  # type: ignore[method-assign]
         facts = self._allowed()
         with suppress(Refusal, Died):
             self.engine.cards.approve(card, by=by)

@@ -23,7 +23,7 @@ from engine.engine import Engine, open_engine
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
-from engine.prediction.cards_store import Prediction
+from engine.prediction.card_rows import Prediction
 from engine.safety.pipeline import ORDER, CrosspollLog
 from engine.simulation.runners import MadeSandbox
 from engine.simulation.simulate import made_world

@@ -9,10 +9,10 @@ import sqlalchemy
 from sqlmodel import SQLModel, delete, update
 
 from engine.events import TaskAdded
+from engine.prediction.tasks import TaskRow
 from engine.safety.costs import CostEntry
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import EVERYTHING, Kept, written_by
-from engine.tasks.board import TaskRow
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

@@ -6,9 +6,9 @@ import sqlalchemy
 from sqlmodel import Field, SQLModel, col
 
 from engine.events import TaskAdded
+from engine.prediction.tasks import TaskRow
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask, found, load, whole
-from engine.tasks.board import TaskRow
 
 _OPEN = whole(TaskRow).where(col(TaskRow.state) == "open").order_by(col(TaskRow.id))
 _TITLES = sqlalchemy.select(col(TaskRow.title)).order_by(col(TaskRow.id))

@@ -17,11 +17,11 @@ from sqlmodel import Session, SQLModel, create_engine
 from engine.clock import FakeClock
 from engine.events import EventBus, TaskAdded
 from engine.memory.ledger import append
+from engine.prediction.tasks import TaskRow
 from engine.safety.costs import CostEntry
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import load
 from engine.storage.rows import _depth, _table
-from engine.tasks.board import TaskRow
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

@@ -88,7 +88,7 @@ def discard(engine: Engine, id: Needed) -> Document:
         if found.change_set is None:
             return shown(found)
     engine.changes.discard(found.change_set_id)
-    engine.cards.aftermath.catch_up()  # an operation's engine makes no cycle, which would count it
+    engine.cards.follow_landings()  # an operation's engine makes no cycle, which would count it
     return shown(find(engine, found.change_set_id))
 
 

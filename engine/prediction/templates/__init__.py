@@ -7,7 +7,7 @@ the evidence and never the time of day, so that the same state is the same card 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -30,8 +30,8 @@ from engine.prediction.templates import (
     usual,
 )
 
-Template = Callable[[WorkspaceContext], list[Proposal]]
-PartTemplate = Callable[[WorkspaceContext, Part], list[Proposal]]
+Template = Callable[[WorkspaceContext], Sequence[Proposal]]
+PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
     operation.unfinished_operation,
@@ -106,10 +106,19 @@ SAYS_MORE: Final = {
 """Kinds that are not offered of a project beside one that says more of the same tests or files."""
 
 
-def propose(context: WorkspaceContext, failed: list[Exception] | None = None) -> list[Proposal]:
-    """Everything that the state of the workspace suggests, unranked; when git could not be read only what a heartbeat
-    ordered. A template that raises costs its own proposals alone: the error goes into `failed`, and is raised where
-    there is none."""
+def propose(
+    context: WorkspaceContext, failed: list[Exception] | None = None, others: Iterable[Template] = ()
+) -> list[Proposal]:
+    """Everything that the state of the workspace suggests, unranked, and what `others` propose. One that raises costs
+    its own proposals alone: the error goes into `failed`, and is raised where there is none."""
+    found = _of_templates(context, failed)
+    for other in others:
+        found += _asked(partial(other, context), failed)
+    return found
+
+
+def _of_templates(context: WorkspaceContext, failed: list[Exception] | None) -> list[Proposal]:
+    """What the templates say; when git could not be read only what a heartbeat ordered."""
     if context.git is None:
         return _asked(partial(due.heartbeat, context), failed)
     found: list[Proposal] = []
@@ -130,9 +139,9 @@ def propose(context: WorkspaceContext, failed: list[Exception] | None = None) ->
     ]
 
 
-def _asked(ask: Callable[[], list[Proposal]], failed: list[Exception] | None) -> list[Proposal]:
+def _asked(ask: Callable[[], Sequence[Proposal]], failed: list[Exception] | None) -> list[Proposal]:
     try:
-        return ask()
+        return list(ask())
     except Exception as error:
         if failed is None:
             raise

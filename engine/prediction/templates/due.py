@@ -14,10 +14,10 @@ from engine.model.words import moment, plain, span
 from engine.prediction.collectors.tasks import STALE, open_tasks
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT, KINDS, OPEN_TASK, RUN, STALE_TASK
+from engine.prediction.tasks import HEARTBEAT as DUE
+from engine.prediction.tasks import ORDER
 from engine.prediction.templates.history import implied
 from engine.prediction.templates.making import offer
-from engine.tasks.board import HEARTBEAT as DUE
-from engine.tasks.board import ORDER
 
 DUE_SOURCES = (DUE, ORDER)
 

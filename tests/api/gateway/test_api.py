@@ -15,7 +15,7 @@ from engine.api.gateway.feed import Feed
 from engine.api.gateway.limits import Limits
 from engine.engine import Engine
 from engine.model import Answer, DecidedBy, DecisionSignal, Question, SessionState, Status, TriggerType, Verdict
-from engine.prediction.limits import SUGGESTED_MOST
+from engine.prediction.stack import SUGGESTED_MOST
 from tests.api.gateway.conftest import Serve, Served
 
 

@@ -20,7 +20,7 @@ from engine.model import (
     Status,
     TrainingView,
 )
-from engine.prediction.cards_store import Prediction
+from engine.prediction.card_rows import Prediction
 from engine.storage.database import Database
 
 SHOP, BLOG = "/shop", "/blog"

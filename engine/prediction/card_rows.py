@@ -1,4 +1,4 @@
-"""The `predictions` table (the seed's columns, then ours), and how a row becomes the `Card` that others see."""
+"""The tables of cards and dismissals, how a row becomes the `Card` that others see, and what is asked of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
 from engine.model import (
+    COLD_START,
     Assignment,
     Card,
     ConfidenceParts,
     DecidedBy,
     DecidedCard,
+    DismissReason,
     Outcome,
+    Proposal,
     RailVerdict,
     Refusal,
     RunnerInfo,
@@ -24,33 +27,26 @@ from engine.model import (
     Source,
     Status,
     Tier,
-    Trigger,
     TriggerType,
     Verdict,
     is_due,
+    sanitise,
 )
 from engine.prediction.confidence import TERMS, band_of, weighted
-from engine.prediction.kinds import NEVER_ALONE, RUN, is_heartbeat
-from engine.prediction.limits import Seat
 from engine.storage.quick import ask, found, load, whole
 from engine.storage.rows import Row
 from engine.storage.types import flat, utc
-from engine.tasks.board import ORDER, TaskRow
-
-LOCAL_USER = "local"
-"""The `user_id` of every row: one home, one operator."""
-
 
 WAS_FLOW = "was_flow"
 """Among a card's facts: the flow that it was before the operator put a sentence in the place of its parameters."""
 
-ENDS = tuple(one for one in Outcome if one is not Outcome.DISCARDED)
+ENDS = tuple(outcome for outcome in Outcome if outcome is not Outcome.DISCARDED)
 """How work ends. That it was thrown away later is an instant of its own (`discarded_at`)."""
 
 
-def _one_of(column: str, words: Any, *, nullable: bool = False) -> str:
+def _in(column: str, words: Any, *, nullable: bool = False) -> CheckConstraint:
     rule = f"{column} IN ({', '.join(repr(str(word)) for word in words)})"
-    return f"{column} IS NULL OR {rule}" if nullable else rule
+    return CheckConstraint(f"{column} IS NULL OR {rule}" if nullable else rule, name=f"{column}_known")
 
 
 class Prediction(Row, table=True):
@@ -60,11 +56,11 @@ class Prediction(Row, table=True):
     __table_args__ = (
         CheckConstraint("confidence >= 0 AND confidence <= 1", name="confidence_range"),
         CheckConstraint("tier BETWEEN 1 AND 4", name="tier_range"),
-        CheckConstraint(_one_of("status", Status), name="status_known"),
-        CheckConstraint(_one_of("source", Source), name="source_known"),
-        CheckConstraint(_one_of("decided_by", DecidedBy, nullable=True), name="decided_by_known"),
-        CheckConstraint(_one_of("outcome", ENDS, nullable=True), name="outcome_known"),
-        CheckConstraint(_one_of("trigger_type", TriggerType, nullable=True), name="trigger_type_known"),
+        _in("status", Status),
+        _in("source", Source),
+        _in("decided_by", DecidedBy, nullable=True),
+        _in("outcome", ENDS, nullable=True),
+        _in("trigger_type", TriggerType, nullable=True),
         CheckConstraint("estimate_microusd >= 0", name="estimate_range"),
         Index("idx_predictions_status", "status"),
         Index("idx_predictions_user", "user_id", text("created_at DESC")),
@@ -80,7 +76,7 @@ class Prediction(Row, table=True):
     )
 
     id: str = Field(primary_key=True)
-    user_id: str = LOCAL_USER
+    user_id: str = "local"
     prompt: str
     target_agent: str
     target_channel: str
@@ -135,43 +131,18 @@ class Prediction(Row, table=True):
     seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
     """The card beside its evidence as the Twin saw it (`query.Seen.packed`)."""
     meaning: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
-    """What the prompt means (`placing.Route.meaning`), for the prompts that come after it."""
+    """What the prompt means (`routing.Route.meaning`), for the prompts that come after it."""
+
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """See `Card.about`."""
+        return self.workspace, self.kind, self.subject
 
     @property
     def assignment(self) -> Assignment:
         """Exactly what would run."""
-        return Assignment(
-            self.prompt,
-            self.target_channel,
-            self.workspace,
-            self.runner,
-            self.flow,
-            dict(self.parameters),
-            self.target_agent,
-        )
-
-    @property
-    def seat(self) -> Seat:
-        """What the limits look at."""
-        return Seat(
-            id=self.id,
-            workspace=self.workspace,
-            kind=self.kind,
-            source=Source(self.source),
-            tier=Tier(self.tier),
-            confidence=self.confidence,
-            fresh_at=self.evidence_at or self.created_at,
-            snoozed_until=self.snoozed_until,
-            shown=self.shown_at is not None,
-            created_at=self.created_at,
-            subject=self.subject,
-            fingerprint=self.fingerprint,
-        )
-
-    @property
-    def asks(self) -> bool:
-        """True when the content filter asks for a person and the card says so (SPEC 3.5)."""
-        return any(one["rail"] == "content" and one["verdict"] == Verdict.ASK for one in self.verdicts)
+        parameters, to = dict(self.parameters), self.target_channel
+        return Assignment(self.prompt, to, self.workspace, self.runner, self.flow, parameters, self.target_agent)
 
     @property
     def edited(self) -> bool:
@@ -186,6 +157,12 @@ class Prediction(Row, table=True):
         if not (persons and self.edited) or self.flow is not None or WAS_FLOW in self.facts:
             return None
         return None if self.outcome == Outcome.CANNOT_RUN else (self.original_prompt, self.prompt)
+
+    @property
+    def ran_by_itself(self) -> bool:
+        """Whether it was executed without the operator, who has not complained of it yet."""
+        by_itself = self.status == Status.EXECUTED and self.decided_by == DecidedBy.AUTONOMY
+        return by_itself and self.undo_requested_at is None
 
     def take(self, assignment: Assignment) -> None:
         """Become what an edit made of it; the prompt it had at first is kept."""
@@ -205,25 +182,56 @@ class Prediction(Row, table=True):
         self.undo_note, self.served = info.undo_note, info.served
 
     def judge(self, verdicts: tuple[RailVerdict, ...]) -> None:
-        """Carry the rails' word, and the NEW badge that comes from it."""
+        """Carry the rails' word, and the NEW badge: a pair of channels that never ran before (SPEC 3.6)."""
         self.verdicts = [flat(verdict) for verdict in verdicts]
-        self.novel = is_novel(verdicts)
+        self.novel = any("novel-pair" in verdict.rule.split(",") for verdict in verdicts)
 
     def due(self, now: datetime) -> bool:
         """True when its time is over; a card that is snoozed sleeps on."""
         return is_due(self.expires_at, self.snoozed_until, now)
 
 
+class DismissalRow(Row, table=True):
+    """A dismissed card. One that the operator takes back loses its row; one whose mute is lifted keeps it."""
+
+    __tablename__ = "dismissals"
+    __table_args__ = (
+        CheckConstraint(
+            "reason IS NULL OR reason IN ('" + "','".join(DismissReason) + "')", name="dismissal_reason_known"
+        ),
+        Index("ix_dismissals_kind", "workspace", "kind"),
+    )
+
+    prediction_id: str = Field(primary_key=True)
+    workspace: str
+    kind: str
+    subject: str
+    reason: str | None = None
+    dismissed_at: datetime = Field(sa_column=utc())
+    subject_lifted_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    kind_lifted_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+
+
 def new_row(
     card_id: str,
+    proposal: Proposal,
     assignment: Assignment,
     info: RunnerInfo,
     *,
     now: datetime,
     expires_at: datetime,
+    context: str,
+    parts: ConfidenceParts | None = None,
     **more: Any,
 ) -> Prediction:
-    """A card for this assignment, as `info` says that it would be done. `more`: its other columns."""
+    """A card of a proposal, done as `info` says; not stored yet, and the rails have not spoken. `context` is the
+    situation in words. Without `parts` nothing estimates it: its confidence is that of a cold start. `more`: its other
+    columns."""
+    given = {
+        "source": proposal.source.value,
+        "tier": proposal.tier.value,
+        "note": "" if info.takes else info.reason,
+    } | more
     row = Prediction(
         id=card_id,
         prompt=assignment.prompt,
@@ -235,72 +243,60 @@ def new_row(
         parameters=dict(assignment.parameters),
         created_at=now,
         expires_at=expires_at,
-        **({"note": "" if info.takes else info.reason} | more),
+        confidence=COLD_START if parts is None else parts.total,
+        reasoning=sanitise(proposal.reasoning),
+        task_id=proposal.task_id,
+        kind=proposal.kind,
+        subject=proposal.subject,
+        fingerprint=proposal.fingerprint,
+        facts=dict(proposal.facts),
+        signals=[flat(signal) for signal in proposal.signals],
+        parts=None if parts is None else flat(parts),
+        context=context,
+        evidence_at=proposal.evidence_at,
+        **given,
     )
     row.serve(info)
     return row
 
 
+_COPIED = {
+    "prompt", "target_agent", "target_channel", "confidence", "reasoning", "source", "task_id", "kind", "workspace",
+    "runner", "flow", "parameters", "original_prompt", "subject", "fingerprint", "facts", "signals", "parts",
+    "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served", "novel", "tier", "from_channel",
+    "evidence_at",
+}  # fmt: skip
+
+
 def again(row: Prediction, card_id: str, now: datetime, expires_at: datetime, note: str) -> Prediction:
     """A card for the same once more, as new and undecided as it was."""
-    kept = row.model_dump(
-        include={
-            "prompt", "target_agent", "target_channel", "confidence", "reasoning", "source", "task_id", "kind",
-            "workspace", "runner", "flow", "parameters", "original_prompt", "subject", "fingerprint", "facts",
-            "signals", "parts", "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served",
-            "novel", "tier", "from_channel", "evidence_at",
-        }
-    )  # fmt: skip
-    return Prediction(id=card_id, created_at=now, expires_at=expires_at, note=note, **kept)
+    return Prediction(id=card_id, created_at=now, expires_at=expires_at, note=note, **row.model_dump(include=_COPIED))
 
 
-def is_novel(verdicts: tuple[RailVerdict, ...]) -> bool:
-    """The human gate found a pair of channels that never ran before: the NEW badge (SPEC 3.6)."""
-    return any("novel-pair" in verdict.rule.split(",") for verdict in verdicts)
-
-
-def _outcome(row: Prediction) -> Outcome | None:
-    if row.discarded_at is not None:
-        return Outcome.DISCARDED
-    return None if row.outcome is None else Outcome(row.outcome)
+_SAME = (
+    "id", "kind", "confidence", "reasoning", "created_at", "expires_at", "check_only", "undo_note", "served", "novel",
+    "snoozed_until", "shown_at", "decided_at", "session_id", "task_id", "note", "assignment", "subject", "fingerprint",
+    "evidence_at",
+)  # fmt: skip
+"""What a card has as its row has it."""
 
 
 def card_of(row: Prediction) -> Card:
     """A row as the operator sees it."""
+    outcome = Outcome.DISCARDED if row.discarded_at is not None else row.outcome
     return Card(
-        id=row.id,
-        kind=row.kind,
+        **{name: getattr(row, name) for name in _SAME},
         tier=Tier(row.tier),
-        assignment=row.assignment,
         agent=row.target_agent,
-        confidence=row.confidence,
         band=band_of(row.confidence),
         parts=None if row.parts is None else ConfidenceParts(**(row.parts | {"words": tuple(row.parts["words"])})),
-        reasoning=row.reasoning,
         status=Status(row.status),
         source=Source(row.source),
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        signals=tuple(
-            Signal(one["name"], one["weight"], one["relevance"], tuple(one["evidence"]), one["error"])
-            for one in row.signals
-        ),
-        verdicts=tuple(
-            RailVerdict(one["rail"], Verdict(one["verdict"]), one["reason"], one["rule"]) for one in row.verdicts
-        ),
+        signals=tuple(Signal(**(signal | {"evidence": tuple(signal["evidence"])})) for signal in row.signals),
+        verdicts=tuple(RailVerdict(**(said | {"verdict": Verdict(said["verdict"])})) for said in row.verdicts),
         estimate=row.estimate_microusd,
-        check_only=row.check_only,
-        undo_note=row.undo_note,
-        served=row.served,
-        novel=row.novel,
-        snoozed_until=row.snoozed_until,
-        shown_at=row.shown_at,
-        decided_by=None if row.decided_by is None else DecidedBy(row.decided_by),
-        decided_at=row.decided_at,
-        outcome=_outcome(row),
-        session_id=row.session_id,
-        task_id=row.task_id,
-        note=row.note,
+        decided_by=DecidedBy(row.decided_by) if row.decided_by else None,
+        outcome=Outcome(outcome) if outcome else None,
     )
 
 
@@ -321,53 +317,6 @@ def decided(row: Prediction, by: DecidedBy) -> DecidedCard:
         original_prompt=row.original_prompt if row.edited else "",
         seen=row.seen,
         raw=None if row.parts is None else weighted(*(row.parts[term] for term in TERMS)),
-    )
-
-
-def runs_when_due(session: Session | None, row: Prediction) -> bool:
-    """Whether the operator wrote, into a heartbeat, that this is to run by itself when it is due, and it still stands
-    there. Without a session (a card just made) it does."""
-    if not is_heartbeat(row.kind) or row.facts.get(RUN) is not True or row.edited:
-        return False
-    task = load(session, TaskRow, row.task_id or "") if session else None
-    return session is None or (task is not None and (task.source, task.state) == (ORDER, "open"))
-
-
-def trigger_of(
-    row: Prediction,
-    assignment: Assignment,
-    *,
-    by: DecidedBy,
-    estimate: int,
-    phase: int,
-    approval_bound: float,
-    ordered: bool,
-) -> Trigger:
-    """The request to execute this card as `assignment`, which may be an edit of what the row holds.
-
-    An operator's approval starts a new chain (SPEC 3.2); what a card that shows its `ask` asked for, he has seen.
-    """
-    person = by is not DecidedBy.AUTONOMY
-    if person:
-        kind = TriggerType.MANUAL
-    elif is_heartbeat(row.kind):
-        kind = TriggerType.HEARTBEAT
-    else:
-        kind = TriggerType.FOLLOW_UP if row.source == Source.FOLLOW_UP else TriggerType.AUTONOMOUS
-    return Trigger(
-        prediction_id=row.id,
-        type=kind,
-        assignment=assignment,
-        agent=row.target_agent,
-        confidence=row.confidence,
-        estimate=estimate,
-        decided_by=by,
-        from_channel="owner" if person else row.from_channel,
-        phase=phase,
-        approval_bound=approval_bound,
-        acknowledged_digest=row.assignment.digest if person and row.asks else "",
-        suggested=row.kind in NEVER_ALONE,
-        ordered=ordered,
     )
 
 
@@ -405,11 +354,6 @@ def all_pending(session: Session) -> list[Prediction]:
     return found(session, Prediction, _PENDING)
 
 
-def all_seats(session: Session) -> list[Seat]:
-    """The seats of all pending cards, oldest first."""
-    return [row.seat for row in all_pending(session)]
-
-
 def own_sessions(session: Session, workspace: str, since: datetime) -> set[str]:
     """Sessions that the operator began there with prompts of his own, approved since."""
     query = sqlalchemy.select(col(Prediction.session_id)).where(
@@ -417,7 +361,7 @@ def own_sessions(session: Session, workspace: str, since: datetime) -> set[str]:
         col(Prediction.source) == Source.OPERATOR.value,
         col(Prediction.confirmed_at) >= since,
     )
-    return {str(one) for one in session.execute(query).scalars() if one}
+    return {str(session_id) for session_id in session.execute(query).scalars() if session_id}
 
 
 _LAST_TRIGGERED = (

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index, String, bindparam, cast
 from sqlmodel import Field, Session, col, desc, select
@@ -17,6 +16,7 @@ from sqlmodel import Field, Session, col, desc, select
 from engine.events import TaskAdded, TaskChanged
 from engine.model import Randomness, Refusal, Result, SessionView, Task, sanitise
 from engine.model.secrets import redact, refuse_secret
+from engine.prediction.card_rows import Prediction
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import found, load, whole
@@ -50,16 +50,6 @@ def boxes(text: str) -> Iterator[tuple[int, bool, str]]:
             yield number, found["mark"] == " ", found["words"].strip()
 
 
-class CardTasks(Protocol):
-    """Which task a card belongs to; the cards keep it."""
-
-    def task_of(self, transaction: Transaction, prediction_id: str) -> str | None:
-        """The id of the card's task, None when it has none."""
-
-    def link_task(self, transaction: Transaction, prediction_id: str, task_id: str) -> None:
-        """Remember the card's task."""
-
-
 class TaskRow(Row, table=True):
     """One task. `source` is "operator", "file" (of `tasksDir`), "heartbeat", "order" (of a heartbeat, to run by itself)
     or "session"."""
@@ -89,12 +79,11 @@ _RUNNING_IN = whole(TaskRow).where(col(TaskRow.session_id) == bindparam("session
 
 
 class TaskBoard:
-    """The board of one home. `cards`, when given, ties a session's task to its card."""
+    """The board of one home. A card keeps which task is its own."""
 
-    def __init__(self, database: Database, *, randomness: Randomness, cards: CardTasks | None = None) -> None:
+    def __init__(self, database: Database, *, randomness: Randomness) -> None:
         self._database = database
         self._randomness = randomness
-        self._cards = cards
         self._told: set[str] = set()
 
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
@@ -248,16 +237,16 @@ class TaskBoard:
 
     def session_started(self, transaction: Transaction, view: SessionView) -> None:
         """Observer of sessions: the card's task runs now; a card without one gets one."""
-        task_id = self._cards.task_of(transaction, view.prediction_id) if self._cards else None
-        row = load(transaction.session, TaskRow, task_id) if task_id else None
+        card = load(transaction.session, Prediction, view.prediction_id)
+        row = load(transaction.session, TaskRow, card.task_id) if card and card.task_id else None
         if row is not None:
             row.session_id = view.id
             self._change(transaction, row, "running", "")
             return
         title = sanitise(view.prompt).strip()[:LONGEST_TITLE] or view.id
         task = self._add(transaction, title, view.channel, view.workspace, "running", "session", view.id)
-        if self._cards:
-            self._cards.link_task(transaction, view.prediction_id, task.id)
+        if card is not None:
+            card.task_id = task.id
 
     def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
         """Observer of sessions: done when it succeeded. The operator's own task stays open until it is done."""
@@ -319,17 +308,5 @@ def _undone(session: Session, rows: Iterable[TaskRow]) -> set[str]:
 
 
 def _view(row: TaskRow, undone: set[str]) -> Task:
-    return Task(
-        id=row.id,
-        title=row.title,
-        state=row.state,
-        channel=row.channel,
-        workspace=row.workspace,
-        source=row.source,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        session_id=row.session_id,
-        note=row.note,
-        needs=tuple(row.needs),
-        waits_for=tuple(one for one in row.needs if one in undone),
-    )
+    values = {name: getattr(row, name) for name in TaskRow.model_fields}
+    return Task(**values | {"needs": tuple(row.needs), "waits_for": tuple(one for one in row.needs if one in undone)})

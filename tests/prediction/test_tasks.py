@@ -11,31 +11,43 @@ import pytest
 from engine.clock import FakeClock
 from engine.memory.ledger import Ledger
 from engine.model import Randomness, Refusal, SessionState, SessionView
+from engine.prediction.card_rows import Prediction, find
+from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database, Transaction
-from engine.tasks.board import TaskBoard
 
 
 class Cards:
-    """A stand-in for the cards, which keep a card's task."""
+    """A card, and which task is its own."""
 
-    def __init__(self) -> None:
-        self.tasks: dict[str, str] = {}
+    def __init__(self, database: Database, clock: FakeClock) -> None:
+        self._database = database
+        row = Prediction(
+            id="pred_1", prompt="Run the tests", target_agent="", target_channel="koji-core", confidence=0.4,
+            created_at=clock.now(), expires_at=clock.now(), kind="run_tests", workspace="/srv/shop", runner="flow",
+            subject="", fingerprint="",
+        )  # fmt: skip
+        database.write(lambda tx: tx.session.add(row))
 
-    def task_of(self, transaction: Transaction, prediction_id: str) -> str | None:
-        return self.tasks.get(prediction_id)
+    @property
+    def task(self) -> str | None:
+        with self._database.read() as session:
+            return find(session, "pred_1").task_id
 
-    def link_task(self, transaction: Transaction, prediction_id: str, task_id: str) -> None:
-        self.tasks[prediction_id] = task_id
+    def has(self, task_id: str) -> None:
+        def link(tx: Transaction) -> None:
+            find(tx.session, "pred_1").task_id = task_id
+
+        self._database.write(link)
 
 
 @pytest.fixture
-def cards() -> Cards:
-    return Cards()
+def cards(database: Database, clock: FakeClock) -> Cards:
+    return Cards(database, clock)
 
 
 @pytest.fixture
-def board(database: Database, cards: Cards) -> TaskBoard:
-    return TaskBoard(database, randomness=Randomness(1), cards=cards)
+def board(database: Database) -> TaskBoard:
+    return TaskBoard(database, randomness=Randomness(1))
 
 
 @pytest.fixture
@@ -102,7 +114,7 @@ def test_a_session_has_a_task_of_its_own(
     assert (task.title, task.session_id, task.source, task.channel) == (
         "Run the tests", "sess_1", "session", "koji-core",
     )  # fmt: skip
-    assert cards.tasks == {"pred_1": task.id}
+    assert cards.task == task.id
     with pytest.raises(Refusal) as caught:
         board.done(task.id)
     assert caught.value.code == "task_running"
@@ -125,7 +137,7 @@ def test_a_card_made_from_a_task_works_on_that_task(
     board: TaskBoard, database: Database, cards: Cards, session: SessionView
 ) -> None:
     task = board.add("cart rounding")
-    cards.tasks["pred_1"] = task.id
+    cards.has(task.id)
     database.write(lambda tx: board.session_started(tx, session))
     assert [(one.id, one.state) for one in board.list()] == [(task.id, "running")]
     database.write(lambda tx: board.session_ended(tx, replace(session, state=SessionState.FAILED)))

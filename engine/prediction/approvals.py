@@ -1,0 +1,382 @@
+"""Approving cards and starting what was approved, also after a crash between the two (SPEC 2.7, 3.1, 3.8).
+
+Approving is a transaction, starting is not: the rails rule and the card is confirmed with its permit; then the launcher
+uses the permit up. What dies in between is found by `recover`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from engine.events import PredictionReassigned
+from engine.execution.launcher import Launcher
+from engine.execution.runners.flow_names import named_flow
+from engine.model import (
+    NO_SANDBOX,
+    Assignment,
+    Card,
+    DecidedBy,
+    Permit,
+    RailVerdict,
+    Refusal,
+    RunnerInfo,
+    SessionView,
+    Source,
+    Status,
+    Trigger,
+    TriggerType,
+    Verdict,
+    sanitise,
+)
+from engine.model.secrets import refuse_secret
+from engine.model.shares import wilson_lower_bound
+from engine.prediction.card_rows import Prediction, card_of, find
+from engine.prediction.card_store import CardStore, moved
+from engine.prediction.kinds import NEVER_ALONE, RUN, is_heartbeat
+from engine.prediction.lifecycle import Move
+from engine.prediction.tasks import ORDER, TaskRow
+from engine.prediction.templates.history import implied
+from engine.prediction.twin import EmbeddedTwin
+from engine.storage.database import Transaction
+from engine.storage.quick import load
+
+LONGEST_PROMPT = 20_000
+"""Characters that a prompt may have."""
+
+UNCONFINED = "no sandbox on this machine, so nothing confines what this runs"
+HOW_TO_CONFIRM = "install bubblewrap to get one; or look at the card and confirm: clawpy approve {} --without-sandbox"
+LOOK_AGAIN = "look at the card and approve it again"
+
+KILL = "kill"
+"""The rail whose word is of no card: a stop is told wherever one looks, and over as soon as it is lifted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who asks for a card to be run, and how: `by` decides; `program` is the program that asks, or the channel that it
+    says it works for (SPEC 3.3), "" for the engine and people; `force` skips the rate (SPEC 3.2). `without_sandbox`:
+    the operator confirms that it runs unconfined where no sandbox works."""
+
+    by: DecidedBy = DecidedBy.OPERATOR
+    program: str = ""
+    force: bool = False
+    without_sandbox: bool = False
+
+
+def checked(text: str, secrets: Iterable[str] = ()) -> str:
+    """The prompt without control characters. Raises `Refusal` `empty_prompt`, `long_prompt`, or `secret_in_text` when a
+    key stands in it, one of `secrets` or what looks like one (SPEC 11.1)."""
+    prompt = sanitise(text).strip()
+    if not prompt:
+        raise Refusal("empty_prompt", "the prompt is empty", "say what to do")
+    if len(prompt) > LONGEST_PROMPT:
+        raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {LONGEST_PROMPT}")
+    return refuse_secret(prompt, secrets)
+
+
+def link_session(tx: Transaction, view: SessionView) -> None:
+    """A session of this card has been queued, or has begun."""
+    row = load(tx.session, Prediction, view.prediction_id)
+    if row is not None and row.status == Status.CONFIRMED:
+        row.session_id = view.id
+
+
+def runs_when_due(session: Session | None, row: Prediction) -> bool:
+    """Whether the operator wrote, into a heartbeat, that this is to run by itself when it is due, and it still stands
+    there. Without a session (a card just made) it does."""
+    if not is_heartbeat(row.kind) or row.facts.get(RUN) is not True or row.edited:
+        return False
+    task = load(session, TaskRow, row.task_id or "") if session else None
+    return session is None or (task is not None and (task.source, task.state) == (ORDER, "open"))
+
+
+class Approvals:
+    """Has the rails rule on cards and the launcher start them. Blocking calls of milliseconds, from any thread."""
+
+    def __init__(
+        self,
+        store: CardStore,
+        launcher: Launcher,
+        twin: EmbeddedTwin,
+        *,
+        flows: Collection[str] = (),
+        secrets: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        """`flows`: names that a prompt of your own may call; `secrets`: values that no prompt may hold."""
+        self.launcher = launcher
+        self.flows = flows
+        self._store = store
+        self._database = store.database
+        self._twin = twin
+        self._secrets = secrets
+
+    def preview(self, card_id: str) -> tuple[RailVerdict, ...]:
+        """What the rails would say now of an approval by the operator, before any acknowledgement; nothing is decided
+        or logged. Raises `Refusal` `unknown_card`."""
+        with self._database.read() as session:
+            row = find(session, card_id)
+            return self._preview(row, row.assignment, self.launcher.check(row.assignment), session)
+
+    def _preview(
+        self, row: Prediction, assignment: Assignment, info: RunnerInfo, session: Session
+    ) -> tuple[RailVerdict, ...]:
+        trigger = self._trigger(row, assignment, info, DecidedBy.OPERATOR, session)
+        return self._store.safety.pipeline.preview(replace(trigger, acknowledged_digest=""))
+
+    def preview_new(
+        self, row: Prediction, assignment: Assignment, info: RunnerInfo, session: Session | None = None
+    ) -> tuple[RailVerdict, ...]:
+        """The same of a card that was just made and is not stored yet; without a session nothing is known of like
+        ones."""
+        trigger = self._trigger(row, assignment, info, DecidedBy.OPERATOR, session)
+        return self._store.safety.pipeline.preview(trigger)
+
+    def checked(self, text: str) -> str:
+        """See `checked`."""
+        return checked(text, self._secrets())
+
+    def approve(
+        self,
+        card_id: str,
+        *,
+        edit: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        request: Request,
+    ) -> Card:
+        """See `Cards.approve`."""
+        operator = request.by is DecidedBy.OPERATOR
+        with self._store.deciding:
+            with self._database.read() as session:
+                row = find(session, card_id)
+                moved(row, Move.APPROVE, self._store.clock.now())
+            assignment, otherwise = self.launcher.choose(self._edited(row.assignment, edit, parameters))
+            info = self.launcher.check(assignment)
+            if not info.takes:
+                raise Refusal("no_runner", info.reason, self._how_to_run(assignment, card_id))
+            # Whoever names a flow of the program's own has agreed that no agent does the work.
+            if info.served != row.served and not (edit and assignment.flow and not info.served):
+                told = otherwise or f"it would now be done by {info.served or 'a flow'}"
+                if operator:
+                    self._show(card_id, assignment, info, told)
+                raise Refusal("needs_acknowledgement", told, LOOK_AGAIN)
+            ruled = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, request))
+            if isinstance(ruled, Permit):
+                return self._start(card_id, ruled, request.by)
+            told = f"{ruled.rail}: {ruled.reason}"
+            if _wants_confirmation(ruled, request):
+                raise Refusal("no_sandbox", UNCONFINED, HOW_TO_CONFIRM.format(card_id))
+            if _asks(ruled):
+                raise Refusal("needs_acknowledgement", told, LOOK_AGAIN)
+            fix = "resume" if ruled.rail == KILL else "fix the cause"
+            raise Refusal("blocked", told, f"the card stays pending; {fix} and approve it again")
+
+    def look_again(self) -> int:
+        """Have pending cards of prose say who would do them now: a model or an agent came, or went. Returns how many
+        say something else than before."""
+        return sum(self._look_again(card.id) for card in self._store.pending() if card.assignment.flow is None)
+
+    def _look_again(self, card_id: str) -> bool:
+        with self._database.read() as session:
+            row = find(session, card_id)
+        assignment, otherwise = self.launcher.choose(row.assignment)
+        info = self.launcher.check(assignment)
+        if (info.served, info.undo_note) == (row.served, row.undo_note):
+            return False
+        verdicts = self.preview_new(row, assignment, info)
+        note = otherwise or ("" if info.takes else info.reason)
+
+        def change(tx: Transaction, now: Prediction) -> None:
+            now.serve(info)
+            now.judge(verdicts)
+            now.note = note
+            told = PredictionReassigned(subject=now.id, workspace=now.workspace, served=info.served, note=note)
+            tx.record(told)
+
+        with self._store.deciding:
+            if self._store.get(card_id).status is not Status.PENDING:
+                return False  # it was decided meanwhile
+            self._store.change(card_id, change)
+        return True
+
+    def recover(self, unconsumed: Sequence[Permit], *, resume: bool = True) -> list[str]:
+        """At start-up: start what was approved and never began, while its permit holds, else make it pending again.
+
+        Returns in words what was done. A card whose session exists is left to the sessions' own recovery. Without
+        `resume` nothing is started: it stays approved for an engine that lasts, or until its permit has run out.
+        """
+        now = self._store.clock.now()
+        permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
+        with self._database.read() as session:
+            confirmed = session.exec(select(Prediction).where(col(Prediction.status) == Status.CONFIRMED.value)).all()
+        told = []
+        for row in confirmed:
+            if row.session_id is not None or self._begun(row.id):
+                continue
+            permit = permits.get(row.id)
+            if permit is None:
+                self._reopen_unstarted(row.id, "it was approved but did not start; approve it again")
+                told.append(f"pending again because its permit has expired: {row.prompt}")
+                continue
+            if not resume:
+                told.append(f"approved, waiting for the console: {row.prompt}")
+                continue
+            try:
+                self._start(row.id, permit, DecidedBy(row.decided_by or DecidedBy.OPERATOR))
+                told.append(f"started because it was approved before the interruption: {row.prompt}")
+            except Refusal as refusal:
+                told.append(f"pending again because it could not start: {row.prompt}: {refusal.message}")
+        return told
+
+    def as_flow(self, assignment: Assignment, flow: str, parameters: str) -> Assignment:
+        """`assignment` as work for `flow`. Raises `Refusal` `bad_parameters`."""
+        given = implied(flow, self._store.clock.local())
+        named = replace(assignment, runner="flow", flow=flow, parameters=given)
+        return self.launcher.reparameterise(named, parameters) if parameters else named
+
+    def _show(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
+        """Have the card say what would be done now and by whom, and what the rails say of just that."""
+        with self._database.read() as session:
+            verdicts = self._preview(find(session, card_id), assignment, info, session)
+
+        def change(tx: Transaction, row: Prediction) -> None:
+            moved(row, Move.APPROVE, tx.now)
+            row.take(assignment)
+            row.serve(info)
+            row.judge(verdicts)
+            row.note = note
+
+        self._store.change(card_id, change)
+
+    def _edited(self, assignment: Assignment, edit: str | None, parameters: Mapping[str, Any] | None) -> Assignment:
+        if edit is None and parameters is None:
+            return assignment
+        if edit is not None and (named := named_flow(edit.strip(), self.flows)) is not None:
+            return self.as_flow(replace(assignment, prompt=self.checked(edit)), *named)
+        if assignment.flow is not None:
+            text = edit if parameters is None else json.dumps(dict(parameters))
+            changed = self.launcher.reparameterise(assignment, refuse_secret(text or "", self._secrets()))
+            return changed if changed.flow else replace(changed, prompt=self.checked(changed.prompt))
+        if edit is None:
+            told = "this card is a text prompt and has no parameters"
+            raise Refusal("bad_parameters", told, "edit its prompt instead")
+        return replace(assignment, prompt=self.checked(edit))
+
+    def _trigger(
+        self, row: Prediction, assignment: Assignment, info: RunnerInfo, by: DecidedBy, session: Session | None
+    ) -> Trigger:
+        """The request to execute this card as `assignment`, which may be an edit of what the row holds; without a
+        session (a card just made) nothing is known of like ones.
+
+        An operator's approval starts a new chain (SPEC 3.2); what a card that shows its `ask` asked for, he has seen.
+        """
+        person = by is not DecidedBy.AUTONOMY
+        if person:
+            kind = TriggerType.MANUAL
+        elif is_heartbeat(row.kind):
+            kind = TriggerType.HEARTBEAT
+        else:
+            kind = TriggerType.FOLLOW_UP if row.source == Source.FOLLOW_UP else TriggerType.AUTONOMOUS
+        trigger = Trigger(
+            prediction_id=row.id,
+            type=kind,
+            assignment=assignment,
+            agent=row.target_agent,
+            confidence=row.confidence,
+            estimate=info.estimate,
+            decided_by=by,
+            from_channel="owner" if person else row.from_channel,
+            acknowledged_digest=row.assignment.digest if person and card_of(row).asks else "",
+            suggested=row.kind in NEVER_ALONE,
+            ordered=runs_when_due(session, row),
+        )
+        if session is None:
+            return trigger
+        like = self._store.history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
+        phase = self._twin.phase(session).number
+        return replace(trigger, phase=phase, approval_bound=wilson_lower_bound(*like))
+
+    def _rule(
+        self, tx: Transaction, card_id: str, assignment: Assignment, info: RunnerInfo, request: Request
+    ) -> Permit | RailVerdict:
+        """Ask the rails and carry their word out, in one transaction: a permit, or what blocked it."""
+        row = find(tx.session, card_id)
+        moved(row, Move.APPROVE, tx.now)
+        trigger = self._trigger(row, assignment, info, request.by, tx.session)
+        confirmed = request.without_sandbox and request.by is not DecidedBy.AUTONOMY
+        trigger = replace(trigger, without_sandbox=confirmed)
+        if request.program:
+            # A follow-up goes on with its chain, whoever asks for it: else that could be made as long as one likes.
+            kind = trigger.type if trigger.type is TriggerType.FOLLOW_UP else TriggerType.CRON
+            trigger = replace(trigger, type=kind, force=request.force, asked_by=request.program)
+        ruling = self._store.safety.pipeline.rule(tx, trigger)
+        changed = assignment.digest != row.assignment.digest
+        if changed:
+            # Blocked or not: the card holds what was asked for, so that it shows what the rails say of just that.
+            row.take(assignment)
+            row.serve(info)
+        blocked_by = ruling.blocked_by
+        if ruling.permit is not None:
+            row.judge(ruling.verdicts)
+            self._store.confirm(tx, row, ruling.permit, request.by)
+            return ruling.permit
+        assert blocked_by is not None, "a ruling has a permit or what blocked it"
+        if changed or _asks(blocked_by) or _wants_confirmation(blocked_by, request):
+            row.judge(ruling.verdicts)
+        if blocked_by.rail != KILL:
+            row.note = f"{blocked_by.rail}: {blocked_by.reason}"
+        return blocked_by
+
+    def _start(self, card_id: str, permit: Permit, by: DecidedBy) -> Card:
+        card = self._store.get(card_id)
+        try:
+            view = self.launcher.start(
+                permit,
+                card.assignment,
+                agent=card.agent,
+                mode="autonomous" if by is DecidedBy.AUTONOMY else "approved",
+                estimate=card.estimate,
+                without_sandbox=card.without_sandbox,  # as its approval said: the machine may have changed since
+            )
+        except BaseException as error:
+            if not self._begun(card_id):
+                self._reopen_unstarted(card_id, f"could not start: {error}")
+            raise
+        return self._store.change(card_id, lambda tx, row: link_session(tx, view))
+
+    def _begun(self, card_id: str) -> bool:
+        """A session of this card waits or runs. One of an earlier approval, which was undone, is over."""
+        view = self.launcher.session_of(card_id)
+        return view is not None and not view.state.over
+
+    def _reopen_unstarted(self, card_id: str, note: str) -> None:
+        def change(tx: Transaction, row: Prediction) -> None:
+            if row.status == Status.CONFIRMED:
+                self._store.reopen(tx, row, note)
+
+        self._store.change(card_id, change)
+
+    def _how_to_run(self, assignment: Assignment, card_id: str) -> str:
+        if assignment.flow and self.flows and assignment.flow not in self.flows:
+            return (
+                f"this learned flow was rolled back: clawpy dismiss {card_id}, or activate it again with clawpy "
+                "candidates"
+            )
+        if assignment.flow:
+            return f"set the missing parameters: clawpy approve {card_id} --edit 'KEY=VALUE …'"
+        return "name a flow, or configure a model or an agent"
+
+
+def _asks(verdict: RailVerdict) -> bool:
+    """The content filter asks for a person; approving a card that shows it satisfies it (SPEC 3.5)."""
+    return verdict.rail == "content" and verdict.verdict is Verdict.ASK
+
+
+def _wants_confirmation(verdict: RailVerdict, request: Request) -> bool:
+    """The gate asks the operator to confirm that it runs without a sandbox."""
+    person = request.by is not DecidedBy.AUTONOMY
+    return person and verdict.rail == "gate" and NO_SANDBOX in verdict.rule.split(",")
