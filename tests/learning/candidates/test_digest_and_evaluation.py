@@ -13,7 +13,6 @@ from engine.learning.candidates.evaluation import (
     ALONE,
     NEW_AGAIN,
     PASS,
-    SOURCES,
     TOP,
     corroborated_score,
     evaluate,
@@ -61,11 +60,6 @@ def candidate(of: LearningRecord, effect: Effect | None = None, **changes: objec
 
 
 # -- detect
-
-
-def test_every_kind_is_the_source_of_some_type() -> None:
-    assert {kind for kinds in SOURCES.values() for kind in kinds} == set(RecordKind)
-    assert all(types_of(kind) for kind in RecordKind)
 
 
 def test_sources_are_those_of_the_specification() -> None:

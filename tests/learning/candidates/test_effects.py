@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.execution.validation import Caps
-from engine.learning.candidates.effects import preview_lines
 from engine.learning.candidates.trials import MOST_REPAIRS
 from engine.model.adaptation import FixTemplate, PolicyTweak, RoutingHint
 from engine.storage.database import Database
@@ -73,16 +72,3 @@ def test_tweaks_only_tighten_whatever_they_say(tweaks: list[PolicyTweak], tries:
     assert 0 <= caps.cost <= cost
     tightest = [one.tries for one in tweaks if one.tries is not None]
     assert caps.tries == max(0, min([tries, *tightest]))
-
-
-def test_a_preview_agrees_with_what_is_done(world: World) -> None:
-    """The lines that a screen compares are those that the hooks then act by."""
-    tweak, repair = PolicyTweak(tries=1, cost=10), FixTemplate(("t::a",), ("Fix the sum.",))
-    world.put(tweak)
-    world.put(repair)
-    found = world.overlays.tweaks(agent="cto", workspace="")
-    now = {"model": "", "tries": 3, "cost": 500_000, "flows": ()}
-    caps = Caps(3, 500_000).tightened(found[0].tries, found[0].cost)
-    assert preview_lines(tweak.kind, found, **now)[0] == f"tries to heal: {caps.tries}"
-    told = [f"advice: {line}" for line in repairs(world, "t::a", workspace="")]
-    assert preview_lines(repair.kind, [repair], **now) == ["failing: t::a", *told]

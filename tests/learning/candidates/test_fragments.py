@@ -48,13 +48,6 @@ def test_the_prompt_with_it_and_byte_for_byte_as_before_after_a_roll_back(world:
     assert after == before
 
 
-def test_other_agents_and_kinds_of_run_are_left_alone(world: World) -> None:
-    world.guide(agent="cto", run_kind="task")
-    assert world.part(agent="cfo").part is None
-    assert world.part(run_kind="reply").part is None
-    assert world.part().part is not None
-
-
 @given(st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=4))
 @settings(max_examples=60, deadline=None)
 def test_no_text_can_close_the_block(lines: list[str]) -> None:

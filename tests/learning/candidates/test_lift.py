@@ -196,14 +196,6 @@ def test_the_same_run_always_gets_the_same_answer(share: float, run: int) -> Non
         assert withheld(f"ses_{run}", "over_1", min(1.0, share + 0.1))
 
 
-def test_a_fifth_goes_without_and_overlays_are_drawn_apart() -> None:
-    runs = [f"ses_{number}" for number in range(5000)]
-    one = {run for run in runs if withheld(run, "over_1", 0.2)}
-    other = {run for run in runs if withheld(run, "over_2", 0.2)}
-    assert len(one) / 5000 == pytest.approx(0.2, abs=0.02)
-    assert len(one & other) / 5000 == pytest.approx(0.04, abs=0.01)
-
-
 def test_counts_that_cannot_be_are_told() -> None:
     for wrong in ((1, 2, 0, 0), (0, 0, 1, -1)):
         with pytest.raises(ValueError, match="cannot be"):

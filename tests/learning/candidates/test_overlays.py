@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -11,11 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.events import EventBus
 from engine.learning.candidates.candidates import Candidates, CandidateTexts
 from engine.learning.candidates.effects import LINE_MOST, MOST_LINES, checked, preview_lines, words
-from engine.learning.candidates.trials import Overlays
-from engine.memory.ledger import append
 from engine.model import Refusal
 from engine.model.adaptation import (
     CandidateType,
@@ -79,34 +75,6 @@ def test_it_answers_by_agent_kind_of_run_and_workspace(world: World) -> None:
     assert get(agent_id="cto", run_kind="task", workspace="/w") == {everywhere.id, there.id}
     assert get(agent_id="cto", run_kind="task", workspace="/other") == {everywhere.id}
     assert get(agent_id="cto", run_kind="task") == {everywhere.id}, "no workspace is none of them"
-
-
-def test_it_is_promoted_again_after_a_roll_back_and_never_twice_at_once(world: World) -> None:
-    candidate = world.candidate(FRAGMENT)
-    first = world.promote(candidate)
-    with pytest.raises(Refusal) as refused:
-        world.promote(candidate)
-    assert refused.value.code == "already_decided"
-    world.withdraw(candidate.id)
-    world.clock.advance(timedelta(minutes=1))
-    second = world.promote(candidate)
-    assert [one.id for one in Candidates(world.database).get(candidate.id).overlays] == [second.id, first.id]
-    world.withdraw(candidate.id)
-    with pytest.raises(Refusal) as refused:
-        world.withdraw(candidate.id)
-    assert refused.value.code == "nothing_to_roll_back"
-
-
-def test_asking_again_asks_no_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    overlay = world.guide()
-    assert asked(world, CandidateType.PROMPT_FRAGMENT) == [overlay.id]
-
-    def no_disk() -> None:
-        raise AssertionError("the disk was asked")
-
-    monkeypatch.setattr(world.database, "read", no_disk)
-    for one in CandidateType:
-        assert asked(world, one) == ([overlay.id] if one is CandidateType.PROMPT_FRAGMENT else [])
 
 
 def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_twice_is_refused(world: World) -> None:
@@ -173,18 +141,6 @@ def test_a_command_is_words_or_refused(command: str) -> None:
         found = words(command)
         assert found
         assert not found[0].startswith("-")
-
-
-def test_one_damaged_row_takes_no_other_with_it(world: World) -> None:
-    good, bad = world.guide(), world.guide()
-    world.database.close()
-    with closing(sqlite3.connect(world.database.path)) as connection:
-        connection.execute("UPDATE candidates SET effect = '{}' WHERE id = ?", (bad.candidate_id,))
-        connection.commit()
-    again = Database(world.database.path, clock=world.clock, bus=EventBus(), recorder=append)
-    assert [one.id for one in Overlays(again).every()] == [good.id]
-    assert Candidates(again).get(bad.candidate_id).overlays == ()
-    again.close()
 
 
 # -- previews

@@ -28,7 +28,7 @@ from engine.events import (
     ToolsUsed,
     WorkOverlapped,
 )
-from engine.learning.candidates.reflection import CURSOR, READERS
+from engine.learning.candidates.reflection import CURSOR
 from engine.learning.candidates.sources import Mended
 from engine.learning.candidates.weighing import OPPORTUNITY, difference, error_kind, slug
 from engine.model.adaptation import RecordKind
@@ -189,22 +189,6 @@ def test_what_was_landed_in_parts_is_approved_and_healed_once(world: World, end:
     heal, approval = world.adaptation.records()
     assert (approval.source_label, approval.details["files"]) == ("human_approval/change_set", 2)
     assert heal.source_label == f"successful_heal/{TOTAL}"
-
-
-def test_every_reader_has_a_fact() -> None:
-    assert set(READERS) | {"ToolsUsed"} <= {one.__name__ for one in Event.__subclasses__()}
-
-
-def test_all_fifteen_kinds(world: World) -> None:
-    world.heal("sess_h")
-    world.happened(
-        failed("sess_f"), retried("sess_r"), overlap(), over_budget(), APPROVED, erred("sess_e"), FLUSHED, guided(),
-        NOISY, STALE, TeachingRefreshed(taught=1, unchanged=0), UNSHARED, RECALLED,
-    )  # fmt: skip
-    recurring(world, range(6))
-    world.adaptation.digest()
-    assert {one.kind for one in world.adaptation.records()} == set(RecordKind)
-    assert len(RecordKind) == 15
 
 
 def test_a_budget_is_one_incident_a_day(world: World) -> None:

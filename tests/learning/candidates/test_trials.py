@@ -6,7 +6,7 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.events import ChangeSetReady, LandingUndone, ValidationFailed
+from engine.events import ChangeSetReady, LandingUndone
 from engine.learning.candidates.trials import OverlayRun
 from engine.model.adaptation import FixTemplate
 from engine.storage.database import Database
@@ -75,17 +75,6 @@ def test_changes_that_wait_are_not_counted_yet_and_an_undone_landing_is_bad(worl
     assert rows(world)["ses_1"].state == "good"
     world.database.write(lambda tx: tx.record(LandingUndone(subject="chg", session_id="ses_1")))
     world.trials.catch_up()
-    world.trials.catch_up()
-    assert rows(world)["ses_1"].state == "bad"
-
-
-def test_work_that_stayed_red_is_bad(world: World) -> None:
-    world.guide()
-    told = world.part("ses_1").provenance
-    world.database.write(lambda tx: world.trials.applied(tx, told, session_id="ses_1", agent="cto", workspace=""))
-    failed = ValidationFailed(subject="ses_1", agent="cto", attempts=3, cost=1, failing=("t",), reason="still red")
-    world.database.write(lambda tx: tx.record(failed))
-    world.end("ses_1")
     world.trials.catch_up()
     assert rows(world)["ses_1"].state == "bad"
 
@@ -159,15 +148,3 @@ def test_repairs_are_on_trial_too(world: World) -> None:
     assert 8 < sum(row.withheld for row in found.values()) < 32
     assert playbook.repairs(agent="cto", workspace="", broken=["test_green"], session_id="ses_x") == ()
     assert "ses_x" not in rows(world), "what would not have been said is on no trial"
-
-
-def test_what_was_handled_comes_again_after_a_crash_and_changes_nothing(world: World) -> None:
-    world.guide()
-    for number in range(6):
-        world.run(f"ses_{number}", good=bool(number % 2))
-    world.trials.catch_up()
-    before = {session: row.state for session, row in rows(world).items()}
-    again = World(world.database, world.clock)
-    again.trials._facts._cursor = 0  # as if the cursor had not been stored
-    again.trials.catch_up()
-    assert {session: row.state for session, row in rows(world).items()} == before

@@ -48,14 +48,6 @@ def test_what_was_rolled_back_acts_again_and_its_promotion_can_still_be_rolled_b
     assert world.adaptation.roll_back(one.id).status is CandidateStatus.ROLLED_BACK
 
 
-def test_a_rejection_of_what_was_rolled_back_is_taken_back_to_there(world: World, one: Candidate) -> None:
-    world.adaptation.approve(one.id)
-    world.adaptation.roll_back(one.id)
-    world.adaptation.reject(one.id)
-    assert world.adaptation.undo(one.id).status is CandidateStatus.ROLLED_BACK
-    assert world.shelf.in_force == []
-
-
 def test_only_the_last_step_and_only_the_operators_own(world: World, one: Candidate) -> None:
     def refused() -> bool:
         with pytest.raises(Refusal) as told:

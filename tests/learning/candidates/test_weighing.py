@@ -12,71 +12,78 @@ from engine.learning.candidates import weighing
 from engine.learning.candidates.weighing import FULL_COST, OPPORTUNITY, Weight, share, weight
 from engine.model import Trust
 
-AT_THE_LINE: list[tuple[Callable[[], Weight], float]] = [
-    (lambda: weighing.failed_tdd(1, 0, 0), 45.0),
-    (lambda: weighing.failed_tdd(2, 0, 2), 59.0),  # one try in vain is no opportunity yet
-    (lambda: weighing.failed_tdd(2, 0, 3), 61.0),
-    (lambda: weighing.failed_tdd(4, FULL_COST, 5), 100.0),
-    (lambda: weighing.failed_tdd(9, 10 * FULL_COST, 50), 100.0),
-    (lambda: weighing.successful_heal(2, 0, 1), 82.0),
-    (lambda: weighing.successful_heal(3, 0, 1), 72.0),
-    (lambda: weighing.successful_heal(2, FULL_COST, 5), 100.0),
-    (lambda: weighing.repeated_retry(2, 0), 55.0),
-    (lambda: weighing.repeated_retry(2, FULL_COST // 5), 60.0),
-    (lambda: weighing.repeated_retry(3, 0), 65.0),
-    (lambda: weighing.repeated_retry(4, FULL_COST), 100.0),
-    (lambda: weighing.task_conflict(1, 0), 24.0),
-    (lambda: weighing.task_conflict(50, 0), 40.0),
-    (lambda: weighing.task_conflict(50, 1), 54.5),
-    (lambda: weighing.task_conflict(4, 1), 60.2),
-    (lambda: weighing.task_conflict(5, 5), 95.0),
-    (lambda: weighing.budget_incident(0, 1_000_000), 50.0),
-    (lambda: weighing.budget_incident(999_000, 1_000_000), 60.0),
-    (lambda: weighing.budget_incident(1_000_000, 1_000_000), 60.0),
-    (lambda: weighing.budget_incident(1_500_000, 1_000_000), 80.0),
-    (lambda: weighing.budget_incident(2_000_000, 1_000_000), 100.0),
-    (lambda: weighing.budget_incident(0, 0), 50.0),
-    (lambda: weighing.budget_incident(1, 0), 100.0),
-    (lambda: weighing.edited_approval(0.0, 0), 50.0),
-    (lambda: weighing.edited_approval(0.25, 0), 60.0),
-    (lambda: weighing.edited_approval(1.0, 3), 100.0),
-    (lambda: weighing.agent_error(weighing.MISUSED, "x", explained=True, before=0), 60.0),
-    (lambda: weighing.agent_error(weighing.MISUSED, "x", explained=False, before=1), 55.0),
-    (lambda: weighing.agent_error(weighing.MISUSED, "x", explained=False, before=2), 60.0),
-    (lambda: weighing.agent_error(weighing.BROKE_OFF, "x", explained=False, before=3), 60.0),
-    (lambda: weighing.agent_error(weighing.PROGRAM, "x", explained=False, before=99), 50.0),
-    (lambda: weighing.successful_bubble(0.75, 0.60), 67.5),  # what the gates let through at least
-    (lambda: weighing.successful_bubble(0.9, 1.0), 95.0),
-    (lambda: weighing.guidance_applied(0, 0), 20.0),
-    (lambda: weighing.guidance_applied(99, 99), 55.0),
-    (lambda: weighing.guidance_noisy(0.0), 60.0),
-    (lambda: weighing.guidance_noisy(0.5), 100.0),
-    (lambda: weighing.stale_guidance(0, 0, 0, 0), 40.0),
-    (lambda: weighing.stale_guidance(0, 0, 1, 1), 59.0),
-    (lambda: weighing.stale_guidance(0, 0, 1, 2), 61.0),
-    (lambda: weighing.stale_guidance(360, 180, 0, 0), 60.0),
-    (lambda: weighing.stale_guidance(359, 180, 0, 0), 59.9),
-    (lambda: weighing.stale_guidance(720, 180, 9, 99), 100.0),
-    (lambda: weighing.teaching_refresh(0, 5), 10.0),
-    (lambda: weighing.teaching_refresh(5, 0), 50.0),
-    (lambda: weighing.cloud_sync_failure(0, 0), 40.0),
-    (lambda: weighing.cloud_sync_failure(9, 0), 58.0),
-    (lambda: weighing.cloud_sync_failure(10, 0), 60.0),
-    (lambda: weighing.cloud_sync_failure(0, 4), 60.0),
-    (lambda: weighing.cloud_sync_failure(99, 99), 100.0),
-    (lambda: weighing.recall_hit(0), 45.0),
-    (lambda: weighing.recall_hit(2), 55.0),
-    (lambda: weighing.recall_hit(3), 60.0),
-    (lambda: weighing.recall_hit(99), 85.0),
-    (lambda: weighing.tool_sequence(3, 3.0, 0.1), 60.0),
-    (lambda: weighing.tool_sequence(3, 3.0, 0.05), 59.0),
-    (lambda: weighing.tool_sequence(5, 10.0, 1.0), 100.0),
+
+def an_error(points: float, explained: bool, before: int) -> Weight:
+    return weighing.agent_error(points, "x", explained=explained, before=before)
+
+
+AT_THE_LINE: list[tuple[Callable[..., Weight], tuple[float, ...], float]] = [
+    (weighing.failed_tdd, (1, 0, 0), 45.0),
+    (weighing.failed_tdd, (2, 0, 2), 59.0),  # one try in vain is no opportunity yet
+    (weighing.failed_tdd, (2, 0, 3), 61.0),
+    (weighing.failed_tdd, (4, FULL_COST, 5), 100.0),
+    (weighing.failed_tdd, (9, 10 * FULL_COST, 50), 100.0),
+    (weighing.successful_heal, (2, 0, 1), 82.0),
+    (weighing.successful_heal, (3, 0, 1), 72.0),
+    (weighing.successful_heal, (2, FULL_COST, 5), 100.0),
+    (weighing.repeated_retry, (2, 0), 55.0),
+    (weighing.repeated_retry, (2, FULL_COST // 5), 60.0),
+    (weighing.repeated_retry, (3, 0), 65.0),
+    (weighing.repeated_retry, (4, FULL_COST), 100.0),
+    (weighing.task_conflict, (1, 0), 24.0),
+    (weighing.task_conflict, (50, 0), 40.0),
+    (weighing.task_conflict, (50, 1), 54.5),
+    (weighing.task_conflict, (4, 1), 60.2),
+    (weighing.task_conflict, (5, 5), 95.0),
+    (weighing.budget_incident, (0, 1_000_000), 50.0),
+    (weighing.budget_incident, (999_000, 1_000_000), 60.0),
+    (weighing.budget_incident, (1_000_000, 1_000_000), 60.0),
+    (weighing.budget_incident, (1_500_000, 1_000_000), 80.0),
+    (weighing.budget_incident, (2_000_000, 1_000_000), 100.0),
+    (weighing.budget_incident, (0, 0), 50.0),
+    (weighing.budget_incident, (1, 0), 100.0),
+    (weighing.edited_approval, (0.0, 0), 50.0),
+    (weighing.edited_approval, (0.25, 0), 60.0),
+    (weighing.edited_approval, (1.0, 3), 100.0),
+    (an_error, (weighing.MISUSED, True, 0), 60.0),
+    (an_error, (weighing.MISUSED, False, 1), 55.0),
+    (an_error, (weighing.MISUSED, False, 2), 60.0),
+    (an_error, (weighing.BROKE_OFF, False, 3), 60.0),
+    (an_error, (weighing.PROGRAM, False, 99), 50.0),
+    (weighing.successful_bubble, (0.75, 0.60), 67.5),  # what the gates let through at least
+    (weighing.successful_bubble, (0.9, 1.0), 95.0),
+    (weighing.guidance_applied, (0, 0), 20.0),
+    (weighing.guidance_applied, (99, 99), 55.0),
+    (weighing.guidance_noisy, (0.0,), 60.0),
+    (weighing.guidance_noisy, (0.5,), 100.0),
+    (weighing.stale_guidance, (0, 0, 0, 0), 40.0),
+    (weighing.stale_guidance, (0, 0, 1, 1), 59.0),
+    (weighing.stale_guidance, (0, 0, 1, 2), 61.0),
+    (weighing.stale_guidance, (360, 180, 0, 0), 60.0),
+    (weighing.stale_guidance, (359, 180, 0, 0), 59.9),
+    (weighing.stale_guidance, (720, 180, 9, 99), 100.0),
+    (weighing.teaching_refresh, (0, 5), 10.0),
+    (weighing.teaching_refresh, (5, 0), 50.0),
+    (weighing.cloud_sync_failure, (0, 0), 40.0),
+    (weighing.cloud_sync_failure, (9, 0), 58.0),
+    (weighing.cloud_sync_failure, (10, 0), 60.0),
+    (weighing.cloud_sync_failure, (0, 4), 60.0),
+    (weighing.cloud_sync_failure, (99, 99), 100.0),
+    (weighing.recall_hit, (0,), 45.0),
+    (weighing.recall_hit, (2,), 55.0),
+    (weighing.recall_hit, (3,), 60.0),
+    (weighing.recall_hit, (99,), 85.0),
+    (weighing.tool_sequence, (3, 3.0, 0.1), 60.0),
+    (weighing.tool_sequence, (3, 3.0, 0.05), 59.0),
+    (weighing.tool_sequence, (5, 10.0, 1.0), 100.0),
 ]
 
 
-@pytest.mark.parametrize(("formula", "score"), AT_THE_LINE)
-def test_every_formula_at_its_boundaries(formula: Callable[[], Weight], score: float) -> None:
-    found = formula()
+@pytest.mark.parametrize(("formula", "arguments", "score"), AT_THE_LINE)
+def test_every_formula_at_its_boundaries(
+    formula: Callable[..., Weight], arguments: tuple[float, ...], score: float
+) -> None:
+    found = formula(*arguments)
     assert found.score == score
     assert found.reason
 

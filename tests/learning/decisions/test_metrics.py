@@ -51,10 +51,6 @@ def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
     assert [(one.name, one.approval_rate) for one in found.calibration if one.predictions] == [(bucket, 0.5)]
 
 
-def test_below_the_first_bucket_nothing_is_counted() -> None:
-    assert sum(one.predictions for one in metrics([card("approved", 0.2999)]).calibration) == 0
-
-
 @pytest.mark.parametrize(
     ("older", "newer", "is_"),
     [(5, 5, "steady"), (5, 6, "improving"), (6, 5, "declining"), (0, 10, "improving")],
@@ -94,19 +90,6 @@ def test_every_card_is_told_of_once() -> None:
     assert (found.withdrawn, found.undecided, found.auto_executed) == (2, 1, 1)
     told = found.approved + found.rejected + found.expired + found.withdrawn + found.undecided + found.auto_executed
     assert told == found.total
-
-
-def test_what_the_operator_typed_himself_is_no_prediction() -> None:
-    found = metrics([card("approved", source="operator"), card("rejected"), card("approved", cost=100)])
-    assert (found.total, found.own, found.approved, found.approval_rate) == (2, 1, 1, 0.5)
-    assert {one.name: one.predictions for one in found.sources} == {"template": 2, "operator": 1}
-    assert sum(one.predictions for one in found.kinds) == 2
-
-
-def test_a_cold_start_states_nothing() -> None:
-    cold = replace(card("approved", 0.4), stated=False)
-    [bucket] = [one for one in metrics([cold, card("approved", 0.45)]).calibration if one.predictions]
-    assert (bucket.predictions, bucket.unstated) == (2, 1)
 
 
 def test_a_bucket_says_how_far_chance_may_carry_it() -> None:

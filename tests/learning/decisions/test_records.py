@@ -18,7 +18,6 @@ from engine.learning.decisions.records import (
     exchange_line,
     preference_line,
     read_preference,
-    weight_line,
 )
 
 PAIR = Preference(
@@ -52,10 +51,6 @@ def test_trl_is_flat_and_conversational() -> None:
     assert set(line) == {"prompt", "chosen", "rejected"}
     assert line["prompt"][-1] == {"role": "user", "content": PAIR.context}
     assert line["chosen"] == [{"role": "assistant", "content": PAIR.chosen}]
-
-
-def test_weights_stand_beside() -> None:
-    assert json.loads(weight_line(PAIR)) == {"pair": 7, "weight": 0.3}
 
 
 @given(context=texts, chosen=texts, rejected=texts, shape=st.sampled_from(list(Shape)))

@@ -88,20 +88,6 @@ def test_a_quote_counts_again_once_the_operator_kept_it(world: World) -> None:
     assert kept.reinforced_by == ("s3", "s4")
 
 
-def test_an_entry_of_an_earlier_version_waits_until_it_is_kept(world: World) -> None:
-    for number in range(3):
-        world.session(f"s{number}", UV)
-    (known,) = world.learnings.entries("project")
-    path = world.data / known.path
-    named = ("trust:", "review:", "review_since:")
-    lines = [line for line in path.read_text().splitlines() if not line.startswith(named)]
-    path.write_text("\n".join(lines) + "\n")
-    (waits,) = world.learnings.waiting()
-    assert (waits.id, waits.text) == (known.id, UV)
-    assert world.learnings.keep(known.id).may_guide
-    assert world.learnings.waiting() == []
-
-
 def test_reinforcing_one_entry_leaves_its_neighbours_in_the_file_alone(world: World) -> None:
     for number in range(3):
         world.session(f"s{number}", UV, "We keep our tests beside the code", by="operator")

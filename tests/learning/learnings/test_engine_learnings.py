@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.engine import Engine, open_engine
-from engine.home import Home
-from engine.model import LearningKind, LearningScope, PermissionAnswer, PromptRequest
-from engine.stand_ins import StandIns
-from tests.conftest import MONDAY_MORNING, Repository
+from engine.model import LearningScope, PermissionAnswer
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import Call, ModelServer, Reply
 
@@ -26,67 +22,6 @@ def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
     with ModelServer() as server:
         yield ModelWorld(tmp_path, clock, server)
-
-
-@pytest.fixture
-def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
-    repository.commit(WORDS, {"README.md": "a parser\n"})  # the flow says what was committed
-    engine = open_engine(
-        Home.locate(tmp_path / "home"),
-        workspaces=[str(repository.path)],
-        clock=FakeClock(MONDAY_MORNING),
-        start_schedule=False,
-        stand_ins=StandIns(throw_away=True, deaf=True),
-    )
-    yield engine
-    engine.close()
-
-
-def ran(engine: Engine, repository: Repository, prompt: str = "summarise the day", edit: str | None = None) -> str:
-    """A session of a flow that ran to its end; its id."""
-    card = engine.cards.propose(prompt, workspace=str(repository.path))
-    engine.cards.approve(card.id, edit=edit, without_sandbox=True)
-    session = engine.sessions.of_prediction(card.id)
-    assert session is not None
-    return engine.sessions.wait(session.id, 60).id
-
-
-@pytest.mark.long
-def test_what_three_sessions_say_becomes_the_projects_by_itself_and_reaches_prompts(
-    engine: Engine, repository: Repository
-) -> None:
-    workspace = str(repository.path)
-    sessions = []
-    for number in range(3):
-        assert not engine.learnings.entries("project")
-        sessions.append(ran(engine, repository))
-        engine.learnings.catch_up()
-        assert len(engine.learnings.entries("team", session=sessions[-1])) == 1, number
-    (known,) = engine.learnings.entries("project", workspace=workspace)
-    assert known.text == WORDS
-    assert known.kind is LearningKind.INSTITUTIONAL
-    assert known.scope is LearningScope.PROJECT
-    view = engine.learnings.view(known.id)
-    assert view.sessions == tuple(sorted(sessions))
-    assert {one.session_id for one in view.promoted_from} == set(sessions)
-
-    request = PromptRequest("backend_builder", "koji-core", workspace, "look at the parser")
-    assert WORDS not in engine.prompts.assemble(request).text("system"), "a commit's words are a quote"
-    (waits,) = [one for one in engine.queue() if one.kind == "learning"]
-    assert (waits.id, waits.text) == (known.id, WORDS)
-    engine.learnings.keep(known.id)
-    prompt = engine.prompts.assemble(request)
-    assert f"- {WORDS} (approved by the operator)" in prompt.text("system")
-    assert prompt.provenance["learning_sources"] == [known.id]
-    lines = [line for part in prompt.parts for line in part.lines if line.source.ref == known.id]
-    assert [line.source.kind.value for line in lines] == ["learning"]
-
-    assert dict(engine.memory.forget_preview(known.id).counts)["learnings"] == 4
-    assert dict(engine.memory.forget(known.id).counts)["learnings"] == 4
-    assert [(one.text, one.retired_because) for one in engine.learnings.entries()] == [("", "forgotten")] * 4
-    assert engine.learnings.view(known.id).sessions == tuple(sorted(sessions)), "provenance is whole"
-    pages = (engine.home.data / "learnings").rglob("*.md")
-    assert all("old parser" not in page.read_text() for page in pages)
 
 
 @pytest.mark.long

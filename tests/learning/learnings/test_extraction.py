@@ -42,11 +42,6 @@ def test_what_is_established_rises_from_the_team_to_the_session_and_what_is_clai
     assert (told.subject, told.payload["entries"], told.payload["by"]) == ("s1", 3, "rules")
 
 
-def test_without_a_leader_it_is_the_sessions(world: World) -> None:
-    world.session("s1", UV, leader="")
-    assert scopes(world, "s1") == {"observations": ["session"]}
-
-
 def test_what_may_go_wrong_is_written_before_and_marked_when_it_did(world: World) -> None:
     world.session("s1", facts=(HEALED,))
     record = SessionRecord(view("s2"), "backend_lead")
@@ -137,12 +132,6 @@ def test_a_session_that_nobody_knows_or_that_never_began_teaches_nothing(world: 
     world.learnings.catch_up()
     assert world.files() == {}
     assert world.faults == []
-
-
-def test_a_flow_is_neither_feared_for_nor_listened_to(world: World) -> None:
-    world.told.transcripts["s1"] = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
-    world.session("s1", view=view("s1", flow="run_tests"), red=(TEST,))
-    assert world.files() == {}
 
 
 def test_handling_that_fails_is_tried_again_and_told_of(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

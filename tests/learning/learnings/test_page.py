@@ -83,12 +83,6 @@ def test_a_line_of_dashes_in_a_text_splits_no_entry() -> None:
     assert found[0].text == text
 
 
-def test_a_line_of_dashes_that_somebody_wrote_by_hand_is_text() -> None:
-    page = Page(b"---\nid: lrn_a\ntype: directive\n---\n\nfirst\n\n---\n\nsecond\n")
-    assert [part.id for part in page.entries] == ["lrn_a"]
-    assert page.entries[0].text == "first\n\n---\n\nsecond"
-
-
 BY_HAND = b"""\xef\xbb\xbf# Our ways\r
 \r
 ---\r
@@ -177,13 +171,6 @@ def test_an_entry_made_by_hand_without_an_id_gets_one_that_lasts() -> None:
     page.set(name, {"status": "retired"})
     changed = Page(page.data.replace(b"Use uv.", b"Use pip."))
     assert changed.entries[0].id == name
-
-
-def test_the_same_words_by_hand_in_two_places_are_two_entries() -> None:
-    """Identical learnings of three sessions recur; they do not collide."""
-    data = b"---\ntype: directive\n---\nUse uv.\n"
-    ids = {Page(data, f"learnings/{session}/institutional.md").entries[0].id for session in ("s1", "s2", "s3")}
-    assert len(ids) == 3
 
 
 def test_every_field_of_an_entry_comes_back() -> None:

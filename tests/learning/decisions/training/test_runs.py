@@ -14,7 +14,7 @@ from engine.learning.decisions.decisions import curate_pairs
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.records import check_preferences
 from engine.learning.decisions.training_examples import EXAMPLES_FROM, FIRST_FROM, Plan
-from engine.learning.decisions.training_provider import Account, Job, Provider, TrainingFault
+from engine.learning.decisions.training_provider import Job, TrainingFault
 from engine.learning.decisions.training_runs import (
     ADOPTED,
     AGAIN_AFTER,
@@ -30,7 +30,6 @@ from engine.learning.decisions.training_runs import (
 )
 from engine.model import Randomness, Refusal
 from engine.storage.database import Database, Transaction
-from tests.support.training_server import TrainingServer
 
 
 class Provided:
@@ -470,21 +469,6 @@ def test_without_a_base_model_nothing_is_prepared(world: World) -> None:
     assert not list(world.folder.glob("train_*"))
 
 
-@pytest.mark.long
-def test_over_http(world: World) -> None:
-    world.pairs(60)
-    with TrainingServer() as server:
-        world._api = lambda: Provider(Account("openai", f"{server.url}/v1", "sk-me"))  # type: ignore[assignment,method-assign,return-value]
-        world.open()
-        run = world.training.begin()
-        world.to(STARTED)
-        assert [json.loads(line) for line in lines(world, run.id)] == server.files[0].lines
-        server.jobs[0].finish("me/twin-1")
-        world.finish("me/twin-1")
-        world.to(ADOPTED)
-    assert world.current == "together:me/twin-1"
-
-
 def test_an_offer_says_what_would_be_sent_and_stores_nothing(world: World) -> None:
     world.pairs(60)
     offer = world.training.offer()
@@ -496,18 +480,6 @@ def test_an_offer_says_what_would_be_sent_and_stores_nothing(world: World) -> No
     assert (run.state, run.records) == (STARTED, offer.records)
     assert offer.size == (world.folder / f"{run.id}.jsonl").stat().st_size
     with pytest.raises(Refusal, match="in progress"):
-        world.training.offer()
-
-
-def test_an_offer_is_refused_as_its_beginning_would_be(world: World) -> None:
-    with pytest.raises(Refusal, match="0 pairs"):
-        world.training.offer()
-    world.base = ""
-    with pytest.raises(Refusal, match="no model to train is set; 0 pairs") as refused:
-        world.training.offer()
-    assert refused.value.code == "no_base_model"  # what stands first, and all of it is said
-    world.held = "F12 pressed"
-    with pytest.raises(Refusal, match="F12"):
         world.training.offer()
 
 
