@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
-import sqlalchemy
 from sqlalchemy import JSON, CheckConstraint, Column, Index
 from sqlmodel import Field, col, delete, select
 
 from engine.clock import Clock
 from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.hierarchy.guidance import Speaker, items
+from engine.hierarchy.outcomes import FollowedSessions
 from engine.hierarchy.profiles import Profiles
 from engine.model import LeaderDecision, LeaderProfile, Pattern
 from engine.model.confidence_sequence import Arms, evidence, upper_end
-from engine.model.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Fact, Facts, FactsRead
-from engine.storage.quick import ask, each_of, load
+from engine.storage.facts_read import Fact, Facts
 from engine.storage.rows import Row
 from engine.storage.types import utc
 
@@ -132,13 +128,6 @@ class GuidedSession(Row, table=True):
     at: datetime = Field(sa_column=utc())
 
 
-_KNOWN = (
-    sqlalchemy.select(col(GuidedSession.session_id))
-    .where(col(GuidedSession.session_id).in_(each_of("sessions")))
-    .limit(1)
-)
-
-
 class GuidanceFinding(Row, table=True):
     """What was told of already: an item in one wording, `agent` for whom it is noisy, "" when it is stale."""
 
@@ -152,27 +141,16 @@ class GuidanceFinding(Row, table=True):
     at: datetime = Field(sa_column=utc())
 
 
-class GuidedSessions:
+class GuidedSessions(FollowedSessions[GuidedSession]):
     """Keeps guided sessions and what became of them. Callable from any thread."""
 
     def __init__(
         self, database: Database, profiles: Profiles, *, clock: Clock, facts: Facts, lost: Lost = lambda at, names: ()
     ) -> None:
-        self._database = database
+        super().__init__(database, facts, GuidedSession, cursor=CURSOR, begins=GUIDED)
         self._profiles = profiles
         self._clock = clock
-        self._facts = FactsRead(database, facts, CURSOR, _concerns)
         self._lost = lost
-        self._busy = threading.Lock()
-
-    def catch_up(self) -> None:
-        """Take in what happened since the last time, and tell of what proved noisy. One thread at a time."""
-        if not self._busy.acquire(blocking=False):
-            return
-        try:
-            self._facts.each(self._take_in)
-        finally:
-            self._busy.release()
 
     def review(self) -> None:
         """Tell of what was said in the last 30 days though it had outlived its time, and give up rows that count no
@@ -189,27 +167,21 @@ class GuidedSessions:
 
         self._database.write(work)
 
-    def _take_in(self, facts: Sequence[Fact]) -> None:
-        sessions = sorted({session_of(fact.kind, fact.subject, fact.payload) for fact in facts})
-        with self._database.read() as session:
-            known = ask(session, _KNOWN, {"sessions": json.dumps(sessions)}).first() is not None
-        if known or any(fact.kind == GUIDED for fact in facts):  # nearly all sessions went without
-            self._database.write(lambda tx: self._take(tx, facts))
+    def began(self, tx: Transaction, fact: Fact) -> None:
+        """Keep what a session was told."""
+        told = fact.payload
+        said = dict(zip(told["items"], told["wordings"], strict=True))
+        if not told["session_id"] or not said:
+            return
+        row = tx.session.get(GuidedSession, told["session_id"]) or GuidedSession(
+            session_id=told["session_id"], agent=fact.subject, workspace=fact.workspace, items={}, at=fact.at
+        )
+        row.items = {**row.items, **said}
+        tx.session.add(row)
 
-    def _take(self, tx: Transaction, facts: Sequence[Fact]) -> None:
-        decided: set[str] = set()
-        for fact in facts:
-            if fact.kind == GUIDED:
-                _guided(tx, fact)
-                continue
-            row = load(tx.session, GuidedSession, session_of(fact.kind, fact.subject, fact.payload))
-            if row is None:
-                continue
-            before, row.state = row.state, judged(fact.kind, fact.payload, row.state)
-            tx.session.add(row)
-            if row.state != before and row.state in ("good", "bad"):
-                decided.add(row.agent)
-        for agent in sorted(decided):
+    def moved(self, tx: Transaction, rows: Sequence[GuidedSession]) -> None:
+        """Tell of what proved noisy."""
+        for agent in sorted({row.agent for row in rows if row.state in ("good", "bad")}):
             _tell_noisy(tx, agent)
 
     def _stale(
@@ -251,20 +223,6 @@ def _past(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple
     return {ref: age for ref, age in dated.items() if age is not None}
 
 
-def _guided(tx: Transaction, fact: Fact) -> None:
-    told = fact.payload
-    said = dict(zip(told["items"], told.get("wordings", ()), strict=False))
-    if not told["session_id"] or not said:
-        return
-    row = load(tx.session, GuidedSession, told["session_id"])
-    if row is None:
-        row = GuidedSession(
-            session_id=told["session_id"], agent=fact.subject, workspace=fact.workspace, items={}, at=fact.at
-        )
-    row.items = {**row.items, **said}
-    tx.session.add(row)
-
-
 def _tell_noisy(tx: Transaction, agent: str) -> None:
     """Of what an agent was told and does worse with than without."""
     rows = tx.session.exec(
@@ -289,7 +247,3 @@ def _tell(tx: Transaction, key: tuple[str, str, str, str], event: Event) -> None
     kind, ref, wording, agent = key
     tx.session.add(GuidanceFinding(kind=kind, ref=ref, wording=wording, agent=agent, at=tx.now))
     tx.record(event)
-
-
-def _concerns(fact: Fact) -> bool:
-    return fact.kind == GUIDED or fact.kind in SESSION_FACTS or fact.kind in CHANGE_FACTS

@@ -41,14 +41,10 @@ def checked(effect: Effect) -> Effect:
         case RoutingHint():
             if fault := model_fault(effect.model):
                 raise _bad(fault)
-            if effect.longest_prompt is not None and effect.longest_prompt < 0:
-                raise _bad("longestPrompt must not be below 0")
             return effect
         case PolicyTweak():
             if effect.tries is None and effect.cost is None:
                 raise _bad("it changes no limit")
-            if min(effect.tries or 0, effect.cost or 0) < 0:
-                raise _bad("a limit must not be below 0")
             return effect
         case FlowOffload():
             if not _FLOW_NAME.fullmatch(effect.name):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
+from sqlalchemy import JSON, CheckConstraint, Column, Index, func
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, SQLModel, col
+from sqlmodel import Field, SQLModel, col, select
 
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask, each_of, found, whole
 from engine.storage.types import utc
 
 MOST_OF_A_LABEL = 500
@@ -58,33 +55,13 @@ class LearningRecordRow(SQLModel, table=True):
     @property
     def value(self) -> LearningRecord:
         """The row as others see it."""
-        told = {one.name: getattr(self, one.name) for one in fields(LearningRecord)}
-        return LearningRecord(**told | {"kind": RecordKind(self.kind), "details": dict(self.details)})
+        values = {field.name: getattr(self, field.name) for field in fields(LearningRecord)}
+        return LearningRecord(**values | {"kind": RecordKind(self.kind)})
 
 
 def record_id(*parts: object) -> str:
     """The id of a record, from what it was made of: the same whenever that is read again."""
     return "rec_" + hashlib.sha256("\x1f".join(map(str, parts)).encode(errors="replace")).hexdigest()[:12]
-
-
-_ADD = insert(LearningRecordRow).on_conflict_do_nothing(index_elements=["id"])
-_LAST = sqlalchemy.select(sqlalchemy.func.coalesce(sqlalchemy.func.max(col(LearningRecordRow.seq)), 0))
-_ROWS = whole(LearningRecordRow)
-_BY_ID = _ROWS.where(col(LearningRecordRow.id).in_(each_of("ids"))).order_by(col(LearningRecordRow.seq))
-_NEWEST = _ROWS.order_by(col(LearningRecordRow.seq).desc()).limit(bindparam("most"))
-_OF_KIND = _NEWEST.where(col(LearningRecordRow.kind) == bindparam("kind"))
-_STRONG = _NEWEST.where(
-    col(LearningRecordRow.score) >= bindparam("least"), col(LearningRecordRow.at) >= bindparam("since")
-)
-_OF_SCOPE = _NEWEST.where(
-    col(LearningRecordRow.scope_type) == bindparam("type"), col(LearningRecordRow.scope_id) == bindparam("scope")
-)
-_BEFORE = sqlalchemy.select(sqlalchemy.func.count()).where(
-    col(LearningRecordRow.source_label) == bindparam("label"),
-    col(LearningRecordRow.scope_type) == bindparam("type"),
-    col(LearningRecordRow.scope_id) == bindparam("scope"),
-    col(LearningRecordRow.fact) < bindparam("fact"),
-)
 
 
 class Records:
@@ -95,38 +72,48 @@ class Records:
 
     def add(self, tx: Transaction, records: Iterable[LearningRecord]) -> None:
         """Write them; those that are there already change nothing."""
-        for one in records:
-            told = {field.name: getattr(one, field.name) for field in fields(one)}
-            tx.ask(_ADD, told | {"kind": one.kind.value, "details": dict(one.details)})
+        new = insert(LearningRecordRow).on_conflict_do_nothing(index_elements=["id"])
+        for record in records:
+            values = {field.name: getattr(record, field.name) for field in fields(record)}
+            tx.session.connection().execute(new, values | {"kind": record.kind.value, "details": dict(record.details)})
 
     def last(self) -> int:
         """The `seq` of the newest, 0 without any."""
-        return self._number(_LAST)
+        return self._number(func.max(_SEQ))
 
     def newest(self, *, kind: str = "", limit: int = 200) -> list[LearningRecord]:
         """The newest first."""
-        return self._found(_OF_KIND, kind=kind, most=limit) if kind else self._found(_NEWEST, most=limit)
+        return self._find(*([col(LearningRecordRow.kind) == kind] if kind else []), limit=limit)
 
     def strong(self, least: float, since: datetime, limit: int) -> list[LearningRecord]:
         """Those of a score of at least `least`, not older than `since`, the newest first."""
-        return self._found(_STRONG, least=least, since=since, most=limit)
+        return self._find(col(LearningRecordRow.score) >= least, col(LearningRecordRow.at) >= since, limit=limit)
 
     def by_id(self, ids: Sequence[str]) -> list[LearningRecord]:
         """These, oldest first; what is not there is left out."""
-        return self._found(_BY_ID, ids=json.dumps(list(ids))) if ids else []
+        return self._find(col(LearningRecordRow.id).in_(ids), limit=len(ids))[::-1] if ids else []
 
     def of_scope(self, scope_type: str, scope_id: str, limit: int = MOST_OF_A_LABEL) -> list[LearningRecord]:
         """Those of a scope, the newest first."""
-        return self._found(_OF_SCOPE, type=scope_type, scope=scope_id, most=limit)
+        return self._find(*_scope(scope_type, scope_id), limit=limit)
 
     def before(self, label: str, scope_type: str, scope_id: str, fact: int) -> int:
         """How many of a label and scope were made of facts before `fact`."""
-        return self._number(_BEFORE, label=label, type=scope_type, scope=scope_id, fact=fact)
+        alike = col(LearningRecordRow.source_label) == label, col(LearningRecordRow.fact) < fact
+        return self._number(func.count(), *alike, *_scope(scope_type, scope_id))
 
-    def _found(self, statement: Any, **values: Any) -> list[LearningRecord]:
+    def _find(self, *where: Any, limit: int) -> list[LearningRecord]:
+        query = select(LearningRecordRow).where(*where).order_by(_SEQ.desc()).limit(limit)
         with self._database.read() as session:
-            return [row.value for row in found(session, LearningRecordRow, statement, values)]
+            return [row.value for row in session.exec(query)]
 
-    def _number(self, statement: Any, **values: Any) -> int:
+    def _number(self, what: Any, *where: Any) -> int:
         with self._database.read() as session:
-            return int(ask(session, statement, values).scalar())
+            return int(session.exec(select(what).select_from(LearningRecordRow).where(*where)).one() or 0)
+
+
+_SEQ = col(LearningRecordRow.seq)
+
+
+def _scope(scope_type: str, scope_id: str) -> tuple[Any, Any]:
+    return col(LearningRecordRow.scope_type) == scope_type, col(LearningRecordRow.scope_id) == scope_id

@@ -8,9 +8,7 @@ its changes (`values.outcomes`): work that is thrown away did not succeed, whate
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,19 +17,18 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import CheckConstraint, Index
-from sqlmodel import Field, Session, SQLModel, col, func, select
+from sqlmodel import Field, Session, SQLModel, col, func
 
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
+from engine.hierarchy.outcomes import FollowedSessions
 from engine.learning.candidates.candidates import CandidateRow, Candidates
 from engine.model import Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay, PolicyTweak, RoutingHint
 from engine.model.confidence_sequence import Arms, upper_end
-from engine.model.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.storage.facts_read import Facts
 from engine.storage.kept import Kept
-from engine.storage.quick import ask, each_of
 from engine.storage.types import utc
 
 log = logging.getLogger(__name__)
@@ -180,9 +177,6 @@ class OverlayRun(SQLModel, table=True):
 
 
 _MEASURED = ("with_runs", "with_good", "without_runs", "without_good", "difference", "low", "high")
-_KNOWN = (
-    sqlalchemy.select(col(OverlayRun.session_id)).where(col(OverlayRun.session_id).in_(each_of("sessions"))).limit(1)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,15 +197,13 @@ class Drawn:
         }
 
 
-class Trials:
+class Trials(FollowedSessions[OverlayRun]):
     """Draws, writes down, follows. Callable from any thread."""
 
     def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, facts: Facts) -> None:
-        self._database = database
+        super().__init__(database, facts, OverlayRun, cursor=CURSOR)
         self.overlays = overlays
         self._settings = settings
-        self._facts = FactsRead(database, facts, CURSOR, _concerns)
-        self._busy = threading.Lock()
         self._lifts: Kept[Mapping[str, Lift]] = Kept(database, OverlayRun)
 
     def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Drawn]:
@@ -252,15 +244,6 @@ class Trials:
         lines = (line for one in carried if isinstance(one, FixTemplate) for line in one.repairs)
         return tuple(dict.fromkeys(lines))[:MOST_REPAIRS]
 
-    def catch_up(self) -> None:
-        """Take in what became of runs since the last time, and tell once of an overlay that does harm."""
-        if not self._busy.acquire(blocking=False):
-            return
-        try:
-            self._facts.each(self._take_in)
-        finally:
-            self._busy.release()
-
     def lifts(self) -> Mapping[str, Lift]:
         """Of every overlay that was ever on trial, by its id."""
         return self._lifts.get("", self._read)
@@ -271,29 +254,9 @@ class Trials:
         found = [(one, known[one.id]) for one in self.overlays.every() if one.id in known]
         return sorted((pair for pair in found if pair[1].verdict == HARMS), key=lambda pair: pair[1].high)
 
-    def _take_in(self, facts: Sequence[Fact]) -> None:
-        sessions = sorted({session_of(fact.kind, fact.subject, fact.payload) for fact in facts})
-        with self._database.read() as session:
-            known = ask(session, _KNOWN, {"sessions": json.dumps(sessions)}).first() is not None
-        if known:  # nearly all sessions went without
-            self._database.write(lambda tx: self._take(tx, facts))
-
-    def _take(self, tx: Transaction, facts: Sequence[Fact]) -> None:
-        touched: set[str] = set()
-        for fact in facts:
-            session = session_of(fact.kind, fact.subject, fact.payload)
-            for row in tx.session.exec(select(OverlayRun).where(col(OverlayRun.session_id) == session)):
-                state = judged(fact.kind, fact.payload, row.state)
-                if state != row.state:
-                    row.state = state
-                    tx.session.add(row)
-                    touched.add(row.overlay_id)
-        if touched:
-            tx.session.flush()
-            self._tell(tx, touched)
-
-    def _tell(self, tx: Transaction, overlays: set[str]) -> None:
-        for overlay_id, found in _lifts(tx.session, overlays).items():
+    def moved(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:
+        """Tell once of an overlay that does harm."""
+        for overlay_id, found in _lifts(tx.session, {row.overlay_id for row in rows}).items():
             row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])
             if row is None or row.told_at is not None or found.verdict != HARMS:
                 continue
@@ -331,7 +294,3 @@ def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str,
     for overlay_id, *counted in session.execute(statement):
         strata.setdefault(overlay_id, []).append(Arms(*counted))
     return {overlay_id: lift(overlay_id, several) for overlay_id, several in strata.items()}
-
-
-def _concerns(fact: Fact) -> bool:
-    return fact.kind in SESSION_FACTS or fact.kind in CHANGE_FACTS

@@ -1,0 +1,72 @@
+"""Follows in the ledger what becomes of sessions that had something to go by: guidance, an overlay (SPEC 1.10, 5.7)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from sqlmodel import col, select
+
+from engine.model.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Fact, Facts, FactsRead
+
+RowT = TypeVar("RowT", bound=Any)
+
+
+class FollowedSessions(Generic[RowT]):
+    """Keeps the `state` of the rows of a table, each of one `session_id`, by what the ledger says of the session.
+    Callable from any thread."""
+
+    def __init__(self, database: Database, facts: Facts, table: type[RowT], *, cursor: str, begins: str = "") -> None:
+        """`begins` is the kind of fact that makes a row, "" where others make them."""
+        self._database = database
+        self._table = table
+        self._begins = begins
+        self._facts = FactsRead(database, facts, cursor, self._concerns)
+        self._busy = threading.Lock()
+
+    def catch_up(self) -> None:
+        """Take in what happened since the last time. Nothing while another thread is at it."""
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
+            self._facts.each(self._take_in)
+        finally:
+            self._busy.release()
+
+    def began(self, tx: Transaction, fact: Fact) -> None:
+        """A fact of the kind `begins`: make its row."""
+
+    def moved(self, tx: Transaction, rows: Sequence[RowT]) -> None:
+        """The state of these rows is another now."""
+
+    def _concerns(self, fact: Fact) -> bool:
+        return fact.kind == self._begins or fact.kind in SESSION_FACTS or fact.kind in CHANGE_FACTS
+
+    def _take_in(self, facts: Sequence[Fact]) -> None:
+        about = {session_of(fact.kind, fact.subject, fact.payload) for fact in facts}
+        known = select(self._table.session_id).where(col(self._table.session_id).in_(about)).limit(1)
+        begins = any(fact.kind == self._begins for fact in facts)
+        with self._database.read() as session:
+            if not begins and session.exec(known).first() is None:  # nearly all sessions went without
+                return
+        self._database.write(lambda tx: self._take(tx, facts))
+
+    def _take(self, tx: Transaction, facts: Sequence[Fact]) -> None:
+        moved: list[RowT] = []
+        for fact in facts:
+            if fact.kind == self._begins:
+                self.began(tx, fact)
+                continue
+            session_id = session_of(fact.kind, fact.subject, fact.payload)
+            for row in tx.session.exec(select(self._table).where(col(self._table.session_id) == session_id)):
+                state = judged(fact.kind, fact.payload, row.state)
+                if state != row.state:
+                    row.state = state
+                    tx.session.add(row)
+                    moved.append(row)
+        if moved:
+            tx.session.flush()
+            self.moved(tx, moved)
