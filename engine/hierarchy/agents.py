@@ -122,13 +122,13 @@ class Agents:
         members = self._members()
         assigned = self.config.current.tier_assignments
         doing = self._activity() if self._activity else {}
-        reports_to = {member.id: member.comms.reports_to for member in members.values() if not member.broken}
+        reports_to = _reports_to(members)
         views = [self._view(member, assigned, doing) for member in members.values()]
         tiers = {view.id: view.tier for view in views}
 
         def rank(view: AgentView) -> tuple[bool, tuple[tuple[int, str], ...]]:
             above = (*reversed(walk(view.id, reports_to).leaders), view.id)
-            return bool(view.broken), tuple((tiers[one], one) for one in above)
+            return bool(view.broken), tuple((tiers[agent], agent) for agent in above)
 
         return sorted(views, key=rank)
 
@@ -137,11 +137,6 @@ class Agents:
         member = self._member(agent_id)
         assigned = self.config.current.tier_assignments
         return self._view(member, assigned, self._activity() if self._activity else {})
-
-    def chain(self, agent_id: str) -> tuple[builtins.list[str], str]:
-        """Leaders from the direct one upward, and in words why the chain ends (SPEC 1.4)."""
-        chain = self.lineage(agent_id).chain
-        return list(chain.leaders), chain.words
 
     def lineage(self, agent_id: str, *, under: str | None = None) -> Lineage:
         """An agent and the leaders above it, reading their folders only; with `under` as if it reported to that one.
@@ -154,23 +149,23 @@ class Agents:
         assigned = self.config.current.tier_assignments
         found: dict[str, Member | None] = {agent_id: member}
 
-        def leader_of(one: str) -> str | None:
-            if one not in found:
-                found[one] = self._find(one)
-            at = found[one]
-            if one == agent_id and under is not None:
+        def leader_of(agent: str) -> str | None:
+            if agent not in found:
+                found[agent] = self._find(agent)
+            at = found[agent]
+            if agent == agent_id and under is not None:
                 return under
             return None if at is None or at.broken else at.comms.reports_to
 
         chain = climb(agent_id, leader_of, depth=self.config.current.depth)
 
-        def standing(one: str) -> Standing:
-            at = found[one]
+        def standing(agent: str) -> Standing:
+            at = found[agent]
             assert at is not None, "who is in a chain exists"
             decision = _tier(at, assigned)
-            return Standing(one, decision.tier, decision.rule, sanitise(at.comms.domain))
+            return Standing(agent, decision.tier, decision.rule, sanitise(at.comms.domain))
 
-        return Lineage(standing(agent_id), tuple(standing(one) for one in chain.leaders), chain)
+        return Lineage(standing(agent_id), tuple(standing(leader) for leader in chain.leaders), chain)
 
     def soul_file(self, agent_id: str) -> Path:
         """Where the agent's `soul.md` is. Raises `Refusal` `unknown_agent`."""
@@ -264,7 +259,7 @@ class Agents:
         for name, channel in self._settings.current.channels.items():
             if channel.agent not in members:
                 found.append(f"channel {name} is served by {channel.agent}, which does not exist")
-        reports_to = {member.id: member.comms.reports_to for member in members.values() if not member.broken}
+        reports_to = _reports_to(members)
         for agent_id in reports_to:
             chain = walk(agent_id, reports_to)
             if chain.stop in ("cycle", "missing") and (chain.stop != "missing" or not chain.leaders):
@@ -369,7 +364,7 @@ class Agents:
 
     def _chain(self, agent_id: str) -> Chain:
         self._member(agent_id)
-        return walk(agent_id, {m.id: m.comms.reports_to for m in self._members().values() if not m.broken})
+        return walk(agent_id, _reports_to(self._members()))
 
     def _check_move(self, agent_id: str, reports_to: str) -> Member:
         member = self._sound(agent_id)
@@ -446,6 +441,10 @@ class Agents:
             spent=does.spent,
         )
         return replace(view, state="broken", broken=member.broken) if member.broken else view
+
+
+def _reports_to(members: Mapping[str, Member]) -> dict[str, str]:
+    return {member.id: member.comms.reports_to for member in members.values() if not member.broken}
 
 
 def _tier(member: Member, assigned: Mapping[str, int]) -> TierDecision:

@@ -65,9 +65,9 @@ class DirectLeader:
     patterns: tuple[tuple[str, str], ...] = ()
 
 
-def similarity(one: str, other: str) -> float:
+def similarity(text: str, other: str) -> float:
     """Jaccard over lower-case tokens `[a-z0-9_]{3,}`, 0 to 1; two texts without tokens are not similar: 0."""
-    first, second = set(_TOKEN.findall(one.lower())), set(_TOKEN.findall(other.lower()))
+    first, second = set(_TOKEN.findall(text.lower())), set(_TOKEN.findall(other.lower()))
     union = len(first | second)
     return len(first & second) / union if union else 0.0
 
@@ -265,7 +265,7 @@ class Bubbles:
         with self._database.read() as session:
             rows = session.exec(query).all()
         profiles = self._profiles.load(sorted({row.leader for row in rows}))
-        said = {(name, one.key): one.text for name, profile in profiles.items() for one in profile.patterns}
+        said = {(name, pattern.key): pattern.text for name, profile in profiles.items() for pattern in profile.patterns}
         found: dict[tuple[str, str], Learnt] = {}
         for row in rows:
             key = row.leader, row.pattern
@@ -279,10 +279,13 @@ class Bubbles:
         queued = list(reversed(self.list(state=BubbleState.QUEUED, limit=MOST_WAITING)))
         of_leader: dict[str, list[Bubble]] = {}
         found = [
-            Waiting("bubble", one.id, _asks(one), one.at, text=one.learning.text) for one in queued if not one.may_guide
+            Waiting("bubble", bubble.id, _asks(bubble), bubble.at, text=bubble.learning.text)
+            for bubble in queued
+            if not bubble.may_guide
         ]
-        for one in (one for one in queued if one.may_guide):
-            of_leader.setdefault(one.leader, []).append(one)
+        for bubble in queued:
+            if bubble.may_guide:
+                of_leader.setdefault(bubble.leader, []).append(bubble)
         for leader, bubbles in of_leader.items():
             first = bubbles[0]
             what = f"“{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} findings"
@@ -312,7 +315,9 @@ class Bubbles:
         first: when the shared leadership fails, `failed` says so, and its part is made up for later."""
         failed = self._exchange()
         config, lineages = self._agents.config.current, self._lineages()
-        leaders = {row[1] for row in self._queue()} | {one.leaders[0].id for one in lineages.values() if one.leaders}
+        leaders = {row[1] for row in self._queue()} | {
+            lineage.leaders[0].id for lineage in lineages.values() if lineage.leaders
+        }
         taking = {leader for leader in leaders if not self._keeps(leader)}
         report = self._database.write(lambda tx: self._flush(tx, config, lineages, taking))
         if report.flushed:
@@ -377,7 +382,7 @@ class Bubbles:
         leader = None
         if above is not None:
             profile = self._profiles.in_transaction(tx, above.id)
-            known = tuple((one.key, one.text) for one in profile.patterns)
+            known = tuple((pattern.key, pattern.text) for pattern in profile.patterns)
             leader = DirectLeader(above.id, above.tier, profile.domain or above.domain, known)
         missing = f"{learning.agent} has no leader: its chain {lineage.chain.words}"
         gates = judge(learning, tier=lineage.agent.tier, leader=leader, missing=missing, config=config)
@@ -393,8 +398,8 @@ class Bubbles:
         """Into the pattern that says it already, else into a new one."""
         patterns = self._profiles.in_transaction(tx, row.leader).patterns
         source = PatternSource(row.learning_id, row.agent, row.session)
-        key = known_as(row.text, tuple((one.key, one.text) for one in patterns))
-        known = next((one for one in patterns if one.key == key), None)
+        key = known_as(row.text, tuple((pattern.key, pattern.text) for pattern in patterns))
+        known = next((pattern for pattern in patterns if pattern.key == key), None)
         if known is None:
             key = lesson_id(row.text)
             body = {"text": row.text, TRUST: row.trust, APPROVED: row.approved_at is not None}
@@ -411,8 +416,9 @@ def _refused(row: BubbleRow, gate: GateResult) -> BubbleRefused:
     return BubbleRefused(subject=row.id, workspace=row.workspace, agent=row.agent, gate=told, reason=gate.reason)
 
 
-def _asks(one: Bubble) -> str:
-    return f"use “{one.learning.text}” as guidance from {one.leader}? It is a quote: clawpy bubbles approve {one.id}"
+def _asks(bubble: Bubble) -> str:
+    asked = f"use “{bubble.learning.text}” as guidance from {bubble.leader}?"
+    return f"{asked} It is a quote: clawpy bubbles approve {bubble.id}"
 
 
 def _better(learning: Learning, row: BubbleRow) -> bool:
@@ -431,7 +437,7 @@ def _fill(row: BubbleRow, learning: Learning, said: str, leader: str, gates: Seq
     row.reasons = {
         "confidence": list(learning.confidence.reasons),
         "importance": list(learning.importance.reasons),
-        "evidence": [item_text(one) for one in learning.evidence],
+        "evidence": [item_text(text) for text in learning.evidence],
     }
     row.gates = [asdict(replace(gate, reason=item_text(gate.reason))) for gate in gates]
 
@@ -450,7 +456,7 @@ def _bubble(row: BubbleRow) -> Bubble:
         workspace=row.workspace,
         trust=Trust(row.trust),
     )
-    gates = tuple(GateResult(**one) for one in row.gates)
+    gates = tuple(GateResult(**gate) for gate in row.gates)
     return Bubble(
         row.id, learning, row.leader, BubbleState(row.state), gates, row.at, row.flushed_at, row.pattern,
         row.approved_at,

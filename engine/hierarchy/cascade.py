@@ -80,7 +80,7 @@ class Cascade:
                 lineage = self._agents.lineage(agent_id)
             except Refusal:  # a broken folder guides nobody and is guided by nobody
                 continue
-            if profile.leader not in (one.id for one in lineage.leaders):
+            if profile.leader not in (leader.id for leader in lineage.leaders):
                 continue
             before = self._make(lineage, config, in_prompts=True)
             after = self._make(lineage, config, in_prompts=True, instead=profile)
@@ -95,7 +95,7 @@ class Cascade:
         if not told.get("guidance_applied"):
             return
         items = tuple(told["guidance_items"])
-        self._profiles.used(tx, (split for one in items if (split := _pattern(one))))
+        self._profiles.used(tx, (split for item in items if (split := _pattern(item))))
         tx.record(
             GuidanceApplied(
                 subject=agent,
@@ -112,9 +112,9 @@ class Cascade:
 
     def _souls(self, lineage: Lineage) -> list[object]:
         found: list[object] = []
-        for one in lineage.leaders:
+        for leader in lineage.leaders:
             try:
-                found.append(signature(self._agents.soul_file(one.id)))
+                found.append(signature(self._agents.soul_file(leader.id)))
             except OSError as error:
                 found.append(error.errno)
         return found
@@ -130,7 +130,7 @@ class Cascade:
     ) -> Guidance:
         """`instead`: the profile that its leader would have."""
         agent, chain = lineage.agent, lineage.chain
-        emitting = [one.id for one in lineage.leaders if capabilities(one.tier).emits]
+        emitting = [leader.id for leader in lineage.leaders if capabilities(leader.tier).emits]
         reason = ""
         if not capabilities(agent.tier).receives:
             reason = f"tier {agent.tier} leads and receives no guidance"
@@ -147,10 +147,10 @@ class Cascade:
         if instead is not None and instead.leader in profiles:
             profiles[instead.leader] = instead
         speakers = [
-            Speaker(one.id, one.tier, hop, profiles[one.id])
-            if one.id in profiles
-            else Speaker(one.id, one.tier, hop, None, f"tier {one.tier} gives no guidance")
-            for hop, one in enumerate(lineage.leaders)
+            Speaker(leader.id, leader.tier, hop, profiles[leader.id])
+            if leader.id in profiles
+            else Speaker(leader.id, leader.tier, hop, None, f"tier {leader.tier} gives no guidance")
+            for hop, leader in enumerate(lineage.leaders)
         ]
         lines, hops, tokens = compose(speakers, config.m1_token_budget, self._count, without)
         if not lines:

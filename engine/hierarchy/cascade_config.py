@@ -61,7 +61,7 @@ class Watched(Generic[Value]):
         if kept is not None and kept[0] == now:
             return kept
         value = read()  # a change from here on shows in the next signature: the one that is kept was taken before
-        fresh = max((max(one[2], one[3]) for one in now if one), default=0)
+        fresh = max((max(stat[2], stat[3]) for stat in now if stat), default=0)
         if time.time_ns() - fresh >= SETTLED_NS:
             with self._lock:
                 if len(self._kept) >= MOST:

@@ -195,10 +195,12 @@ RETIRED = ".retired"
 def retired_members(agents: Path) -> list[tuple[str, Member]]:
     """What was retired from the folder `agents`, by name: the folder's, `cfo` or, for a second of that id, `cfo.2`."""
     try:
-        folders = sorted(one for one in (agents / RETIRED).iterdir() if one.is_dir() and not one.name.startswith("."))
+        folders = sorted(
+            folder for folder in (agents / RETIRED).iterdir() if folder.is_dir() and not folder.name.startswith(".")
+        )
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [(one.name, read_member(one, name=_id(one.name))) for one in folders]
+    return [(folder.name, read_member(folder, name=_id(folder.name))) for folder in folders]
 
 
 def retire_folder(agents: Path, agent_id: str) -> str:
@@ -216,7 +218,7 @@ def retire_folder(agents: Path, agent_id: str) -> str:
 def restore_folder(agents: Path, name: str) -> str:
     """Put the folder `name` back among the agents; returns its id. Raises OSError, and `Refusal`: `unknown_agent`,
     `agent_exists`."""
-    if name not in [one for one, _ in retired_members(agents)]:
+    if name not in [folder for folder, _ in retired_members(agents)]:
         raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {agents / RETIRED}")
     agent_id = _id(name)
     if (agents / agent_id).exists():

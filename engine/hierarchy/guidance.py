@@ -93,26 +93,26 @@ def compose(
     leader upward; what a nearer one says, and the lessons `without`, nobody says again. Without anything to say, or
     room to say it, there is no block."""
     frame = count(f"<{BLOCK}>") + count(f"</{BLOCK}>")
-    speaking = [one for one in speakers if one.profile is not None]
-    room = dict(zip([one.hop for one in speaking], shares([s.hop for s in speaking], budget - frame), strict=True))
+    speaking = [item for item in speakers if item.profile is not None]
+    room = dict(zip([item.hop for item in speaking], shares([s.hop for s in speaking], budget - frame), strict=True))
     said: list[_Said] = []
-    for one in speakers:
+    for speaker in speakers:
         nearer = without.union(item.lesson for above in said for item in above.kept)
-        said.append(_fit(one, max(0, room.get(one.hop, 0)), count, nearer))
-    _in_order([one for one in said if one.kept], count)
+        said.append(_fit(speaker, max(0, room.get(speaker.hop, 0)), count, nearer))
+    _in_order([part for part in said if part.kept], count)
     while True:
         lines = render(said)
         tokens = count("\n".join(line.text for line in lines)) if lines else 0
         if tokens <= budget:
             break
-        farthest = next(one for one in reversed(said) if one.kept)
+        farthest = next(part for part in reversed(said) if part.kept)
         farthest.cut.insert(0, farthest.kept.pop())
-    return lines, [_hop(one, count) for one in said], tokens
+    return lines, [_hop(part, count) for part in said], tokens
 
 
 def render(said: Sequence[_Said]) -> list[PromptLine]:
     """The block as lines, each with what it came from."""
-    inner = [line for one in said if one.kept for line in _leader(one)]
+    inner = [line for part in said if part.kept for line in _leader(part)]
     return [PromptLine(f"<{BLOCK}>", OURS), *inner, PromptLine(f"</{BLOCK}>", OURS)] if inner else []
 
 
@@ -134,9 +134,9 @@ def items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
 def _of(profile: LeaderProfile, section: str, *, key_only: bool) -> list[_Item]:
     if section == "patterns":
         patterns: Sequence[Pattern] = profile.patterns[:KEY_PATTERNS] if key_only else profile.patterns
-        return [(one.key, one.said, one.sources, one.trust) for one in patterns]
+        return [(pattern.key, pattern.said, pattern.sources, pattern.trust) for pattern in patterns]
     if section == "recent-decisions":
-        return [(one.id, one.text, (), one.trust) for one in profile.decisions]
+        return [(decision.id, decision.text, (), decision.trust) for decision in profile.decisions]
     texts = profile.principles if section == "principles" else profile.guardrails
     return [(str(number), text, (), Trust.OPERATOR) for number, text in enumerate(texts, 1)]
 
@@ -174,12 +174,19 @@ def _tokens(said: _Said, count: Count) -> int:
 
 
 def _hop(said: _Said, count: Count) -> GuidanceHop:
-    one = said.speaker
-    why = one.why
+    speaker = said.speaker
+    why = speaker.why
     if not why and not said.kept:
         why = "no room in its share" if said.cut else "it has no guidance"
     return GuidanceHop(
-        one.leader, one.tier, one.hop, said.share, _tokens(said, count), tuple(said.kept), tuple(said.cut), why
+        speaker.leader,
+        speaker.tier,
+        speaker.hop,
+        said.share,
+        _tokens(said, count),
+        tuple(said.kept),
+        tuple(said.cut),
+        why,
     )
 
 
@@ -197,8 +204,8 @@ def _leader(said: _Said) -> list[PromptLine]:
         else:
             lines.append(PromptLine(f"    <{section}>", OURS))
             lines += [
-                PromptLine(f"      - {escape(with_approval(one))}", _source(one.ref, said.speaker, one.trust))
-                for one in kept
+                PromptLine(f"      - {escape(with_approval(item))}", _source(item.ref, said.speaker, item.trust))
+                for item in kept
             ]
             lines.append(PromptLine(f"    </{section}>", OURS))
     return [*lines, PromptLine(f"  {closing}", OURS)]
@@ -213,9 +220,9 @@ def _written(section: str, text: str) -> str:
     return f"| {escape(text)}" if section in JOINED else f"- {escape(text)}"
 
 
-def _tags(one: Speaker) -> tuple[str, str]:
-    return f'<leader id={quoteattr(one.leader)} tier="{one.tier}" hop="{one.hop}">', "</leader>"
+def _tags(speaker: Speaker) -> tuple[str, str]:
+    return f'<leader id={quoteattr(speaker.leader)} tier="{speaker.tier}" hop="{speaker.hop}">', "</leader>"
 
 
-def _source(ref: str, one: Speaker, trust: Trust) -> PromptSource:
-    return PromptSource(SourceKind.LEADER, ref, f"{one.leader}, {one.hop + 1} up", trust, trust is Trust.QUOTED)
+def _source(ref: str, speaker: Speaker, trust: Trust) -> PromptSource:
+    return PromptSource(SourceKind.LEADER, ref, f"{speaker.leader}, {speaker.hop + 1} up", trust, trust is Trust.QUOTED)

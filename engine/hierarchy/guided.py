@@ -84,14 +84,14 @@ def tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[st
     for told_items, ended in every:
         told.update(told_items.items())
         hits.update(dict.fromkeys(told_items.items(), int(ended)))
-    return {one: Tally(told[one], hits[one], len(every) - told[one], bad - hits[one]) for one in told}
+    return {item: Tally(told[item], hits[item], len(every) - told[item], bad - hits[item]) for item in told}
 
 
-def outlived(one: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
+def outlived(pattern: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
     """How old an item is that is past its time, and how old its kind may be, in whole days; None for one that is not,
     or that has no date."""
-    most = LASTING if isinstance(one, Pattern) else FRESH
-    return None if one.at is None or now - one.at <= most else ((now - one.at).days, most.days)
+    most = LASTING if isinstance(pattern, Pattern) else FRESH
+    return None if pattern.at is None or now - pattern.at <= most else ((now - pattern.at).days, most.days)
 
 
 def paths(text: str) -> tuple[str, ...]:
@@ -190,9 +190,9 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
         told: Counter[tuple[str, str]] = Counter()
         where: dict[tuple[str, str], set[str]] = defaultdict(set)
         for row in said:
-            for one in row.items.items():
-                told[one] += 1
-                where[one].add(row.workspace)
+            for each in row.items.items():
+                told[each] += 1
+                where[each].add(row.workspace)
         leaders = sorted({ref.partition("#")[0] for ref, _ in told})
         found = []
         for leader, profile in self._profiles.load(leaders).items():
@@ -218,8 +218,8 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
 
 def _past(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:
     """What of a profile is past its time."""
-    dated = {f"{leader}#patterns/{one.key}": outlived(one, now) for one in profile.patterns}
-    dated |= {f"{leader}#recent-decisions/{one.id}": outlived(one, now) for one in profile.decisions}
+    dated = {f"{leader}#patterns/{pattern.key}": outlived(pattern, now) for pattern in profile.patterns}
+    dated |= {f"{leader}#recent-decisions/{decision.id}": outlived(decision, now) for decision in profile.decisions}
     return {ref: age for ref, age in dated.items() if age is not None}
 
 

@@ -60,7 +60,7 @@ def seed_profile(leader: str, soul: str) -> LeaderProfile:
 def lessons_in(soul: str) -> frozenset[str]:
     """The lessons that the lists of a soul say."""
     listed = (_ITEM.match(line) for line in soul.splitlines())
-    return frozenset(lesson_id(item_text(one[1])) for one in listed if one)
+    return frozenset(lesson_id(item_text(item[1])) for item in listed if item)
 
 
 def without_lessons(soul: str, lessons: frozenset[str]) -> str:
@@ -130,8 +130,8 @@ def written(profile: LeaderProfile) -> str:
     listed = {
         "Principles": profile.principles,
         "Guardrails": profile.guardrails,
-        "Patterns": [f"{one.key}: {one.text}" for one in profile.patterns],
-        "Decisions": [f"{one.id}: {one.text}" for one in profile.decisions],
+        "Patterns": [f"{pattern.key}: {pattern.text}" for pattern in profile.patterns],
+        "Decisions": [f"{decision.id}: {decision.text}" for decision in profile.decisions],
     }
     parts = [f"## Domain\n\n{profile.domain}".rstrip()]
     for title, lines in listed.items():
@@ -178,8 +178,8 @@ def edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
     if wanted.guardrails != before.guardrails:
         found.append(ProfileEdit("guardrails", wanted.guardrails))
     known = {
-        "patterns": {one.key: one.text for one in before.patterns},
-        "decisions": {one.id: one.text for one in before.decisions},
+        "patterns": {pattern.key: pattern.text for pattern in before.patterns},
+        "decisions": {decision.id: decision.text for decision in before.decisions},
     }
     kept: dict[str, dict[str, str]] = {section: {} for section in KEYED}
     new: list[ProfileEdit] = []

@@ -87,7 +87,7 @@ class WisdomEntry(Row, table=True):
     @property
     def learnt(self) -> tuple[PatternSource, ...]:
         """What it was learnt from."""
-        return tuple(PatternSource(**one) for one in self.sources)
+        return tuple(PatternSource(**source) for source in self.sources)
 
     @property
     def trust(self) -> Trust:
@@ -123,7 +123,7 @@ def wording(
     sources: Iterable[PatternSource] = (),
 ) -> WisdomEntry:
     """A new version of an item."""
-    told = [asdict(one) for one in sources]
+    told = [asdict(source) for source in sources]
     said = [leader, section, key, dict(body), at.astimezone(UTC).isoformat(), origin, *told]
     version = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
     return WisdomEntry(
@@ -133,45 +133,50 @@ def wording(
 
 def newest(entries: Iterable[WisdomEntry]) -> dict[tuple[str, str], WisdomEntry]:
     """The version that counts of each item, by section and key."""
-    return {(one.section, one.key): one for one in sorted(entries, key=lambda one: (one.at, one.version))}
+    return {
+        (entry.section, entry.key): entry
+        for entry in sorted(entries, key=lambda version: (version.at, version.version))
+    }
 
 
 def profile_of(seed: LeaderProfile, entries: Sequence[WisdomEntry], uses: Iterable[WisdomUse]) -> LeaderProfile:
     """The profile that counts: what is stored over what `soul.md` says. Pure."""
     learnt: dict[tuple[str, str], dict[PatternSource, None]] = {}
-    for one in entries:  # two homes may have learnt the same thing from different agents
-        learnt.setdefault((one.key, one.text), {}).update(dict.fromkeys(one.learnt))
+    for entry in entries:  # two homes may have learnt the same thing from different agents
+        learnt.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.learnt))
     counted: dict[str, list[WisdomUse]] = {}
     for use in uses:
         counted.setdefault(use.key, []).append(use)
-    patterns = {one.key: one for one in seed.patterns}
-    decisions = {one.id: one for one in seed.decisions}
+    patterns = {pattern.key: pattern for pattern in seed.patterns}
+    decisions = {decision.id: decision for decision in seed.decisions}
     lists: dict[str, tuple[str, ...]] = {"principles": seed.principles, "guardrails": seed.guardrails}
     domain = seed.domain
-    for (section, key), one in newest(entries).items():
-        said = one.text
+    for (section, key), entry in newest(entries).items():
+        said = entry.text
         if section == "patterns":
             patterns.pop(key, None)
-            if said and may_guide(one.trust, approved=bool(one.body.get(APPROVED))):
-                patterns[key] = Pattern(key, said, at=one.at, sources=tuple(learnt[key, said]), trust=one.trust)
+            if said and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED))):
+                patterns[key] = Pattern(key, said, at=entry.at, sources=tuple(learnt[key, said]), trust=entry.trust)
         elif section == "decisions":
             decisions.pop(key, None)
             if said:
-                decisions[key] = LeaderDecision(key, said, one.at)
+                decisions[key] = LeaderDecision(key, said, entry.at)
         elif section == "domain":
             domain = said or domain
-        elif one.body:
-            lists[section] = tuple(str(item) for item in one.body.get("items", ()))
+        elif entry.body:
+            lists[section] = tuple(str(item) for item in entry.body.get("items", ()))
     weighed = [
         replace(
-            one,
-            uses=sum(use.uses for use in counted.get(one.key, ())),
-            last_used=max((use.last_used_at for use in counted.get(one.key, ())), default=None),
+            pattern,
+            uses=sum(use.uses for use in counted.get(pattern.key, ())),
+            last_used=max((use.last_used_at for use in counted.get(pattern.key, ())), default=None),
         )
-        for one in patterns.values()
+        for pattern in patterns.values()
     ]
-    weighed.sort(key=lambda one: (-one.uses, -one.at.timestamp() if one.at else 0.0, one.key))
-    recent = sorted(decisions.values(), key=lambda one: (one.at is None, -one.at.timestamp() if one.at else 0.0))
+    weighed.sort(key=lambda pattern: (-pattern.uses, -pattern.at.timestamp() if pattern.at else 0.0, pattern.key))
+    recent = sorted(
+        decisions.values(), key=lambda decision: (decision.at is None, -decision.at.timestamp() if decision.at else 0.0)
+    )
     return LeaderProfile(
         seed.leader, domain, lists["principles"], tuple(weighed), lists["guardrails"], tuple(recent[:RECENT])
     )
@@ -226,10 +231,10 @@ class Profiles:
             query = select(WisdomEntry).where(
                 WisdomEntry.leader == leader, WisdomEntry.section == "patterns", WisdomEntry.key == key
             )
-            found = sorted(session.exec(query), key=lambda one: (one.at, one.version), reverse=True)
+            found = sorted(session.exec(query), key=lambda entry: (entry.at, entry.version), reverse=True)
         return [
-            PatternVersion(one.key, one.text, one.at, one.origin, number == 0, one.learnt)
-            for number, one in enumerate(found)
+            PatternVersion(entry.key, entry.text, entry.at, entry.origin, number == 0, entry.learnt)
+            for number, entry in enumerate(found)
         ]
 
     def edit(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
@@ -239,7 +244,7 @@ class Profiles:
         def work(tx: Transaction) -> None:
             known = newest(tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader)))
             before = {(section, key): known.get((section, key)) for section, key, _ in changes}
-            versions = [[*item, one.version if one else ""] for item, one in before.items()]
+            versions = [[*item, entry.version if entry else ""] for item, entry in before.items()]
             state.put(tx, f"{SAVED}{leader}", versions)
             for section, key, body in changes:
                 self.write(tx, leader, section, key, body)
@@ -251,8 +256,8 @@ class Profiles:
     def undo(self, leader: str) -> LeaderProfile:
         """Items that the last edit changed, as they were before it. Raises `Refusal` `nothing_to_undo`."""
         seed = self._seed(leader)
-        seeded = {("patterns", one.key): one.text for one in seed.patterns}
-        seeded |= {("decisions", one.id): one.text for one in seed.decisions}
+        seeded = {("patterns", pattern.key): pattern.text for pattern in seed.patterns}
+        seeded |= {("decisions", decision.id): decision.text for decision in seed.decisions}
 
         def work(tx: Transaction) -> None:
             saved: list[list[str]] = state.get(tx.session, f"{SAVED}{leader}", [])
@@ -263,7 +268,7 @@ class Profiles:
                     "only the last save can be undone, and only once",
                 )
             stored = tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader))
-            entries = {(one.section, one.key, one.version): one for one in stored}
+            entries = {(entry.section, entry.key, entry.version): entry for entry in stored}
             for section, key, version in saved:
                 before = entries.get((section, key, version))
                 text = seeded.get((section, key), "")
@@ -287,7 +292,7 @@ class Profiles:
     def _bodies(self, now: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[tuple[str, str, dict[str, Any]]]:
         """Section, key and body of the version that each edit makes."""
         seed = self._seed(now.leader)
-        return [self._body(now, seed, one.section, one.key, one.value) for one in edits]
+        return [self._body(now, seed, edit.section, edit.key, edit.value) for edit in edits]
 
     def _body(
         self, now: LeaderProfile, seed: LeaderProfile, section: str, key: str, value: str | Sequence[str]
@@ -314,7 +319,7 @@ class Profiles:
                 named = NAMED_ITEM.match(said) if section == "patterns" else None
                 key = slug(named[1]) if named else lesson_id(said)
                 body["text"] = named[2] if named else said
-            elif section == "patterns" and key not in {one.key for one in now.patterns}:
+            elif section == "patterns" and key not in {pattern.key for pattern in now.patterns}:
                 key = slug(key)
         return section, key, body
 
@@ -324,10 +329,10 @@ class Profiles:
         with self._database.read() as session:
             leaders = session.exec(select(WisdomEntry.leader).where(WisdomEntry.section == "patterns").distinct()).all()
         said = [
-            (leader, one.key)
+            (leader, pattern.key)
             for leader, profile in self.load(leaders).items()
-            for one in profile.patterns
-            if lesson in (one.key, lesson_id(one.text))
+            for pattern in profile.patterns
+            if lesson in (pattern.key, lesson_id(pattern.text))
         ]
 
         def work(tx: Transaction) -> None:
@@ -364,8 +369,8 @@ class Profiles:
         """Take in rows, from here (`unsent`) or from the shared leadership. Those that are known change nothing, but
         that one which was forgotten elsewhere loses its words here, and of counts the larger stays."""
         connection, new = tx.session.connection(), 0
-        for one in entries:
-            fresh = insert(WisdomEntry).values({**one.model_dump(), "unsent": unsent})
+        for entry in entries:
+            fresh = insert(WisdomEntry).values({**entry.model_dump(), "unsent": unsent})
             forgotten = fresh.on_conflict_do_update(
                 index_elements=["leader", "section", "key", "version"],
                 set_={"body": fresh.excluded.body},
@@ -416,7 +421,7 @@ class Profiles:
     ) -> dict[str, LeaderProfile]:
         """`new` entries count as if they were stored."""
         stored: dict[str, list[WisdomEntry]] = {
-            leader: [one for one in new if one.leader == leader] for leader in leaders
+            leader: [entry for entry in new if entry.leader == leader] for leader in leaders
         }
         counted: dict[str, list[WisdomUse]] = {leader: [] for leader in leaders}
         for entry in session.exec(select(WisdomEntry).where(col(WisdomEntry.leader).in_(leaders))):
@@ -424,10 +429,10 @@ class Profiles:
         for use in session.exec(select(WisdomUse).where(col(WisdomUse.leader).in_(leaders))):
             counted[use.leader].append(use)
         found = {}
-        for one in leaders:
-            seed = self._seed(one)
-            seed = replace(seed, decisions=(*decided.get(one, ()), *seed.decisions))
-            found[one] = profile_of(seed, stored[one], counted[one])
+        for leader in leaders:
+            seed = self._seed(leader)
+            seed = replace(seed, decisions=(*decided.get(leader, ()), *seed.decisions))
+            found[leader] = profile_of(seed, stored[leader], counted[leader])
         return found
 
     def changed(self) -> None:
@@ -453,9 +458,9 @@ def unsent(
 def confirm(tx: Transaction, sent: Iterable[WisdomEntry | WisdomUse]) -> None:
     """The shared leadership has these rows now; a use that was counted further meanwhile stays unsent."""
     names = {WisdomEntry: ("leader", "section", "key", "version"), WisdomUse: ("leader", "key", "origin", "uses")}
-    for one in sent:
-        same = [getattr(type(one), name) == getattr(one, name) for name in names[type(one)]]
-        tx.session.connection().execute(sqlalchemy.update(type(one)).where(*same).values(unsent=False))
+    for row in sent:
+        same = [getattr(type(row), name) == getattr(row, name) for name in names[type(row)]]
+        tx.session.connection().execute(sqlalchemy.update(type(row)).where(*same).values(unsent=False))
 
 
 def forget_sent(tx: Transaction) -> None:
@@ -513,5 +518,5 @@ def _last(session: Session, row: WisdomEntry) -> Any:
 
 def _without(body: Mapping[str, Any], wanted: Words) -> dict[str, Any]:
     """A list without the items that hold it; nothing of a text."""
-    kept = [one for one in body.get("items", ()) if not wanted.holds(str(one))]
+    kept = [item for item in body.get("items", ()) if not wanted.holds(str(item))]
     return {"items": kept} if kept else {}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from typing import Any, Protocol
+from typing import Any
 
 from engine.hierarchy.profiles import SECTIONS, Profiles, WisdomEntry, WisdomUse, confirm, forget_sent, unsent
 from engine.storage import state
@@ -29,90 +29,6 @@ class Fetched:
     entries: Sequence[WisdomEntry]
     uses: Sequence[WisdomUse]
     cursor: int
-
-
-class ProfileStore(Protocol):
-    """A leadership that machines share. Methods raise whatever their connection raises."""
-
-    name: str
-    """Tells one from another, without secrets: who changes it begins anew."""
-
-    def push(self, entries: Sequence[WisdomEntry], uses: Sequence[WisdomUse]) -> None:
-        """Add rows; those that are there change nothing, of counts the larger stays."""
-
-    def fetch(self, cursor: int) -> Fetched:
-        """Rows that became visible after `cursor`; 0 for all."""
-
-
-class Sharing:
-    """Exchanges with the shared leadership that `store()` gives, None for none. One exchange at a time."""
-
-    def __init__(
-        self,
-        database: Database,
-        profiles: Profiles,
-        store: Callable[[], ProfileStore | None],
-        *,
-        synced: Callable[[str], bool],
-    ) -> None:
-        """`synced` says whether what an agent says is shared at all (SPEC 1.3)."""
-        self._synced = synced
-        self._database = database
-        self._profiles = profiles
-        self._store = store
-        self._outage = Outage(database, "leadership", self._waiting)
-
-    def exchange(self) -> str:
-        """Send what is unsent and fetch what is new. Returns in words what failed, "" for nothing; never raises."""
-        return self._outage.guard(self._exchange)
-
-    def _exchange(self) -> None:
-        store = self._store()
-        if store is not None:
-            self._meet(store)
-            self._send(store)
-            self._fetch(store)
-
-    def _waiting(self) -> int:
-        with self._database.read() as session:
-            entries, uses = unsent(session, self._synced)
-        return len(entries) + len(uses)
-
-    def _meet(self, store: ProfileStore) -> None:
-        """A store that is not the one of the last time has nothing of ours yet."""
-        with self._database.read() as session:
-            known = state.get(session, STORE, "")
-        if known != store.name:
-
-            def anew(tx: Transaction) -> None:
-                forget_sent(tx)
-                state.put(tx, STORE, store.name)
-
-            self._database.write(anew)
-
-    def _send(self, store: ProfileStore) -> None:
-        for _ in range(MOST_ROUNDS):
-            with self._database.read() as session:
-                entries, uses = unsent(session, self._synced)
-            if not entries and not uses:
-                return
-            store.push(entries, uses)
-            self._database.write(lambda tx, sent=(*entries, *uses): confirm(tx, sent))  # type: ignore[misc]
-
-    def _fetch(self, store: ProfileStore) -> None:
-        key = f"{CURSOR}.{store.name}"
-        for _ in range(MOST_ROUNDS):
-            with self._database.read() as session:
-                cursor = int(state.get(session, key, 0))
-            found = store.fetch(cursor)
-            if found.cursor == cursor:
-                return
-
-            def take(tx: Transaction, found: Fetched = found) -> None:
-                self._profiles.absorb(tx, found.entries, found.uses, unsent=False)
-                state.put(tx, key, found.cursor)
-
-            self._database.write(take)
 
 
 PAGE = 1_000
@@ -163,10 +79,11 @@ class PostgresStore:
                 _ENTRY,
                 [
                     (
-                        one.leader, one.section, one.key, one.version, json.dumps(dict(one.body)), one.at, one.origin,
-                        json.dumps([[from_.learning, from_.agent, from_.session] for from_ in one.learnt]),
+                        entry.leader, entry.section, entry.key, entry.version, json.dumps(dict(entry.body)), entry.at,
+                        entry.origin,
+                        json.dumps([[from_.learning, from_.agent, from_.session] for from_ in entry.learnt]),
                     )
-                    for one in entries
+                    for entry in entries
                 ],
             )  # fmt: skip
             cursor.executemany(_USE, [(u.leader, u.key, u.origin, u.uses, u.last_used_at) for u in uses])
@@ -205,3 +122,74 @@ def _entry(row: Sequence[Any]) -> WisdomEntry:
         leader=leader, section=section, key=key, version=version, body=body, at=at.astimezone(UTC), origin=origin,
         sources=told,
     )  # fmt: skip
+
+
+class Sharing:
+    """Exchanges with the shared leadership that `store()` gives, None for none. One exchange at a time."""
+
+    def __init__(
+        self,
+        database: Database,
+        profiles: Profiles,
+        store: Callable[[], PostgresStore | None],
+        *,
+        synced: Callable[[str], bool],
+    ) -> None:
+        """`synced` says whether what an agent says is shared at all (SPEC 1.3)."""
+        self._synced = synced
+        self._database = database
+        self._profiles = profiles
+        self._store = store
+        self._outage = Outage(database, "leadership", self._waiting)
+
+    def exchange(self) -> str:
+        """Send what is unsent and fetch what is new. Returns in words what failed, "" for nothing; never raises."""
+        return self._outage.guard(self._exchange)
+
+    def _exchange(self) -> None:
+        store = self._store()
+        if store is not None:
+            self._meet(store)
+            self._send(store)
+            self._fetch(store)
+
+    def _waiting(self) -> int:
+        with self._database.read() as session:
+            entries, uses = unsent(session, self._synced)
+        return len(entries) + len(uses)
+
+    def _meet(self, store: PostgresStore) -> None:
+        """A store that is not the one of the last time has nothing of ours yet."""
+        with self._database.read() as session:
+            known = state.get(session, STORE, "")
+        if known != store.name:
+
+            def anew(tx: Transaction) -> None:
+                forget_sent(tx)
+                state.put(tx, STORE, store.name)
+
+            self._database.write(anew)
+
+    def _send(self, store: PostgresStore) -> None:
+        for _ in range(MOST_ROUNDS):
+            with self._database.read() as session:
+                entries, uses = unsent(session, self._synced)
+            if not entries and not uses:
+                return
+            store.push(entries, uses)
+            self._database.write(lambda tx, sent=(*entries, *uses): confirm(tx, sent))  # type: ignore[misc]
+
+    def _fetch(self, store: PostgresStore) -> None:
+        key = f"{CURSOR}.{store.name}"
+        for _ in range(MOST_ROUNDS):
+            with self._database.read() as session:
+                cursor = int(state.get(session, key, 0))
+            found = store.fetch(cursor)
+            if found.cursor == cursor:
+                return
+
+            def take(tx: Transaction, found: Fetched = found) -> None:
+                self._profiles.absorb(tx, found.entries, found.uses, unsent=False)
+                state.put(tx, key, found.cursor)
+
+            self._database.write(take)

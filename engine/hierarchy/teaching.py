@@ -72,7 +72,7 @@ class Teaching:
                 done.append(Taught(agent_id, "skipped", sanitise(str(error))))
                 log.warning("%s was not taught: %s", agent_id, error)
         now = self._clock.now().isoformat()
-        did = [one.did for one in done]
+        did = [taught.did for taught in done]
 
         def work(tx: Transaction) -> None:
             state.put(tx, LAST, now)
@@ -94,8 +94,8 @@ class Teaching:
         found = TeachingState(agent_id, config.enable_m2, last, due if config.enable_m2 else None)
         try:
             was, will = (
-                sanitise(one.decode(errors="replace")).splitlines()
-                for one in self._change(self._agents.soul_file(agent_id), agent_id)
+                sanitise(soul.decode(errors="replace")).splitlines()
+                for soul in self._change(self._agents.soul_file(agent_id), agent_id)
             )
         except (OSError, ValueError) as error:
             return replace(found, reason=sanitise(str(error)))

@@ -15,7 +15,7 @@ from engine.hierarchy.guidance import Count
 from engine.hierarchy.guided import GuidedSessions, Lost
 from engine.hierarchy.profile_text import seed_profile
 from engine.hierarchy.profiles import Decided, Profiles, WisdomTexts
-from engine.hierarchy.sharing import ProfileStore, Sharing
+from engine.hierarchy.sharing import PostgresStore, Sharing
 from engine.hierarchy.teaching import Teaching
 from engine.hierarchy.tiers import capabilities
 from engine.model import FlushReport, LeaderProfile, ProfileEdit, ProfilePreview, Randomness, Refusal
@@ -41,7 +41,7 @@ class Wisdom:
         count: Count,
         facts: Facts,
         decided: Decided = lambda leaders: {},
-        store: Callable[[], ProfileStore | None] = lambda: None,
+        store: Callable[[], PostgresStore | None] = lambda: None,
         lost: Lost = lambda workspace, paths: (),
     ) -> None:
         self._agents = agents
@@ -120,7 +120,7 @@ class Wisdom:
         `revise_profile`."""
         self._agents.get(leader)
         profile = self._profiles.preview(leader, edits)
-        emptied = (one.section for one in edits if not one.value and not one.key)
+        emptied = (edit.section for edit in edits if not edit.value and not edit.key)
         from_soul = tuple(section for section in emptied if getattr(profile, section))
         return ProfilePreview(profile, self.cascade.preview_profile(profile), from_soul)
 

@@ -88,7 +88,7 @@ class _Effect:
 
     def to_json(self) -> dict[str, Any]:
         """For storage and for programs; `effect_from_json` reads it."""
-        values = {_KEYS.get(one.name, one.name): getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        values = {_KEYS.get(field.name, field.name): getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {"kind": self.kind.value} | {
             key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
         }
@@ -196,7 +196,7 @@ def effect_from_json(stored: Mapping[str, Any]) -> Effect:
 def _reader(kind: CandidateType) -> TypeAdapter[Effect]:
     from pydantic import TypeAdapter  # not before it is needed
 
-    return TypeAdapter(next(one for one in _EFFECTS if one.kind is kind))
+    return TypeAdapter(next(effect for effect in _EFFECTS if effect.kind is kind))
 
 
 class CandidateStatus(StrEnum):

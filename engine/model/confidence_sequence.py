@@ -89,9 +89,9 @@ def upper_end(strata: Sequence[Arms], doubt: float) -> float:
 def evidence(strata: Sequence[Arms], bound: float) -> float:
     """How strongly runs speak against the difference's being `bound` (-1 to 1) or more: the natural logarithm of the
     bet, at most 0 on average while that is so."""
-    both = [one for one in strata if one.with_runs and one.without_runs]
-    drawn = _bet(both, [one.propensity for one in both], bound)
-    seen = _bet(both, [None if one.propensity is None else one.went_without for one in both], bound)
+    both = [arms for arms in strata if arms.with_runs and arms.without_runs]
+    drawn = _bet(both, [arms.propensity for arms in both], bound)
+    seen = _bet(both, [None if arms.propensity is None else arms.went_without for arms in both], bound)
     return min(drawn, seen)
 
 
@@ -105,14 +105,14 @@ def _bet(strata: Sequence[Arms], shares: Sequence[float | None], bound: float) -
     if not told.size:
         return 0.0
     total = numpy.zeros(told.size)
-    for one, share in zip(strata, shares, strict=True):
+    for arms, share in zip(strata, shares, strict=True):
         if share is None:
-            like_told, like_untold = _likeliest(one, bound)
+            like_told, like_untold = _likeliest(arms, bound)
         else:
             like_untold = _nearest(told, untold, share, bound)
             like_told = like_untold + bound
-        total += _likelier(told, like_told, one.with_good, one.with_runs)
-        total += _likelier(untold, like_untold, one.without_good, one.without_runs)
+        total += _likelier(told, like_told, arms.with_good, arms.with_runs)
+        total += _likelier(untold, like_untold, arms.without_good, arms.without_runs)
     top = float(total.max())
     weights = _weights()[_worse(bound)]
     return top + math.log(float((weights * numpy.exp(total - top)).sum() / weights.sum()))
@@ -153,14 +153,14 @@ def _likelier(share: NDArray[Any], other: NDArray[Any], good: int, runs: int) ->
     return found
 
 
-def _likeliest(one: Arms, bound: float) -> tuple[NDArray[Any], NDArray[Any]]:
+def _likeliest(arms: Arms, bound: float) -> tuple[NDArray[Any], NDArray[Any]]:
     """Of all pairs that differ by `bound` or more, the one under which what was seen is likeliest."""
     import numpy
 
-    told, untold = numpy.array([one.with_good / one.with_runs]), numpy.array([one.without_good / one.without_runs])
+    told, untold = numpy.array([arms.with_good / arms.with_runs]), numpy.array([arms.without_good / arms.without_runs])
     if told[0] - untold[0] >= bound:
         return numpy.clip(told, 1e-12, 1 - 1e-12), numpy.clip(untold, 1e-12, 1 - 1e-12)
-    nearest = _nearest(told, untold, one.went_without, bound)
+    nearest = _nearest(told, untold, arms.went_without, bound)
     return nearest + bound, nearest
 
 

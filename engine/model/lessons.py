@@ -103,8 +103,8 @@ _MANNER = re.compile(
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text and its lines, each in one line and without a list's mark; of at least two words."""
-    flat = (" ".join(one.split()).strip("-*• ") for one in _SENTENCE.split(text))
-    return [one for one in flat if len(one.split()) > 1]
+    flat = (" ".join(sentence.split()).strip("-*• ") for sentence in _SENTENCE.split(text))
+    return [text for text in flat if len(text.split()) > 1]
 
 
 def distil(sentence: str) -> Rule:
@@ -123,15 +123,15 @@ def distil(sentence: str) -> Rule:
 
 def rules(text: str) -> list[Rule]:
     """The rules in a text, each once."""
-    return list({lesson_id(one.text): one for one in map(distil, sentences(text))}.values())
+    return list({lesson_id(rule.text): rule for rule in map(distil, sentences(text))}.values())
 
 
 def added(original: str, edited: str) -> list[str]:
     """What somebody put into a text: the sentences of `edited` that are not in `original`; of one that goes on where
     one of `original` ends, how it goes on."""
-    before = [folded(one).split() for one in sentences(original)]
-    new = [one for one in sentences(edited) if folded(one).split() not in before]
-    return [_goes_on(one, before) for one in new]
+    before = [folded(text).split() for text in sentences(original)]
+    new = [text for text in sentences(edited) if folded(text).split() not in before]
+    return [_goes_on(text, before) for text in new]
 
 
 def _goes_on(sentence: str, before: list[list[str]]) -> str:
@@ -150,7 +150,7 @@ def folded(text: str) -> str:
 
 def lesson_id(text: str) -> str:
     """The id of the lesson that a rule or a sentence says; little words, case and signs make no other."""
-    said = [one for one in folded(distil(text).text).split() if one not in _LITTLE]
+    said = [word for word in folded(distil(text).text).split() if word not in _LITTLE]
     return LESSON + hashlib.sha256(" ".join(said or [folded(text)]).encode(errors="replace")).hexdigest()[:12]
 
 
@@ -165,13 +165,13 @@ def without(text: str, lessons: frozenset[str]) -> str:
         return text
     parts = re.split(r"((?<=[.!?;])\s+|\n+)", text)
     said = zip(parts[::2], [*parts[1::2], ""], strict=True)
-    left = ((_unless(one, lessons), one, gap) for one, gap in said)
-    return "".join(kept + gap for kept, one, gap in left if kept or not one)
+    left = ((_unless(text, lessons), text, gap) for text, gap in said)
+    return "".join(kept + gap for kept, text, gap in left if kept or not text)
 
 
 def _unless(sentence: str, lessons: frozenset[str]) -> str:
     """A sentence up to where it says a lesson, and its end sign; "" when it begins with it."""
-    begins = [0, *(one.start() for one in _CLAUSE.finditer(sentence))]
+    begins = [0, *(clause.start() for clause in _CLAUSE.finditer(sentence))]
     says = (at for at in begins if lesson_id(_CLAUSE.sub("", sentence[at:], count=at > 0)) in lessons)
     if not (cut := next(says, len(sentence))):
         return ""
@@ -199,8 +199,8 @@ def category(text: str, work: str = "") -> str:
 
 
 def _generalises(said: str, bare: str) -> tuple[bool, str]:
-    if one := _ONE.search(bare):
-        return False, f"about one thing: “{one[0]}”"
+    if text := _ONE.search(bare):
+        return False, f"about one thing: “{text[0]}”"
     if every := _ALWAYS.search(said) or _EVERY.match(bare):
         return True, f"about a kind of thing: “{every[0].strip()}”"
     for pattern in (_KIND, _GENERIC):

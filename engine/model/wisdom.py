@@ -171,7 +171,7 @@ class Guidance:
         return {
             "leadership_chain": list(self.chain),
             "guidance_sources": [hop.leader for hop in self.hops if hop.kept],
-            "bubble_source_ids": list(dict.fromkeys(one.agent for item in kept for one in item.sources)),
+            "bubble_source_ids": list(dict.fromkeys(source.agent for item in kept for source in item.sources)),
             "guidance_applied": bool(self.lines),
             "guidance_items": [item.ref for item in kept],
             "guidance_wordings": [item.wording for item in kept],
@@ -201,10 +201,10 @@ class ProfilePreview:
     def changes(self) -> list[tuple[list[str], tuple[str, ...]]]:
         """Agents with the same change, and what their prompts lose (`- …`) and gain (`+ …`); most agents first."""
         alike: dict[tuple[str, ...], list[str]] = {}
-        for one in self.prompts:
-            before, after = one.before.told, one.after.told
+        for preview in self.prompts:
+            before, after = preview.before.told, preview.after.told
             lost = tuple(f"- {item}" for item in before if item not in after)
-            alike.setdefault((*lost, *(f"+ {item}" for item in after if item not in before)), []).append(one.agent)
+            alike.setdefault((*lost, *(f"+ {item}" for item in after if item not in before)), []).append(preview.agent)
         return sorted(((agents, lines) for lines, agents in alike.items()), key=lambda pair: -len(pair[0]))
 
 

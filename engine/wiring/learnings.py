@@ -165,10 +165,10 @@ class Around:
         if not agent:
             return ""
         try:
-            chain, _ = self._core.hierarchy.chain(agent)
+            leaders = self._core.hierarchy.lineage(agent).leaders
         except Refusal:  # it was retired meanwhile
             return ""
-        return chain[0] if chain else ""
+        return leaders[0].id if leaders else ""
 
     def _asked(self, session_id: str) -> tuple[PermissionRequest, ...]:
         asked = self._core.permissions.latest(MOST_REQUESTS, session_id=session_id)

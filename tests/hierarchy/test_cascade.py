@@ -85,7 +85,8 @@ def test_every_walk_ends_and_says_why(reports_to: dict[str, str], depth: int) ->
 def test_depth_comes_from_the_settings(world: World) -> None:
     world.configure(cascade_depth=2)
     assert world.wisdom.guidance("worker").chain == ("lead", "cto")
-    assert world.agents.chain("worker") == (["lead", "cto"], "stops after 2 leaders")
+    chain = world.agents.lineage("worker").chain
+    assert (chain.leaders, chain.words) == (("lead", "cto"), "stops after 2 leaders")
     world.configure(cascade_depth=None)
     assert world.wisdom.guidance("worker").chain == ("lead", "cto", "ceo")
 

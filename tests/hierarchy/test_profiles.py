@@ -185,7 +185,9 @@ def test_an_edit_shows_whose_prompts_it_changes_before_it_is_saved(world: World)
     preview = wisdom.preview_profile("cto", wanted)
     assert wisdom.profile("cto") == before  # nothing is saved yet
     changed = {one.agent: one for one in preview.prompts}
-    guided = {one.id for one in world.agents.list() if "cto" in world.agents.chain(one.id)[0] and one.tier > 3}
+    guided = {
+        one.id for one in world.agents.list() if "cto" in world.agents.lineage(one.id).chain.leaders and one.tier > 3
+    }
     assert set(changed) == guided
     assert "Keep it plain." in changed["worker"].after.block
     assert "Keep it plain." not in changed["worker"].before.block

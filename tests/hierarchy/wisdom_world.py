@@ -13,7 +13,7 @@ from engine.config import FixedSettings
 from engine.hierarchy.agents import Activity, Agents
 from engine.hierarchy.guided import Lost
 from engine.hierarchy.profiles import Decided
-from engine.hierarchy.sharing import ProfileStore
+from engine.hierarchy.sharing import PostgresStore
 from engine.hierarchy.wisdom import Wisdom
 from engine.memory.ledger import Ledger
 from engine.model import Learning, Randomness, Score, Trust
@@ -84,7 +84,7 @@ def make_world(
     clock: FakeClock,
     *,
     decided: Decided = lambda leaders: {},
-    store: Callable[[], ProfileStore | None] = lambda: None,
+    store: Callable[[], PostgresStore | None] = lambda: None,
     lost: Lost = lambda workspace, paths: (),
     activity: Activity | None = None,
     seed: int = 1,

@@ -126,40 +126,40 @@ class Adaptation:
     def view(self, candidate_id: str) -> CandidateView:
         """All about one, by its id or the beginning of it. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
         row = self._candidates.get(candidate_id)
-        one = row.value
-        records = self._records.by_id([*one.drafted_from, *one.corroborated_by, *one.against])
+        candidate = row.value
+        records = self._records.by_id([*candidate.drafted_from, *candidate.corroborated_by, *candidate.against])
         overlays = row.overlays
         return CandidateView(
-            one,
+            candidate,
             tuple(records),
             self._preview(row),
             self._trials.lifts().get(overlays[0].id) if overlays else None,
             overlays,
-            row.stations(record for record in records if record.id in one.drafted_from),
+            row.stations(record for record in records if record.id in candidate.drafted_from),
         )
 
     def _preview(self, row: CandidateRow) -> EffectPreview:
         """How things are done without a candidate's effect, and with it: a question to what is in force now."""
-        one, healing = row.value, self._settings.current.validation
-        used = self._sources.models(one.agent_id) if one.type is CandidateType.ROUTING_HINT else None
+        candidate, healing = row.value, self._settings.current.validation
+        used = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
         others = [
             other.effect
             for other in self._trials.overlays.every()
-            if other.type is one.type
-            and other.candidate_id != one.id
-            and other.applies(one.agent_id, one.run_kind, one.workspace)
+            if other.type is candidate.type
+            and other.candidate_id != candidate.id
+            and other.applies(candidate.agent_id, candidate.run_kind, candidate.workspace)
         ]
         model = used.present.model if used else "as configured"
         before, after = (
             preview_lines(
-                one.type,
+                candidate.type,
                 effects,
                 model=model,
                 tries=healing.tries,
                 cost=microusd(healing.cost_cap),
                 flows=self._sources.flows(),
             )
-            for effects in (others, [*others, one.effect])
+            for effects in (others, [*others, candidate.effect])
         )
         return EffectPreview(tuple(before), tuple(after))
 
@@ -168,13 +168,17 @@ class Adaptation:
         those that were turned down or rolled back: as long as nobody did, a card may ask."""
         found = []
         for row in self._candidates.sound(*PROPOSED):
-            one = row.value
-            if one.workspace != workspace or not isinstance(one.effect, FixTemplate) or not one.effect.patch:
+            candidate = row.value
+            if (
+                candidate.workspace != workspace
+                or not isinstance(candidate.effect, FixTemplate)
+                or not candidate.effect.patch
+            ):
                 continue
-            for record in self._records.by_id(one.drafted_from):
+            for record in self._records.by_id(candidate.drafted_from):
                 title = self._sources.title(record.session_id)
                 if title and "landed" in record.details:
-                    found.append((one.score, KnownFix(one.id, title, record.at, one.effect)))
+                    found.append((candidate.score, KnownFix(candidate.id, title, record.at, candidate.effect)))
         return [fix for _, fix in sorted(found, key=lambda pair: (pair[0], pair[1].at), reverse=True)]
 
     def records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:
@@ -303,30 +307,30 @@ class Adaptation:
         known = {row.dedupe_key for row in self._candidates.rows()}
         drafted: list[str] = []
         self._not_drafted = {}
-        for one in opportunities(records, known, limit=MOST_TRIED):
+        for opportunity in opportunities(records, known, limit=MOST_TRIED):
             if len(drafted) == TOP:
                 break
             try:
-                drafted.append(self._store(one, draft(one, self._known(one), self._sources)))
+                drafted.append(self._store(opportunity, draft(opportunity, self._known(opportunity), self._sources)))
             except (NothingToDraft, Refusal) as reason:
-                self._not_drafted[one.key] = str(reason)
+                self._not_drafted[opportunity.key] = str(reason)
                 self._pending = self._pending or isinstance(reason, NotYet)
         return drafted
 
-    def _known(self, one: Opportunity) -> list[LearningRecord]:
+    def _known(self, opportunity: Opportunity) -> list[LearningRecord]:
         """The records that a draft may look at: of its scope, or of all scopes where it concerns an agent's healing."""
-        if one.type is not CandidateType.POLICY_TWEAK:
-            return self._records.of_scope(one.record.scope_type, one.record.scope_id)
-        agent = one.record.scope_id if one.record.scope_type == "agent" else ""
+        if opportunity.type is not CandidateType.POLICY_TWEAK:
+            return self._records.of_scope(opportunity.record.scope_type, opportunity.record.scope_id)
+        agent = opportunity.record.scope_id if opportunity.record.scope_type == "agent" else ""
         kinds = (RecordKind.REPEATED_RETRY, RecordKind.SUCCESSFUL_HEAL)
         every = [record for kind in kinds for record in self._records.newest(kind=kind)]
         return [record for record in every if agent in ("", record.agent)]
 
-    def _store(self, one: Opportunity, found: Draft) -> str:
-        record, now = one.record, self._clock.now()
+    def _store(self, opportunity: Opportunity, found: Draft) -> str:
+        record, now = opportunity.record, self._clock.now()
         candidate = Candidate(
             id=self._randomness.new_id("cand"),
-            type=one.type,
+            type=opportunity.type,
             scope_type=record.scope_type,
             scope_id=record.scope_id,
             source_label=record.source_label,
@@ -347,36 +351,44 @@ class Adaptation:
         self._database.write(lambda tx: table.add(tx, candidate, f"drafted from {record.kind}: {record.reason}"))
         return candidate.id
 
-    def _elsewhere(self, one: Candidate) -> str:
+    def _elsewhere(self, candidate: Candidate) -> str:
         """The candidate of a scope that proposes the same change for another reason, and came up for review at least;
         "" for none."""
         for row in self._candidates.sound():
-            alike = (row.type, row.scope_type, row.scope_id) == (one.type, one.scope_type, one.scope_id)
-            open_ = row.status == CandidateStatus.DRAFTED or row.id == one.id
-            if alike and not open_ and same_change(row.value.effect, one.effect):
+            alike = (row.type, row.scope_type, row.scope_id) == (
+                candidate.type,
+                candidate.scope_type,
+                candidate.scope_id,
+            )
+            open_ = row.status == CandidateStatus.DRAFTED or row.id == candidate.id
+            if alike and not open_ and same_change(row.value.effect, candidate.effect):
                 return row.id
         return ""
 
     def _weigh(self, row: CandidateRow) -> None:
         """By what records say of it now."""
-        one = row.value
-        drafted = self._records.by_id(one.drafted_from)
-        records = self._records.of_scope(one.scope_type, one.scope_id)
-        if one.type in JUDGED_BY:
+        candidate = row.value
+        drafted = self._records.by_id(candidate.drafted_from)
+        records = self._records.of_scope(candidate.scope_type, candidate.scope_id)
+        if candidate.type in JUDGED_BY:
             own = {record.id for record in records}
-            more = self._records.newest(kind=JUDGED_BY[one.type])
+            more = self._records.newest(kind=JUDGED_BY[candidate.type])
             records += [record for record in more if record.id not in own]
         # A landing that was taken back bears nothing out.
         records = [each for each in records if "landed" not in each.details or self._sources.title(each.session_id)]
-        promoted = row.since if one.status is CandidateStatus.PROMOTED else None
-        found = evaluate(one, drafted, records, promoted_at=promoted)
-        move = self._move(row, one, found, drafted, records)
-        same = (found.corroborated_by, found.against, found.score) == (one.corroborated_by, one.against, one.score)
-        if move is None and (one.status is CandidateStatus.REJECTED or same):
+        promoted = row.since if candidate.status is CandidateStatus.PROMOTED else None
+        found = evaluate(candidate, drafted, records, promoted_at=promoted)
+        move = self._move(row, candidate, found, drafted, records)
+        same = (found.corroborated_by, found.against, found.score) == (
+            candidate.corroborated_by,
+            candidate.against,
+            candidate.score,
+        )
+        if move is None and (candidate.status is CandidateStatus.REJECTED or same):
             return
 
         def work(tx: Transaction) -> None:
-            present = table.row_of(tx, one.id)
+            present = table.row_of(tx, candidate.id)
             if present.status != row.status:  # somebody decided meanwhile
                 return
             table.weigh(tx, present, found, move)
@@ -388,19 +400,19 @@ class Adaptation:
     def _move(
         self,
         row: CandidateRow,
-        one: Candidate,
+        candidate: Candidate,
         found: Evaluation,
         drafted: Sequence[LearningRecord],
         records: Sequence[LearningRecord],
     ) -> CandidateMove | None:
-        match one.status:
-            case CandidateStatus.DRAFTED if found.passed and not self._elsewhere(one):
+        match candidate.status:
+            case CandidateStatus.DRAFTED if found.passed and not self._elsewhere(candidate):
                 return CandidateMove.CORROBORATE  # else it was asked, or decided, for another reason
             case CandidateStatus.REVIEW if not found.passed:
                 return CandidateMove.WEAKEN
             case CandidateStatus.REJECTED:
                 rejected = row.last(CandidateStatus.REJECTED)
-                if rejected is not None and outweighs(one, drafted, records, rejected):
+                if rejected is not None and outweighs(candidate, drafted, records, rejected):
                     return CandidateMove.REOPEN
         return None
 

@@ -49,8 +49,8 @@ from engine.storage.types import utc
 
 log = logging.getLogger(__name__)
 
-STATUSES = ", ".join(f"'{one.value}'" for one in CandidateStatus)
-TYPES = ", ".join(f"'{one.value}'" for one in CandidateType)
+STATUSES = ", ".join(f"'{status.value}'" for status in CandidateStatus)
+TYPES = ", ".join(f"'{type.value}'" for type in CandidateType)
 
 
 class CandidateRow(SQLModel, table=True):
@@ -102,7 +102,7 @@ class CandidateRow(SQLModel, table=True):
             if self.status not in (CandidateStatus.REJECTED, CandidateStatus.ROLLED_BACK):
                 raise
             effect = PromptFragment((refusal.message,))
-        told = {one.name: getattr(self, one.name) for one in fields(Candidate)}
+        told = {field.name: getattr(self, field.name) for field in fields(Candidate)}
         told |= {name: tuple(told[name]) for name in _IDS}
         told |= {"type": CandidateType(self.type), "status": CandidateStatus(self.status), "trust": Trust(self.trust)}
         return Candidate(**told | {"effect": effect})
@@ -159,9 +159,9 @@ class CandidateRow(SQLModel, table=True):
         begun, last = _at(self.history[0]), self.history[-1]
         said = f": {last['reason']}" if last["reason"] else ""
         first = records[0] if records else None
-        own = max((one.score for one in records), default=0.0)
+        own = max((record.score for record in records), default=0.0)
         told = f"{first.kind}: {first.reason}" if first else "its record is no longer stored"
-        borne = next((one for one in reversed(self.history) if one["move"] == CandidateMove.CORROBORATE), None)
+        borne = next((step for step in reversed(self.history) if step["move"] == CandidateMove.CORROBORATE), None)
         status = CandidateStatus(self.status)
         review, end = Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
         corroborated = Station("corroborate", None, "it was rejected before", "ahead")
@@ -179,7 +179,7 @@ class CandidateRow(SQLModel, table=True):
             state = "done" if status is CandidateStatus.PROMOTED else "failed"
             end = Station(name, _at(last), f"{_ENDS[status]}{said}", state)
         return (
-            Station("detect", max((one.at for one in records), default=None), told, "done"),
+            Station("detect", max((record.at for record in records), default=None), told, "done"),
             Station(
                 "draft", begun, f"from {len(self.drafted_from)} record" + "s" * (len(self.drafted_from) != 1), "done"
             ),
@@ -217,7 +217,7 @@ class Candidates:
 
     def rows(self, *statuses: CandidateStatus) -> list[CandidateRow]:
         """Those of some statuses, or all, the latest change first. Nobody's to change."""
-        return [one for one in self._rows.get("", self._read) if not statuses or one.status in statuses]
+        return [row for row in self._rows.get("", self._read) if not statuses or row.status in statuses]
 
     def sound(self, *statuses: CandidateStatus) -> list[CandidateRow]:
         """Those whose effect can be read: a damaged one takes no other with it. It can still be shown and rejected."""
@@ -265,7 +265,7 @@ def add(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | No
     key = candidate.dedupe_key
     if tx.session.exec(select(CandidateRow.id).where(col(CandidateRow.dedupe_key) == key)).first():
         return None
-    told = {one.name: getattr(candidate, one.name) for one in fields(candidate)}
+    told = {field.name: getattr(candidate, field.name) for field in fields(candidate)}
     told |= {"effect": candidate.effect.to_json(), "created_at": tx.now, "reason": reason, "dedupe_key": key}
     told |= {"type": candidate.type.value, "trust": candidate.trust.value, "history": []}
     row = CandidateRow(**told | {name: list(told[name]) for name in _IDS})
@@ -438,4 +438,4 @@ def _holding(session: Session, wanted: Words) -> Iterator[tuple[CandidateRow, Ef
         less = rewritten(effect, lambda text: "" if wanted.holds(text) else text)
         if less != effect:
             left = set(says(less))
-            yield row, less, " · ".join(one for one in says(effect) if one not in left)
+            yield row, less, " · ".join(text for text in says(effect) if text not in left)

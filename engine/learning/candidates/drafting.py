@@ -76,11 +76,11 @@ def ended(session_id: str, sources: Sources) -> str:
     return session_id
 
 
-def draft(one: Opportunity, known: Sequence[LearningRecord], sources: Sources) -> Draft:
+def draft(opportunity: Opportunity, known: Sequence[LearningRecord], sources: Sources) -> Draft:
     """What an opportunity would change. `known` are the records of its scope, the newest first. Secrets and what looks
     like one are cut out (SPEC 11.1). Raises `NothingToDraft`, and what `checked` does of an effect that cannot be in
     force."""
-    found = DRAFTERS[one.type](one.record, known, sources)
+    found = DRAFTERS[opportunity.type](opportunity.record, known, sources)
     cut = tuple(sources.secrets())
     effect = rewritten(found.effect, lambda text: redact(text, cut))
     if isinstance(effect, FlowOffload) and not effect.commands:
@@ -116,7 +116,12 @@ def _fix(record: LearningRecord, known: Sequence[LearningRecord], sources: Sourc
 
 def _heal_of(test: str, known: Sequence[LearningRecord]) -> LearningRecord | None:
     return next(
-        (one for one in known if one.kind is RecordKind.SUCCESSFUL_HEAL and one.details.get("test") == test), None
+        (
+            record
+            for record in known
+            if record.kind is RecordKind.SUCCESSFUL_HEAL and record.details.get("test") == test
+        ),
+        None,
     )
 
 
@@ -129,11 +134,11 @@ def _route(record: LearningRecord, known: Sequence[LearningRecord], sources: Sou
         raise NothingToDraft(f"the price of the model of {record.agent} is not known")
     if not used.present.price:
         raise NothingToDraft(f"{used.present.model} costs nothing")
-    fitting = [one for one in used.others if one.price <= LEAST_CHEAPER * used.present.price]
+    fitting = [model for model in used.others if model.price <= LEAST_CHEAPER * used.present.price]
     if not fitting:
         raise NothingToDraft(f"no configured model is cheaper than {used.present.model}")
     # The dearest of the cheaper ones: the least step down that helps.
-    chosen = max(fitting, key=lambda one: (one.price, one.model))
+    chosen = max(fitting, key=lambda model: (model.price, model.model))
     saved = 1 - chosen.price / used.present.price
     told = record.details
     match record.kind:
@@ -161,18 +166,18 @@ def _route(record: LearningRecord, known: Sequence[LearningRecord], sources: Sou
 def _tighten(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
     """Tries that never helped: fewer than were made in vain, no fewer than ever healed anything."""
     agent = record.scope_id if record.scope_type == "agent" else ""
-    vain = [one for one in known if one.kind is RecordKind.REPEATED_RETRY and one.session_id != record.session_id]
+    vain = [item for item in known if item.kind is RecordKind.REPEATED_RETRY and item.session_id != record.session_id]
     if record.kind is RecordKind.REPEATED_RETRY:
         vain = [record]
     if not vain:
         raise NothingToDraft("no failed attempt here would be avoided by a lower limit")
-    heals = [one for one in known if one.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in one.details]
-    needed = max((int(one.details["attempts"]) - 1 for one in heals), default=1)
-    made = min(max(int(one.details["attempts"]) - 1 for one in vain), sources.tries())
+    heals = [record for record in known if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in record.details]
+    needed = max((int(record.details["attempts"]) - 1 for record in heals), default=1)
+    made = min(max(int(record.details["attempts"]) - 1 for record in vain), sources.tries())
     if needed >= made:
         raise NothingToDraft(f"a repair took {needed} attempts and a failure {made}: no limit separates them")
-    spent = max(int(one.details["cost"]) for one in vain)
-    dearest = max((int(one.details["cost"]) for one in heals), default=0)
+    spent = max(int(record.details["cost"]) for record in vain)
+    dearest = max((int(record.details["cost"]) for record in heals), default=0)
     cost = max(LEAST_COST, round(COST_ROOM * dearest)) if heals else None
     if cost is not None and cost >= spent:
         cost = None
@@ -195,7 +200,7 @@ def _times(number: int) -> str:
 
 def _fragment(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
     lines, title, trust = SAY[record.kind](record, known, sources)
-    lines = [one for one in dict.fromkeys(map(flat, lines)) if one][:MOST_LINES]
+    lines = [line for line in dict.fromkeys(map(flat, lines)) if line][:MOST_LINES]
     if not lines:
         raise NothingToDraft(f"{record.source_label} does not say what to do otherwise")
     agent = record.scope_id if record.scope_type == "agent" else ""
@@ -214,7 +219,7 @@ def _flow(record: LearningRecord, known: Sequence[LearningRecord], sources: Sour
         raise NothingToDraft("no session has its steps as commands that run without a shell")
     return Draft(
         FlowOffload(_name(calls), " > ".join(run)[:QUOTED], run),
-        f"Run {' > '.join(one.removeprefix('exec:') for one in calls)} as a flow, without a model",
+        f"Run {' > '.join(call.removeprefix('exec:') for call in calls)} as a flow, without a model",
         agent_id=record.agent,
         workspace=record.workspace,
     )
@@ -222,7 +227,7 @@ def _flow(record: LearningRecord, known: Sequence[LearningRecord], sources: Sour
 
 def _name(calls: Sequence[str]) -> str:
     """A flow's name, from what it runs: `git_status_then_pytest`, at most 40 letters."""
-    words = ["_".join(re.findall(r"[a-z0-9]+", one.removeprefix("exec:").lower())) for one in calls]
+    words = ["_".join(re.findall(r"[a-z0-9]+", call.removeprefix("exec:").lower())) for call in calls]
     return f"{'' if words[0][:1].isalpha() else 'run_'}{'_then_'.join(words)}"[:40].strip("_")
 
 
@@ -236,7 +241,7 @@ def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], sourc
     told = record.details
     if "added" in told:
         rule = distil(told["added"])
-        met = sum(one.source_label == record.source_label for one in known)
+        met = sum(item.source_label == record.source_label for item in known)
         if not rule.general and met < DISTINCT:
             raise NothingToDraft(f"an instruction about a single case is not a lesson: {quoted(told['added'], 60)}")
         return [rule.text], f"Tell {record.agent} what you keep adding: {quoted(rule.text)}", Trust.OPERATOR
@@ -257,7 +262,7 @@ def _say_error(record: LearningRecord, known: Sequence[LearningRecord], sources:
     if not instead and not learnt:
         raise NothingToDraft(f"no remedy is known for {record.source_label}")
     if instead:
-        line += f" What worked then: {', '.join(f'`{flat(one)}`' for one in instead)}."
+        line += f" What worked then: {', '.join(f'`{flat(call)}`' for call in instead)}."
     return [line, *learnt], f"Warn {record.agent} about an error of {tool}: {quoted(cause, 60)}", Trust.QUOTED
 
 

@@ -72,7 +72,7 @@ def words(command: str) -> list[str]:
 
 
 def _lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
-    found = tuple(line for one in texts if (line := _line(one)))
+    found = tuple(line for text in texts if (line := _line(text)))
     if not found:
         raise _bad(f"{name} says nothing")
     if len(found) > MOST_LINES:
@@ -80,8 +80,8 @@ def _lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def _line(one: str) -> str:
-    line = " ".join(sanitise(one).split())
+def _line(text: str) -> str:
+    line = " ".join(sanitise(text).split())
     if len(line) > LINE_MOST:
         raise _bad(f"a line has {len(line)} characters, at most {LINE_MOST}: {line[:60]}…")
     return line
@@ -103,7 +103,7 @@ def says(effect: Effect) -> tuple[str, ...]:
     """Every text of an effect."""
     values = effect.to_json().values()
     return tuple(
-        one for value in values for one in (value if isinstance(value, list) else [value]) if isinstance(one, str)
+        text for value in values for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)
     )
 
 
@@ -112,7 +112,7 @@ def rewritten(effect: Effect, change: Callable[[str], str]) -> Effect:
     one command would be another, goes whole: what is left would do something else."""
 
     def kept(lines: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(line for one in lines if (line := change(one)))
+        return tuple(line for text in lines if (line := change(text)))
 
     match effect:
         case PromptFragment():

@@ -99,17 +99,17 @@ def opportunities(
         if record.score < least:
             continue
         for type in types_of(record.kind):
-            one = Opportunity(type, record)
-            if one.key in known:
+            opportunity = Opportunity(type, record)
+            if opportunity.key in known:
                 continue
-            former = best.get(one.key)
-            if former is None or _rank(one) > _rank(former):
-                best[one.key] = one
+            former = best.get(opportunity.key)
+            if former is None or _rank(opportunity) > _rank(former):
+                best[opportunity.key] = opportunity
     return sorted(best.values(), key=_rank, reverse=True)[:limit]
 
 
-def _rank(one: Opportunity) -> tuple[float, object, str]:
-    return one.record.score, one.record.at, one.key + one.record.id
+def _rank(opportunity: Opportunity) -> tuple[float, object, str]:
+    return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id
 
 
 PASS = 60.0
@@ -151,20 +151,20 @@ def matching(
 ) -> list[LearningRecord]:
     """Records of the candidate's label and scope that it was not drafted from: of each session the weightiest, and none
     of a session that it was drafted from. In the order of `records`."""
-    used = {one.session_id for one in drafted if one.session_id}
+    used = {record.session_id for record in drafted if record.session_id}
     own = set(candidate.drafted_from)
     best: dict[str, LearningRecord] = {}
-    for one in records:
-        alike = (one.source_label, one.scope_type, one.scope_id) == (
+    for record in records:
+        alike = (record.source_label, record.scope_type, record.scope_id) == (
             candidate.source_label,
             candidate.scope_type,
             candidate.scope_id,
         )
-        if not alike or one.id in own or (one.session_id and one.session_id in used):
+        if not alike or record.id in own or (record.session_id and record.session_id in used):
             continue
-        unit = one.session_id or one.id
-        if unit not in best or one.score > best[unit].score:
-            best[unit] = one
+        unit = record.session_id or record.id
+        if unit not in best or record.score > best[unit].score:
+            best[unit] = record
     return list(best.values())
 
 
@@ -178,10 +178,12 @@ def evaluate(
     """What the `records` of a candidate's scope say of it, `drafted` being those it was made of. `promoted_at`: since
     when its effect is in force."""
     found = matching(candidate, drafted, records)
-    score = corroborated_score(max((one.score for one in drafted), default=0.0), [one.score for one in found])
-    begin = min((one.at for one in drafted), default=candidate.created_at)
-    against = [one for one in records if one.id not in candidate.drafted_from]
-    against = [one for one in against if speaks_against(candidate, one, begin, promoted_at)]
+    score = corroborated_score(
+        max((record.score for record in drafted), default=0.0), [record.score for record in found]
+    )
+    begin = min((record.at for record in drafted), default=candidate.created_at)
+    against = [record for record in records if record.id not in candidate.drafted_from]
+    against = [record for record in against if speaks_against(candidate, record, begin, promoted_at)]
     if found:
         others = "1 other record supports" if len(found) == 1 else f"{len(found)} other records support"
         words = f"{others} it: {score:.0f} of 100"
@@ -189,7 +191,7 @@ def evaluate(
         words = f"no other record supports it yet: {score:.0f} of 100"
     if against:
         words += f"; {len(against)} against it"
-    return Evaluation(score, tuple(one.id for one in found), tuple(one.id for one in against), words)
+    return Evaluation(score, tuple(record.id for record in found), tuple(record.id for record in against), words)
 
 
 def speaks_against(
@@ -221,7 +223,7 @@ def speaks_against(
         case FlowOffload() if record.kind is RecordKind.AGENT_ERROR and told.get("tool") == "exec":
             said = str(told.get("message", ""))
             return record.at >= begin and any(
-                said.startswith(f"exec:{' '.join(one.split()[:2])}") for one in effect.commands
+                said.startswith(f"exec:{' '.join(command.split()[:2])}") for command in effect.commands
             )
     return False
 
@@ -231,18 +233,18 @@ def outweighs(
 ) -> bool:
     """Whether what came after a rejection is enough to ask again: at least as many new records bear the candidate out
     as the operator had before him then, drafts included, no fewer than three, and they pass by themselves."""
-    new = [one for one in matching(candidate, drafted, records) if one.at > rejected_at]
+    new = [record for record in matching(candidate, drafted, records) if record.at > rejected_at]
     had = len(candidate.drafted_from) + len(candidate.corroborated_by)
     enough = len(new) >= max(NEW_AGAIN, had)
-    return enough and corroborated_score(0.0, [one.score for one in new]) >= PASS
+    return enough and corroborated_score(0.0, [record.score for record in new]) >= PASS
 
 
-def same_change(one: Effect, other: Effect) -> bool:
+def same_change(effect: Effect, other: Effect) -> bool:
     """Whether two effects come to the same, whatever speaks for them: a repair of a test that both name, the same model
     for the same work, else the very same."""
-    match one, other:
+    match effect, other:
         case FixTemplate(), FixTemplate():
-            return bool({*one.failing} & {*other.failing}) and one.repairs == other.repairs
+            return bool({*effect.failing} & {*other.failing}) and effect.repairs == other.repairs
         case RoutingHint(), RoutingHint():
-            return (one.model, one.channel) == (other.model, other.channel)
-    return one == other
+            return (effect.model, effect.channel) == (other.model, other.channel)
+    return effect == other

@@ -59,8 +59,8 @@ class LearnedGuidance:
             return Contribution(None)
         fitting, cut = self._fit(found)
         drawn = self._trials.draw(fitting, request.session_id)
-        lines = [line for one in drawn if not one.withheld for line in fragment_lines(one.overlay)]
-        spared = sum(one.withheld for one in drawn)
+        lines = [line for draw in drawn if not draw.withheld for line in fragment_lines(draw.overlay)]
+        spared = sum(draw.withheld for draw in drawn)
         notes = [f"learned guidance: {len(cut)} of {len(found)} fragments had no room"] if cut else []
         notes += (
             [f"learned guidance: {spared} of {len(drawn)} left out by chance, to measure what it does"]
@@ -68,7 +68,7 @@ class LearnedGuidance:
             else []
         )
         part = PromptPart(BLOCK, (*_HEAD, *lines, _END)) if lines else None
-        return Contribution(part, {PROVENANCE: [one.told() for one in drawn]} if drawn else {}, tuple(notes))
+        return Contribution(part, {PROVENANCE: [draw.told() for draw in drawn]} if drawn else {}, tuple(notes))
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons that fragments of this request say, the withheld ones too: no other block says them, or what a
@@ -76,7 +76,9 @@ class LearnedGuidance:
         found = self._overlays.get_prompt_fragments(
             agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
         )
-        said = (one.effect.guidance for one in self._fit(found)[0] if isinstance(one.effect, PromptFragment))
+        said = (
+            overlay.effect.guidance for overlay in self._fit(found)[0] if isinstance(overlay.effect, PromptFragment)
+        )
         return lessons_of(text for texts in said for text in texts)
 
     def _fit(self, found: Sequence[Overlay]) -> tuple[list[Overlay], list[Overlay]]:
@@ -85,29 +87,29 @@ class LearnedGuidance:
         left = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
         kept: list[Overlay] = []
         cut: list[Overlay] = []
-        for one in sorted(found, key=self._worth, reverse=True):
-            tokens = sum(self._count(line.text) for line in fragment_lines(one))
-            (kept if tokens <= left else cut).append(one)
+        for overlay in sorted(found, key=self._worth, reverse=True):
+            tokens = sum(self._count(line.text) for line in fragment_lines(overlay))
+            (kept if tokens <= left else cut).append(overlay)
             left -= tokens if tokens <= left else 0
-        fitting = {one.id for one in kept}
-        return [one for one in found if one.id in fitting], cut
+        fitting = {item.id for item in kept}
+        return [item for item in found if item.id in fitting], cut
 
-    def _worth(self, one: Overlay) -> tuple[float, float]:
+    def _worth(self, overlay: Overlay) -> tuple[float, float]:
         """What helps more comes first, then what is newer. Only a verdict counts: a lift by chance says nothing."""
-        lift = self._trials.lifts().get(one.id)
+        lift = self._trials.lifts().get(overlay.id)
         known = lift.difference if lift is not None and lift.verdict in (HELPS, HARMS) else 0.0
-        return known, one.since.timestamp()
+        return known, overlay.since.timestamp()
 
 
-def fragment_lines(one: Overlay) -> list[PromptLine]:
+def fragment_lines(overlay: Overlay) -> list[PromptLine]:
     """A fragment as lines of a prompt; one key leads from each to its candidate."""
-    assert isinstance(one.effect, PromptFragment)
-    approved = one.trust is Trust.QUOTED
-    source = PromptSource(SourceKind.OVERLAY, one.candidate_id, f"overlay {one.id}", one.trust, approved)
+    assert isinstance(overlay.effect, PromptFragment)
+    approved = overlay.trust is Trust.QUOTED
+    source = PromptSource(SourceKind.OVERLAY, overlay.candidate_id, f"overlay {overlay.id}", overlay.trust, approved)
     more = " (approved by the operator)" if approved else ""
     return [
         PromptLine(f"- {escape(_NO_XML.sub(chr(0xFFFD), sanitise(text)))}{more}", source)
-        for text in one.effect.guidance
+        for text in overlay.effect.guidance
     ]
 
 

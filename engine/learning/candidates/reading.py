@@ -40,7 +40,7 @@ def healing(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str],
     """What mended the tests, as lines of a playbook: what the agent said of it after the tests came back red for the
     last time, and what the `patch` changed; where there is none, the files that the session `changed`. Where the agent
     said nothing the `summary` stands for it."""
-    begin = max((number for number, one in enumerate(lines) if _handed_back(one)), default=-1)
+    begin = max((number for number, line in enumerate(lines) if _handed_back(line)), default=-1)
     said = _messages(list(_turn(lines[begin + 1 :]))) if begin >= 0 else []
     changes = changes_of(patch) or [f"it changed {path}" for path in (changed if said else ())]
     return (*_told(said[-1] if said else summary), *list(dict.fromkeys(changes))[:MOST_CHANGES])
@@ -74,10 +74,10 @@ def after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tup
     """What the agent did after an error until the same tool worked: the last good calls before that one, and it;
     without one, its next good call. () when there was none, or the error is not in these lines."""
     cause = message.partition(": ")[2] or message
-    at = next((i for i, one in enumerate(lines) if _is_error(one, tool, cause)), -1)
+    at = next((i for i, line in enumerate(lines) if _is_error(line, tool, cause)), -1)
     if at < 0:
         return ()
-    good = [one.text for one in lines[at + 1 :] if one.kind == "tool" and not _BROKE.search(one.text)]
+    good = [line.text for line in lines[at + 1 :] if line.kind == "tool" and not _BROKE.search(line.text)]
     same = next((i for i, text in enumerate(good) if text.split(" ", 1)[0] == tool), None)
     calls = good[:1] if same is None else good[max(0, same - LED_UP) : same + 1]
     return tuple(_cut(text) for text in calls)
@@ -89,7 +89,7 @@ def commands_run(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequenc
     wanted = [call.partition(":")[2].split() for call in calls]
     seen: Counter[tuple[str, ...]] = Counter()
     for lines in transcripts:
-        used = [_command(one) for one in lines if one.kind == "tool"]
+        used = [_command(line) for line in lines if line.kind == "tool"]
         runs = (tuple(used[at : at + len(wanted)]) for at in range(len(used) - len(wanted) + 1))
         seen.update({run for run in runs if all(map(_begins, run, wanted))})
     return min(seen, key=lambda run: (-seen[run], sum(map(len, run)), run), default=())
@@ -101,16 +101,18 @@ def _handed_back(line: TranscriptLine) -> bool:
 
 def _turn(lines: Sequence[TranscriptLine]) -> Iterator[TranscriptLine]:
     """Up to where the tests run again."""
-    for one in lines:
-        if one.kind == "command":
+    for line in lines:
+        if line.kind == "command":
             return
-        yield one
+        yield line
 
 
 def _messages(lines: Sequence[TranscriptLine]) -> list[str]:
     """What was said, lines on end together."""
-    together = groupby(lines, key=lambda one: one.kind)
-    return [text for kind, group in together if kind == "say" and (text := " ".join(one.text for one in group).strip())]
+    together = groupby(lines, key=lambda line: line.kind)
+    return [
+        text for kind, group in together if kind == "say" and (text := " ".join(line.text for line in group).strip())
+    ]
 
 
 def _is_error(line: TranscriptLine, tool: str, cause: str) -> bool:

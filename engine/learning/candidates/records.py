@@ -19,7 +19,7 @@ from engine.storage.types import utc
 MOST_OF_A_LABEL = 500
 """So many records of one label and scope are looked at, the newest."""
 
-KINDS = ", ".join(f"'{one.value}'" for one in RecordKind)
+KINDS = ", ".join(f"'{kind.value}'" for kind in RecordKind)
 
 
 class LearningRecordRow(SQLModel, table=True):

@@ -38,7 +38,7 @@ Before = Callable[[str, Scope], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NewRecord:
     """A record before it is one. `key` tells it from others of its fact; with `whole_key` that alone makes its id."""
 
     kind: RecordKind
@@ -52,15 +52,15 @@ class Found:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _of_tests(fact: Fact, kind: RecordKind, weight: Weight, tests: list[str], **more: Any) -> Iterator[Found]:
+def _of_tests(fact: Fact, kind: RecordKind, weight: Weight, tests: list[str], **more: Any) -> Iterator[NewRecord]:
     """A record for each test, for what recurs is the test, and whoever works in its workspace meets it."""
     for test in sorted(tests)[:MOST_TESTS]:
         details = {"test": test, "failing": sorted(tests), **more.get("details", {})}
         scope = ("workspace", fact.workspace)
-        yield Found(kind, f"{kind}/{test}", scope, weight, key=test, **more | {"details": details})
+        yield NewRecord(kind, f"{kind}/{test}", scope, weight, key=test, **more | {"details": details})
 
 
-def _healing(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _healing(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     mended = fact.kind == "ValidationHealed"
     weigh, kind = weighing.failed_tdd, RecordKind.FAILED_TDD
@@ -72,7 +72,7 @@ def _healing(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     yield from _of_tests(fact, kind, weigh(told["attempts"], told["cost"], len(tests)), tests, **about)
 
 
-def _retried(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _retried(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     weight = weighing.repeated_retry(told["attempts"], told["cost"])
     yield _of_agent(
@@ -80,7 +80,7 @@ def _retried(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     )
 
 
-def _overlapped(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _overlapped(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     weight = weighing.task_conflict(len(told["files"]), len(told["conflicting"]))
     details = _some(told, "files", "conflicting", "other")
@@ -88,7 +88,7 @@ def _overlapped(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]
     yield _of_agent(RecordKind.TASK_CONFLICT, told["agent"], weight, told["session_id"], details)
 
 
-def _over_budget(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _over_budget(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     """One incident a day: an agent whose budget is spent is held back again and again."""
     spent, budget, day = fact.payload["spent"], fact.payload["budget"], sources.day(fact.at)
     details = {"spent": spent, "budget": budget, "day": day}
@@ -97,7 +97,7 @@ def _over_budget(fact: Fact, sources: Sources, before: Before) -> Iterator[Found
     yield replace(found, whole_key=True)
 
 
-def _approved(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _approved(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     by = fact.payload["decided_by"]
     if by == "autonomy":
         return
@@ -106,7 +106,7 @@ def _approved(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
         yield _approval(fact, "card", weighing.approval(weighing.APPROVED, "a card was approved unchanged"), by=by)
         return
     for number, said in enumerate(added(edit.original, edit.edited)[:MOST_ADDED]):
-        yield Found(
+        yield NewRecord(
             RecordKind.HUMAN_APPROVAL,
             f"human_approval/edited:{edit.channel}:{slug(distil(said).text)}",
             ("agent", edit.agent),
@@ -126,7 +126,7 @@ def _approved(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
         )
 
 
-def _permitted(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _permitted(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     if not PermissionAnswer(told["answer"]).allows or told.get("by"):  # `by`: an earlier answer that counts again
         return
@@ -137,17 +137,17 @@ def _permitted(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     yield replace(found, session_id=told["session_id"])
 
 
-def _landed(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _landed(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     if not fact.payload.get("left"):  # else it is not known yet what becomes of the rest
         yield from _taken(fact, sources, fact.payload["files"])
 
 
-def _branched(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _branched(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     if files := fact.payload.get("landed"):
         yield from _taken(fact, sources, files)
 
 
-def _taken(fact: Fact, sources: Sources, files: int) -> Iterator[Found]:
+def _taken(fact: Fact, sources: Sources, files: int) -> Iterator[NewRecord]:
     """The operator took so many files of it; and tests that it turned green were healed. Once a change set."""
     session_id = fact.payload["session_id"]
     approval = _approval(fact, "change_set", weighing.landed(files), files=files)
@@ -162,7 +162,7 @@ def _taken(fact: Fact, sources: Sources, files: int) -> Iterator[Found]:
             yield replace(found, key=f"{fact.subject}/{found.key}", whole_key=True)
 
 
-def _kept(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _kept(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     kept = sources.kept_fact(fact.subject) if fact.payload["by"] == "operator" else None
     if kept is None or not kept.fact:
         return
@@ -172,12 +172,12 @@ def _kept(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     yield _approval(fact, what, weighing.kept_fact(kept.trust, number, quoted(kept.fact, 120)), **details)
 
 
-def _approval(fact: Fact, what: str, weight: Weight, **details: Any) -> Found:
+def _approval(fact: Fact, what: str, weight: Weight, **details: Any) -> NewRecord:
     scope = ("workspace", fact.workspace)
-    return Found(RecordKind.HUMAN_APPROVAL, f"human_approval/{what}", scope, weight, details=details)
+    return NewRecord(RecordKind.HUMAN_APPROVAL, f"human_approval/{what}", scope, weight, details=details)
 
 
-def _erred(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _erred(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     agent, tool, message = (str(fact.payload[name]) for name in ("agent", "tool", "message"))
     points, words, signature, explained = error_kind(tool, message)
     label = f"agent_error/{tool}/{signature}"
@@ -187,7 +187,7 @@ def _erred(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     yield replace(found, label=label)
 
 
-def _flushed(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _flushed(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = (fact.payload[name] for name in ("bubbles", "patterns", "agents", "confidences", "importances"))
     for bubble, pattern, agent, confidence, importance in zip(*told, strict=True):
         weight = weighing.successful_bubble(confidence, importance)
@@ -195,14 +195,14 @@ def _flushed(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
         yield _of_agent(RecordKind.SUCCESSFUL_BUBBLE, agent, weight, "", details, bubble)
 
 
-def _guided(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _guided(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     weight = weighing.guidance_applied(len(told["items"]), len(told["sources"]))
     details = _some(told, "call", "sources", "items")
     yield _of_agent(RecordKind.GUIDANCE_APPLIED, fact.subject, weight, told["session_id"], details)
 
 
-def _noisy(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _noisy(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     """Of guidance, and of what was promoted: that is rolled back, and weighs against the like of it."""
     told = fact.payload
     promoted = fact.kind == "OverlayFoundHarmful"
@@ -211,25 +211,25 @@ def _noisy(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
     yield replace(found, label="guidance_noisy/overlay") if promoted else found
 
 
-def _stale(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _stale(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     weight = weighing.stale_guidance(told["days"], told["most"], len(told["gone"]), told["told"])
     scope, details = ("leader", told["leader"]), {"ref": fact.subject, **told}
-    yield Found(RecordKind.STALE_GUIDANCE, "stale_guidance", scope, weight, details=details)
+    yield NewRecord(RecordKind.STALE_GUIDANCE, "stale_guidance", scope, weight, details=details)
 
 
-def _taught(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _taught(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     weight = weighing.teaching_refresh(fact.payload["taught"], fact.payload["unchanged"])
-    yield Found(RecordKind.TEACHING_REFRESH, "teaching_refresh", ("leader", ""), weight, details=dict(fact.payload))
+    yield NewRecord(RecordKind.TEACHING_REFRESH, "teaching_refresh", ("leader", ""), weight, details=dict(fact.payload))
 
 
-def _not_shared(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _not_shared(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     label, scope = f"cloud_sync_failure/{fact.subject}", ("leader", "")
     weight = weighing.cloud_sync_failure(fact.payload["unsent"], before(label, scope))
-    yield Found(RecordKind.CLOUD_SYNC_FAILURE, label, scope, weight, details=dict(fact.payload))
+    yield NewRecord(RecordKind.CLOUD_SYNC_FAILURE, label, scope, weight, details=dict(fact.payload))
 
 
-def _recalled(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
+def _recalled(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     for memory, origin in zip(told["memories"], told["origins"], strict=False):
         label = f"cloud_memory_recall_hit/{memory}"
@@ -241,15 +241,15 @@ def _recalled(fact: Fact, sources: Sources, before: Before) -> Iterator[Found]:
 
 def _of_agent(
     kind: RecordKind, agent: str, weight: Weight, session_id: str, details: Mapping[str, Any], key: str = ""
-) -> Found:
-    return Found(kind, kind.value, ("agent", agent), weight, key, agent, session_id, details=details)
+) -> NewRecord:
+    return NewRecord(kind, kind.value, ("agent", agent), weight, key, agent, session_id, details=details)
 
 
 def _some(told: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: list(told[name]) if isinstance(told[name], (list, tuple)) else told[name] for name in names}
 
 
-READERS: Mapping[str, Callable[[Fact, Sources, Before], Iterator[Found]]] = {
+READERS: Mapping[str, Callable[[Fact, Sources, Before], Iterator[NewRecord]]] = {
     "ValidationFailed": _healing,
     "ValidationHealed": _healing,
     "RetryRepeated": _retried,
@@ -334,8 +334,8 @@ class Reflection:
             except (KeyError, TypeError, ValueError):  # of a version that said less: passed over, not in the way
                 log.warning("fact %d, a %s, says too little to learn from", fact.id, fact.kind, exc_info=True)
                 continue
-            here.update((one.label, one.scope) for one in found)
-            records += [_record(fact, one) for one in found]
+            here.update((each.label, each.scope) for each in found)
+            records += [_record(fact, each) for each in found]
         self._store(records)
 
     def _take_calls(self, facts: Sequence[Fact]) -> None:
@@ -344,11 +344,13 @@ class Reflection:
         records = []
         for agent, last in newest.items():
             runs = self._runs(last, agent) if agent else []
-            for one in detect([run.payload["calls"][:MOST_CALLS] for run in runs]) if len(runs) >= LEAST_RUNS else ():
-                having = [runs[number] for number in one.runs]
+            for sequence in (
+                detect([run.payload["calls"][:MOST_CALLS] for run in runs]) if len(runs) >= LEAST_RUNS else ()
+            ):
+                having = [runs[number] for number in sequence.runs]
                 sessions = [run.subject for run in having]
                 records += [
-                    _record(run, _sequence(one, sessions, len(runs), agent, run.subject))
+                    _record(run, _sequence(sequence, sessions, len(runs), agent, run.subject))
                     for run in having
                     if run.id >= facts[0].id
                 ]
@@ -357,7 +359,7 @@ class Reflection:
     def _runs(self, last: Fact, agent: str) -> list[Fact]:
         """The calls of the agent's sessions of late up to this one, oldest first."""
         told = self._sources.between(last.at - SEQUENCE_SPAN, last.at + timedelta(microseconds=1), (CALLS,))
-        return [one for one in told if one.id <= last.id and one.payload.get("agent") == agent][-MOST_RUNS:]
+        return [fact for fact in told if fact.id <= last.id and fact.payload.get("agent") == agent][-MOST_RUNS:]
 
     def _store(self, records: Sequence[LearningRecord]) -> None:
         if records:
@@ -365,21 +367,21 @@ class Reflection:
             self._made += len(records)
 
 
-def _sequence(one: FoundSequence, sessions: Sequence[str], runs: int, agent: str, session_id: str) -> Found:
-    steps = " > ".join(one.calls)
-    return Found(
+def _sequence(sequence: FoundSequence, sessions: Sequence[str], runs: int, agent: str, session_id: str) -> NewRecord:
+    steps = " > ".join(sequence.calls)
+    return NewRecord(
         RecordKind.TOOL_SEQUENCE,
         f"tool_sequence/{steps}",
         ("agent", agent),
-        weighing.tool_sequence(len(one.calls), one.z, len(one.runs) / runs),
+        weighing.tool_sequence(len(sequence.calls), sequence.z, len(sequence.runs) / runs),
         key=steps,
         agent=agent,
         session_id=session_id,
         details={
-            "calls": list(one.calls),
-            "count": one.count,
-            "expected": round(one.expected, 2),
-            "z": round(one.z, 2),
+            "calls": list(sequence.calls),
+            "count": sequence.count,
+            "expected": round(sequence.expected, 2),
+            "z": round(sequence.z, 2),
             "sessions": list(sessions),
         },
     )
@@ -389,20 +391,20 @@ def _concerns(fact: Fact) -> bool:
     return fact.kind in READERS or fact.kind == CALLS
 
 
-def _record(fact: Fact, one: Found) -> LearningRecord:
-    own = (one.kind.value, one.key) if one.whole_key else (fact.id, one.kind.value, one.key)
+def _record(fact: Fact, found: NewRecord) -> LearningRecord:
+    own = (found.kind.value, found.key) if found.whole_key else (fact.id, found.kind.value, found.key)
     return LearningRecord(
         id=record_id(*own),
         at=fact.at,
-        kind=one.kind,
-        source_label=one.label,
-        scope_type=one.scope[0],
-        scope_id=one.scope[1],
-        score=one.weight.score,
-        reason=one.weight.reason,
+        kind=found.kind,
+        source_label=found.label,
+        scope_type=found.scope[0],
+        scope_id=found.scope[1],
+        score=found.weight.score,
+        reason=found.weight.reason,
         workspace=fact.workspace,
-        agent=one.agent,
-        session_id=one.session_id,
+        agent=found.agent,
+        session_id=found.session_id,
         fact=fact.id,
-        details=one.details,
+        details=found.details,
     )

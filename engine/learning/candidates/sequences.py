@@ -71,7 +71,7 @@ def detect(runs: Sequence[Sequence[str]]) -> Sequence[FoundSequence]:
             if z >= LEAST_Z:
                 found.append(FoundSequence(gram, sum(map(len, places.values())), expected, z, tuple(sorted(places))))
                 seen.take(length, places)
-    return sorted(found, key=lambda one: (-one.z, one.calls))
+    return sorted(found, key=lambda sequence: (-sequence.z, sequence.calls))
 
 
 class _Seen:
@@ -108,7 +108,7 @@ class _Seen:
         return {
             gram: places
             for gram, places in self.places(length).items()
-            if len(places) >= LEAST_RUNS and all(one != other for one, other in pairwise(gram))
+            if len(places) >= LEAST_RUNS and all(call != following for call, following in pairwise(gram))
         }
 
     def surprises(self, gram: Gram, places: Places) -> bool:
@@ -128,7 +128,7 @@ class _Seen:
         """How many runs would have it by chance, and z of so many that have it."""
         likely = self._likely(gram)
         expected = sum(likely)
-        spread = math.sqrt(sum(one * (1 - one) for one in likely))
+        spread = math.sqrt(sum(chance * (1 - chance) for chance in likely))
         return expected, (runs - expected) / spread if spread else 0.0
 
     def first(self, places: Places) -> tuple[float, int]:

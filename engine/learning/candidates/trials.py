@@ -50,27 +50,31 @@ class Overlays:
         self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str = ""
     ) -> tuple[str, str] | None:
         """The model of the newest hint that fits, and why; None without one."""
-        for one in reversed(self.of(CandidateType.ROUTING_HINT, agent, run_kind, workspace)):
-            hint = one.effect
+        for overlay in reversed(self.of(CandidateType.ROUTING_HINT, agent, run_kind, workspace)):
+            hint = overlay.effect
             if not isinstance(hint, RoutingHint) or hint.channel not in ("", channel):
                 continue
             if hint.longest_prompt is None or len(prompt) <= hint.longest_prompt:
-                return hint.model, f"{hint.why or 'a hint was learnt'} (candidate {one.candidate_id})"
+                return hint.model, f"{hint.why or 'a hint was learnt'} (candidate {overlay.candidate_id})"
         return None
 
     def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
         """Bounds of the validation loop for an agent's work in a workspace; all of them hold."""
         found = self.of(CandidateType.POLICY_TWEAK, agent, None, workspace)
-        return [one.effect for one in found if isinstance(one.effect, PolicyTweak)]
+        return [overlay.effect for overlay in found if isinstance(overlay.effect, PolicyTweak)]
 
     def flows(self) -> Sequence[Overlay]:
         """Every flow in force, the oldest first."""
-        return [one for one in self.every() if one.type is CandidateType.FLOW_OFFLOAD]
+        return [overlay for overlay in self.every() if overlay.type is CandidateType.FLOW_OFFLOAD]
 
     def of(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
         """What is in force of a type for an agent, a kind of runs (None where kinds do not matter) and a workspace, the
         oldest first."""
-        return [one for one in self.every() if one.type is type and one.applies(agent_id, run_kind, workspace)]
+        return [
+            overlay
+            for overlay in self.every()
+            if overlay.type is type and overlay.applies(agent_id, run_kind, workspace)
+        ]
 
     def every(self) -> Sequence[Overlay]:
         """Everything in force, the oldest first."""
@@ -83,7 +87,7 @@ class Overlays:
                 found.append(row.overlay)
             except Refusal as refusal:  # damaged, or emptied by forgetting: it takes no other with it, and no prompt
                 log.warning("candidate %s is active and left out: %s", row.id, refusal)
-        return sorted(found, key=lambda one: (one.since, one.id))
+        return sorted(found, key=lambda overlay: (overlay.since, overlay.id))
 
 
 DOUBT = 0.1
@@ -107,10 +111,10 @@ def lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
     difference, low, high = _reckoned(tuple(strata))
     return Lift(
         overlay_id,
-        sum(one.with_runs for one in strata),
-        sum(one.with_good for one in strata),
-        sum(one.without_runs for one in strata),
-        sum(one.without_good for one in strata),
+        sum(arms.with_runs for arms in strata),
+        sum(arms.with_good for arms in strata),
+        sum(arms.without_runs for arms in strata),
+        sum(arms.without_good for arms in strata),
         difference,
         low,
         high,
@@ -130,7 +134,7 @@ def verdict(low: float, high: float) -> str:
 @lru_cache(maxsize=1_000)
 def _reckoned(strata: tuple[Arms, ...]) -> tuple[float, float, float]:
     """Difference and interval. It takes milliseconds, and is asked again with every prompt."""
-    low, high = -upper_end([one.swapped for one in strata], DOUBT), upper_end(strata, DOUBT)
+    low, high = -upper_end([arms.swapped for arms in strata], DOUBT), upper_end(strata, DOUBT)
     return min(high, max(low, _difference(strata))), low, high
 
 
@@ -138,10 +142,10 @@ def _difference(strata: Sequence[Arms]) -> float:
     """The difference of the shares, as the mean of the strata where each weighs what it says; the even prior draws it
     a little to 0 while there are few runs."""
     total, weight = 0.0, 0.0
-    for one in strata:
-        told = (one.with_good + 1) / (one.with_runs + 2)
-        untold = (one.without_good + 1) / (one.without_runs + 2)
-        says = 1 / (1 / (one.with_runs + 2) + 1 / (one.without_runs + 2))
+    for arms in strata:
+        told = (arms.with_good + 1) / (arms.with_runs + 2)
+        untold = (arms.without_good + 1) / (arms.without_runs + 2)
+        says = 1 / (1 / (arms.with_runs + 2) + 1 / (arms.without_runs + 2))
         total, weight = total + says * (told - untold), weight + says
     return total / weight if weight else 0.0
 
@@ -209,21 +213,21 @@ class Trials(FollowedSessions[OverlayRun]):
     def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Drawn]:
         """For each overlay whether this run goes without it. What belongs to no run (`run_id` "") has everything."""
         share = self._settings.current.adaptation.withheld if run_id else 0.0
-        return [Drawn(one, bool(run_id) and withheld(run_id, one.id, share), share) for one in overlays]
+        return [Drawn(overlay, bool(run_id) and withheld(run_id, overlay.id, share), share) for overlay in overlays]
 
     def applied(self, tx: Transaction, told: Mapping[str, Any], *, session_id: str, agent: str, workspace: str) -> None:
         """A prompt with this provenance is sent: its overlays, carried and withheld, are written down. A run that is
         written down stays as it is, however many prompts it makes."""
-        for one in told.get(PROVENANCE, ()):
-            if tx.session.get(OverlayRun, (one["id"], session_id)) is None:
+        for overlay in told.get(PROVENANCE, ()):
+            if tx.session.get(OverlayRun, (overlay["id"], session_id)) is None:
                 tx.session.add(
                     OverlayRun(
-                        overlay_id=one["id"],
+                        overlay_id=overlay["id"],
                         session_id=session_id,
                         agent=agent,
                         workspace=workspace,
-                        withheld=one["withheld"],
-                        propensity=one["propensity"],
+                        withheld=overlay["withheld"],
+                        propensity=overlay["propensity"],
                         at=tx.now,
                     )
                 )
@@ -234,14 +238,19 @@ class Trials(FollowedSessions[OverlayRun]):
         red = set(broken)
         known = reversed(self.overlays.of(CandidateType.FIX_TEMPLATE, agent, None, workspace))
         drawn = self.draw(
-            [one for one in known if isinstance(one.effect, FixTemplate) and red & {*one.effect.failing}], session_id
+            [
+                overlay
+                for overlay in known
+                if isinstance(overlay.effect, FixTemplate) and red & {*overlay.effect.failing}
+            ],
+            session_id,
         )
         if drawn and session_id:
-            told = {PROVENANCE: [one.told() for one in drawn]}
+            told = {PROVENANCE: [draw.told() for draw in drawn]}
             where = {"session_id": session_id, "agent": agent, "workspace": workspace}
             self._database.write(lambda tx: self.applied(tx, told, **where))
-        carried = (one.overlay.effect for one in drawn if not one.withheld)
-        lines = (line for one in carried if isinstance(one, FixTemplate) for line in one.repairs)
+        carried = (draw.overlay.effect for draw in drawn if not draw.withheld)
+        lines = (line for overlay in carried if isinstance(overlay, FixTemplate) for line in overlay.repairs)
         return tuple(dict.fromkeys(lines))[:MOST_REPAIRS]
 
     def lifts(self) -> Mapping[str, Lift]:
@@ -251,7 +260,7 @@ class Trials(FollowedSessions[OverlayRun]):
     def harmful(self) -> list[tuple[Overlay, Lift]]:
         """What is in force and does harm: to be rolled back. The surest harm first."""
         known = self.lifts()
-        found = [(one, known[one.id]) for one in self.overlays.every() if one.id in known]
+        found = [(overlay, known[overlay.id]) for overlay in self.overlays.every() if overlay.id in known]
         return sorted((pair for pair in found if pair[1].verdict == HARMS), key=lambda pair: pair[1].high)
 
     def moved(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:

@@ -177,9 +177,9 @@ class KindCalibration:
 
     def apply(self, kind: str, score: float) -> float:
         """The calibrated score of a card of this kind, in (0, 1)."""
-        one = self._kinds.get(kind, _Kind())
-        rate, move = self._place(one, score)
-        most = UNDECIDED_MOVE + (1 - UNDECIDED_MOVE) * one.weight / (one.weight + MIXED)
+        known = self._kinds.get(kind, _Kind())
+        rate, move = self._place(known, score)
+        most = UNDECIDED_MOVE + (1 - UNDECIDED_MOVE) * known.weight / (known.weight + MIXED)
         value = squash(logit(rate) + max(self._steep[0], 0.0) * move)
         return min(max(value, rate - most, 0.001), rate + most, 0.999)
 
@@ -187,31 +187,31 @@ class KindCalibration:
         """Take in how a score came out, `weight` in (0, 1]; returns what it was calibrated to before."""
         before = self.apply(kind, score)
         self.held.append((before, yes))
-        one = self._kinds.setdefault(kind, _Kind())
-        if one.decided:
-            self._bend(*self._place(one, score), yes, weight)
-        if one.decided < FIRST:
+        known = self._kinds.setdefault(kind, _Kind())
+        if known.decided:
+            self._bend(*self._place(known, score), yes, weight)
+        if known.decided < FIRST:
             self._first = [self._first[0] + weight * yes, self._first[1] + weight]
         fade = math.exp(-weight / FADE)
-        one.approved = one.approved * fade + weight * yes
-        one.dismissed = one.dismissed * fade + weight * (not yes)
-        one.scores = one.scores * fade + weight * score
-        one.decided += 1
-        one.ever_approved += yes
+        known.approved = known.approved * fade + weight * yes
+        known.dismissed = known.dismissed * fade + weight * (not yes)
+        known.scores = known.scores * fade + weight * score
+        known.decided += 1
+        known.ever_approved += yes
         fade = math.exp(-weight / FADE_OF_ALL)
         self._mean = [self._mean[0] * fade + weight * score, self._mean[1] * fade + weight]
         return before
 
-    def _place(self, one: _Kind, score: float) -> tuple[float, float]:
+    def _place(self, kind_state: _Kind, score: float) -> tuple[float, float]:
         """The share that is expected of the kind, and how far the score lies from what is usual for it."""
-        rate = (one.approved + KIND_STRENGTH * self.base_rate) / (one.weight + KIND_STRENGTH)
+        rate = (kind_state.approved + KIND_STRENGTH * self.base_rate) / (kind_state.weight + KIND_STRENGTH)
         usual = self._mean[0] / self._mean[1] if self._mean[1] else score
-        away = score - (one.scores + KIND_STRENGTH * usual) / (one.weight + KIND_STRENGTH)
-        if one.decided and one.ever_approved == one.decided:
+        away = score - (kind_state.scores + KIND_STRENGTH * usual) / (kind_state.weight + KIND_STRENGTH)
+        if kind_state.decided and kind_state.ever_approved == kind_state.decided:
             away = max(away, 0.0)
-        elif one.decided >= UNANIMOUS and not one.ever_approved:
+        elif kind_state.decided >= UNANIMOUS and not kind_state.ever_approved:
             away = min(away, 0.0)
-        return rate, away * one.unanimity
+        return rate, away * kind_state.unanimity
 
     def _bend(self, rate: float, move: float, yes: bool, weight: float) -> None:
         """Learn how much the score is worth: one step of a logistic regression with a single slope."""

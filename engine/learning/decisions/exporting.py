@@ -113,7 +113,7 @@ class Exporter:
                     MORE_PAIRS,
                 )
             payload = {
-                "pairs": [one.id for one in new],
+                "pairs": [pair.id for pair in new],
                 "offset": _size(self.file),
                 "weights_offset": _size(_beside(self.file)),
             }
@@ -136,8 +136,8 @@ class Exporter:
         with self._database.read() as session:
             found = self._redacted(stored_pairs(session, exported=True))
         file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
-        write_atomic(file, _lines(preference_line(one, shape) for one in found))
-        write_atomic(_beside(file), _lines(weight_line(one) for one in found))
+        write_atomic(file, _lines(preference_line(pair, shape) for pair in found))
+        write_atomic(_beside(file), _lines(weight_line(pair) for pair in found))
         return Exported(file, _beside(file), len(found), new)
 
     def conversations(self) -> Exported:
@@ -151,7 +151,7 @@ class Exporter:
             raise Refusal("no_conversations", "there are no approvals or conversations yet", "approve a card first")
         file = self._folder / "sft.jsonl"
         before = _count_lines(file)
-        write_atomic(file, _lines(exchange_line(one) for one in found))
+        write_atomic(file, _lines(exchange_line(exchange) for exchange in found))
         return Exported(file, None, len(found), max(0, len(found) - before))
 
     def every_pair(self) -> list[Preference]:
@@ -164,8 +164,14 @@ class Exporter:
         known = tuple(self._secrets())
         with self._database.read() as session:
             wanted = [Exchange(redact(situation, known), redact(said, known)) for situation, said in _wanted(session)]
-        talked = [Exchange(redact(one, known), redact(other, known), OPERATOR) for one, other in self._conversations()]
-        return list(dict.fromkeys(one for one in (*wanted, *talked) if one.situation.strip() and one.answer.strip()))
+        talked = [
+            Exchange(redact(pair, known), redact(other, known), OPERATOR) for pair, other in self._conversations()
+        ]
+        return list(
+            dict.fromkeys(
+                exchange for exchange in (*wanted, *talked) if exchange.situation.strip() and exchange.answer.strip()
+            )
+        )
 
     def curate(self, lines: Sequence[str]) -> int:
         """Take in pairs that somebody made, in any shape; returns how many are new. Raises `Refusal` `bad_pairs` that
@@ -182,9 +188,9 @@ class Exporter:
             rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(wanted)).order_by(col(DpoPair.id))))
         batch = self._redacted(rows)
         cards = {card for row in rows for card in (row.chosen_prediction_id, row.rejected_prediction_id)}
-        plain = _lines(preference_line(one, Shape.PLAIN) for one in batch)
+        plain = _lines(preference_line(pair, Shape.PLAIN) for pair in batch)
         _append_once(self.file, payload["offset"], plain)
-        _append_once(_beside(self.file), payload["weights_offset"], _lines(weight_line(one) for one in batch))
+        _append_once(_beside(self.file), payload["weights_offset"], _lines(weight_line(pair) for pair in batch))
 
         def done(tx: Transaction) -> None:
             tx.session.execute(sqlalchemy.update(DpoPair).where(col(DpoPair.id).in_(wanted)).values(exported_at=tx.now))
@@ -200,12 +206,12 @@ class Exporter:
         known = tuple(self._secrets())
         return [
             replace(
-                one,
-                context=redact(one.context, known),
-                chosen=redact(one.chosen, known),
-                rejected=redact(one.rejected, known),
+                pair,
+                context=redact(pair.context, known),
+                chosen=redact(pair.chosen, known),
+                rejected=redact(pair.rejected, known),
             )
-            for one in (row.preference for row in rows)
+            for pair in (row.preference for row in rows)
         ]
 
     def _count(self) -> int:

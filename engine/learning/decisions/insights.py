@@ -85,25 +85,25 @@ class Decided:
 
 def metrics(cards: Sequence[Decided], zone: tzinfo | None = None) -> Metrics:
     """What these cards, the oldest first, come to; hours and parts of the day are those of `zone`, else of UTC."""
-    made = [one for one in cards if not one.own]
+    made = [card for card in cards if not card.own]
     persons = by_person(made)
-    approved = [one for one in persons if one.word == APPROVED]
-    rejected = [one for one in persons if one.word == REJECTED]
-    auto = [one for one in made if one.itself and one.word in (APPROVED, DISCARDED)]
-    undone = sum(one.undone for one in auto)
+    approved = [card for card in persons if card.word == APPROVED]
+    rejected = [card for card in persons if card.word == REJECTED]
+    auto = [card for card in made if card.itself and card.word in (APPROVED, DISCARDED)]
+    undone = sum(card.undone for card in auto)
 
-    def local(one: Decided) -> datetime:
-        return one.at if zone is None else local_time(one.at, zone)
+    def local(card: Decided) -> datetime:
+        return card.at if zone is None else local_time(card.at, zone)
 
     return Metrics(
         total=len(made),
         approved=len(approved),
         rejected=len(rejected),
-        discarded=sum(one.word == DISCARDED for one in persons),
-        expired=sum(one.word == EXPIRED for one in made),
-        withdrawn=sum(one.word == WITHDRAWN for one in made),
-        cannot_run=sum(one.word == CANNOT_RUN for one in made),
-        undecided=sum(not one.word for one in made),
+        discarded=sum(card.word == DISCARDED for card in persons),
+        expired=sum(card.word == EXPIRED for card in made),
+        withdrawn=sum(card.word == WITHDRAWN for card in made),
+        cannot_run=sum(card.word == CANNOT_RUN for card in made),
+        undecided=sum(not card.word for card in made),
         own=len(cards) - len(made),
         auto_executed=len(auto),
         auto_undone=undone,
@@ -114,12 +114,14 @@ def metrics(cards: Sequence[Decided], zone: tzinfo | None = None) -> Metrics:
         rejected_confidence=_mean(rejected),
         calibration=tuple(bucket(low, high, persons) for low, high in BUCKETS),
         trend=_trend(persons),
-        sources=_most_first(_groups(cards, lambda one: one.source)),
-        channels=_most_first(_groups(cards, lambda one: one.channel)),
-        kinds=_most_first(_groups(made, lambda one: one.kind)),
-        parts=_in_order(_groups(persons, lambda one: part_of_day(local(one)).value), [one.value for one in PartOfDay]),
-        hours=_in_order(_groups(persons, lambda one: f"{local(one).hour:02}"), [f"{one:02}" for one in range(24)]),
-        spent=sum(one.cost for one in cards),
+        sources=_most_first(_groups(cards, lambda card: card.source)),
+        channels=_most_first(_groups(cards, lambda card: card.channel)),
+        kinds=_most_first(_groups(made, lambda card: card.kind)),
+        parts=_in_order(
+            _groups(persons, lambda card: part_of_day(local(card)).value), [card.value for card in PartOfDay]
+        ),
+        hours=_in_order(_groups(persons, lambda card: f"{local(card).hour:02}"), [f"{card:02}" for card in range(24)]),
+        spent=sum(card.cost for card in cards),
         cost_per_accepted=_cost(cards),
     )
 
@@ -131,13 +133,13 @@ def local_time(at: datetime, zone: tzinfo) -> datetime:
 
 def by_person(cards: Iterable[Decided]) -> list[Decided]:
     """Predictions that a person approved or rejected; also those that he approved and whose work he threw away."""
-    return [one for one in cards if one.word in (APPROVED, REJECTED, DISCARDED) and not one.itself and not one.own]
+    return [card for card in cards if card.word in (APPROVED, REJECTED, DISCARDED) and not card.itself and not card.own]
 
 
 def bucket(low: float, high: float, persons: Iterable[Decided]) -> ConfidenceBucket:
     """Those of confidence from `low` on, below `high`, which is itself within when it is 1."""
-    inside = [one for one in persons if low <= one.confidence < high or one.confidence == high == 1.0]
-    approved = sum(one.word == APPROVED for one in inside)
+    inside = [card for card in persons if low <= card.confidence < high or card.confidence == high == 1.0]
+    approved = sum(card.word == APPROVED for card in inside)
     return ConfidenceBucket(
         low,
         high,
@@ -145,7 +147,7 @@ def bucket(low: float, high: float, persons: Iterable[Decided]) -> ConfidenceBuc
         _share(approved, len(inside)),
         _mean(inside),
         *_interval(approved, len(inside)),
-        sum(not one.stated for one in inside),
+        sum(not card.stated for card in inside),
     )
 
 
@@ -154,14 +156,14 @@ def over_time(cards: Sequence[Decided], since: datetime, until: datetime, zone: 
     the oldest first; the newest ends with the day of `until`."""
     first, last = since.astimezone(zone).date(), until.astimezone(zone).date()
     days = max(1, (last - first).days + 1)
-    step = next((one for one in SLICE_DAYS if -(-days // one) <= SLICES), -(-days // SLICES))
+    step = next((length for length in SLICE_DAYS if -(-days // length) <= SLICES), -(-days // SLICES))
     many = -(-days // step)
     begins = [last - timedelta(days=step * (many - number) - 1) for number in range(many + 1)]
     approved, rejected = [0] * many, [0] * many
-    for one in by_person(cards):
-        place = many - 1 - (last - local_time(one.at, zone).date()).days // step
+    for card in by_person(cards):
+        place = many - 1 - (last - local_time(card.at, zone).date()).days // step
         if 0 <= place < many:
-            (approved if one.word == APPROVED else rejected)[place] += 1
+            (approved if card.word == APPROVED else rejected)[place] += 1
     midnights = [datetime(day.year, day.month, day.day, tzinfo=zone) for day in begins]
     return tuple(
         Slice(midnights[number], midnights[number + 1], approved[number], rejected[number]) for number in range(many)
@@ -198,7 +200,7 @@ def _trend(persons: Sequence[Decided]) -> str:
     half = len(persons) // 2
     if half < TREND_FROM:
         return "unknown"
-    before, after = (fmean(one.word == APPROVED for one in part) for part in (persons[:half], persons[half:]))
+    before, after = (fmean(card.word == APPROVED for card in part) for part in (persons[:half], persons[half:]))
     if abs(after - before) < TREND:
         return "steady"
     return "improving" if after > before else "declining"
@@ -206,29 +208,29 @@ def _trend(persons: Sequence[Decided]) -> str:
 
 def _groups(cards: Iterable[Decided], by: Callable[[Decided], str]) -> list[Group]:
     found: dict[str, list[Decided]] = {}
-    for one in cards:
-        found.setdefault(by(one), []).append(one)
+    for card in cards:
+        found.setdefault(by(card), []).append(card)
     groups = []
     for name, these in found.items():
-        persons = [one for one in these if not one.itself]
-        approved = sum(one.word == APPROVED for one in persons)
-        rejected = sum(one.word in (REJECTED, DISCARDED) for one in persons)
+        persons = [card for card in these if not card.itself]
+        approved = sum(card.word == APPROVED for card in persons)
+        rejected = sum(card.word in (REJECTED, DISCARDED) for card in persons)
         groups.append(Group(name, len(these), approved, rejected, _share(approved, approved + rejected), _cost(these)))
     return groups
 
 
 def _most_first(groups: Iterable[Group]) -> tuple[Group, ...]:
-    return tuple(sorted(groups, key=lambda one: (-one.predictions, one.name)))
+    return tuple(sorted(groups, key=lambda group: (-group.predictions, group.name)))
 
 
 def _in_order(groups: Iterable[Group], names: Sequence[str]) -> tuple[Group, ...]:
-    return tuple(sorted(groups, key=lambda one: names.index(one.name)))
+    return tuple(sorted(groups, key=lambda group: names.index(group.name)))
 
 
 def _cost(cards: Sequence[Decided]) -> float | None:
     """What all of it cost for each card that was accepted and not taken back."""
-    accepted = sum(one.word == APPROVED and not one.undone for one in cards)
-    return sum(one.cost for one in cards) / accepted if accepted else None
+    accepted = sum(card.word == APPROVED and not card.undone for card in cards)
+    return sum(card.cost for card in cards) / accepted if accepted else None
 
 
 def _share(part: int, whole: int) -> float | None:
@@ -236,7 +238,7 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def _mean(cards: Sequence[Decided]) -> float | None:
-    return fmean(one.confidence for one in cards) if cards else None
+    return fmean(card.confidence for card in cards) if cards else None
 
 
 CARDS = table(

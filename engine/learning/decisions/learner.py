@@ -296,11 +296,11 @@ def look(prompt: str, latest: str, earlier: Sequence[str] = (), vectors: Sequenc
     earlier = earlier[-EARLIER_MOST:]
     said, now, before = _words(prompt), _words(latest), [_words(line) for line in earlier]
     given = [] if vectors is None else [*vectors[:2], *vectors[2:][-EARLIER_MOST:]]
-    known = [one for one in given if one is not None]
+    known = [vector for vector in given if vector is not None]
     if len(known) == 2 + len(earlier):
         every, low, wide = numpy.stack(known), 0.35, 0.18
     else:
-        every, low, wide = numpy.stack([hashed(one) for one in (said, now, *before)]), 0.1, 0.15
+        every, low, wide = numpy.stack([hashed(words) for words in (said, now, *before)]), 0.1, 0.15
     near = every[1:] @ every[0]
     old = frozenset().union(*before)
     order = [float(near[0]), *map(float, near[:0:-1])]  # the newest first
@@ -319,7 +319,7 @@ def look(prompt: str, latest: str, earlier: Sequence[str] = (), vectors: Sequenc
         _share(now, now - old) * 2 - 1,
     )
     first = vectors[0] if vectors else None
-    return Seen(tuple(min(max(one, -3.0), 3.0) for one in numbers), b"" if first is None else small(first))
+    return Seen(tuple(min(max(number, -3.0), 3.0) for number in numbers), b"" if first is None else small(first))
 
 
 def small(vector: Vector) -> bytes:
@@ -364,37 +364,39 @@ class Neighbours:
         self.label[place] = (decision.chosen, decision.weight)
         self.count += 1
 
-    def pattern(self, one: Query, prior: float) -> float:
+    def pattern(self, query: Query, prior: float) -> float:
         """The share chosen among the most similar, weighted by similarity and shrunk to `prior`; in [0, 1]."""
         many = min(self.count, AMONG)
         if not many:
             return prior
-        like = (self.marks[:many] == _marks(one)) @ ALIKE + 0.2 * self._text(one, many)
+        like = (self.marks[:many] == _marks(query)) @ ALIKE + 0.2 * self._text(query, many)
         like[like < SIMILAR_FROM] = 0.0
         if many > NEAREST:
             like[like < numpy.partition(like, many - NEAREST)[many - NEAREST]] = 0.0
         loud = like * self.label[:many, 1]
         return shrunk(float((loud * self.label[:many, 0]).sum()), float(loud.sum()), prior)
 
-    def meant(self, one: Query, prior: float) -> float:
+    def meant(self, query: Query, prior: float) -> float:
         """The share chosen of what was near in meaning alone, whatever its kind."""
         many = min(self.count, AMONG)
         if not many:
             return prior
-        near = numpy.maximum(self._text(one, many) - 0.3, 0.0) ** 2 * 4
+        near = numpy.maximum(self._text(query, many) - 0.3, 0.0) ** 2 * 4
         loud = near * self.label[:many, 1]
         return shrunk(float((loud * self.label[:many, 0]).sum()), float(loud.sum()), prior)
 
-    def _text(self, one: Query, many: int) -> Any:
+    def _text(self, query: Query, many: int) -> Any:
         """How near the texts are, in [0, 1]: by meaning where both have a vector of it, else by words."""
-        near = self.words[:many] @ hashed(one.words)
-        if one.seen.meaning:
-            near = numpy.where(self.known[:many], self.meaning[:many] @ _large(one.seen.meaning), near)
+        near = self.words[:many] @ hashed(query.words)
+        if query.seen.meaning:
+            near = numpy.where(self.known[:many], self.meaning[:many] @ _large(query.seen.meaning), near)
         return numpy.clip(near, 0.0, 1.0)
 
 
-def _marks(one: Asked) -> Any:
-    return numpy.array([crc32(name.encode()) for name in (one.kind, one.channel, one.workspace, one.flow)], numpy.int64)
+def _marks(asked: Asked) -> Any:
+    return numpy.array(
+        [crc32(name.encode()) for name in (asked.kind, asked.channel, asked.workspace, asked.flow)], numpy.int64
+    )
 
 
 def _large(small: bytes) -> Any:

@@ -72,9 +72,11 @@ def preference_line(pair: Preference, shape: Shape) -> str:
     return json.dumps(_preference(pair, shape), ensure_ascii=False)
 
 
-def exchange_line(one: Exchange) -> str:
+def exchange_line(exchange: Exchange) -> str:
     """A conversation as one line of JSON: `messages`, as Together, OpenAI and TRL take them."""
-    return json.dumps({"messages": [*_asked(one.situation, one.system), _said(one.answer)]}, ensure_ascii=False)
+    return json.dumps(
+        {"messages": [*_asked(exchange.situation, exchange.system), _said(exchange.answer)]}, ensure_ascii=False
+    )
 
 
 def weight_line(pair: Preference) -> str:
@@ -171,8 +173,8 @@ def _messages(value: object, what: str) -> list[tuple[str, str]]:
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         raise ValueError(f"{what} is not a list of messages")
     found = []
-    for one in value:
-        message = _mapping(one, "a message")
+    for pair in value:
+        message = _mapping(pair, "a message")
         if message.get("role") not in ("system", "user", "assistant"):
             raise ValueError(f"a message has the role {message.get('role')!r}")
         found.append((message["role"], _text(message.get("content"), f"the content of a {message['role']} message")))

@@ -62,9 +62,9 @@ def agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agr
     return Agreement(points / asked if asked else 0.0, asked, sum(said is None for said in answers))
 
 
-def likeness(one: str, other: str) -> float:
+def likeness(text: str, other: str) -> float:
     """How like two sides are, in [0, 1]: half for the same channel, half for the share of words they have in common."""
-    prompt, _, channel = one.rpartition(ARROW)
+    prompt, _, channel = text.rpartition(ARROW)
     like_prompt, _, like_channel = other.rpartition(ARROW)
     words, like_words = set(prompt.casefold().split()), set(like_prompt.casefold().split())
     together = len(words | like_words)
@@ -119,7 +119,7 @@ def batch_of(exporter: Exporter, *, first: bool) -> Batch:
     """
     every, exchanges = exporter.every_pair(), exporter.exchanges()
     if first and len(exchanges) >= EXAMPLES_FROM:
-        method, lines = SFT, [exchange_line(one) for one in exchanges if not held_back(one.situation)]
+        method, lines = SFT, [exchange_line(change) for change in exchanges if not held_back(change.situation)]
         kept, pairs_to = len(exchanges) - len(lines), 0
     else:
         if len(every) < FIRST_FROM:
@@ -127,11 +127,11 @@ def batch_of(exporter: Exporter, *, first: bool) -> Batch:
             fix = f"or approve {EXAMPLES_FROM} cards for a first run on conversations" if first else MORE_PAIRS
             raise Refusal("few_pairs", words, fix)
         taken, left = split(every)
-        method, lines = DPO, [preference_line(one, Shape.OPENAI) for one in _each_once(taken)]
-        kept, pairs_to = len(left), max(one.id for one in every)
+        method, lines = DPO, [preference_line(pair, Shape.OPENAI) for pair in _each_once(taken)]
+        kept, pairs_to = len(left), max(pair.id for pair in every)
     return Batch(method, len(lines), "".join(f"{line}\n" for line in lines).encode(), pairs_to, kept)
 
 
 def _each_once(found: Sequence[Preference]) -> list[Preference]:
     """Pairs that say the same are trained on once."""
-    return [*{(one.context, one.chosen, one.rejected): one for one in found}.values()]
+    return [*{(pair.context, pair.chosen, pair.rejected): pair for pair in found}.values()]

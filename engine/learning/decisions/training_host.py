@@ -41,7 +41,7 @@ class Api:
 
     def uploaded(self, request: Request) -> Reply:
         found = self._every(self._files.list(**self._listed))
-        return {"file": next((one.id for one in found if one.filename == request["name"]), "")}
+        return {"file": next((file.id for file in found if file.filename == request["name"]), "")}
 
     def started(self, request: Request) -> Reply:
         jobs = self._every(self._jobs.list())

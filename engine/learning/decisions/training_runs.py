@@ -50,7 +50,9 @@ class TrainingRun(Row, table=True):
 
     __tablename__ = "training_runs"
     __table_args__ = (
-        CheckConstraint("state IN ({})".format(", ".join(f"'{one}'" for one in STATES)), name="ck_training_runs_state"),
+        CheckConstraint(
+            "state IN ({})".format(", ".join(f"'{state}'" for state in STATES)), name="ck_training_runs_state"
+        ),
         CheckConstraint(f"method IN ('{SFT}', '{DPO}')", name="ck_training_runs_method"),
     )
 
@@ -209,7 +211,7 @@ class Training:
         plan, (new, needed), active = self._plan(), self.progress(), self.active()
         return TrainingView(
             new, needed, self.missing(now), None if active is None else active.view,
-            tuple(one.view for one in self.runs(VIEWED)), plan.current_model, plan.enabled, plan.automatic,
+            tuple(run.view for run in self.runs(VIEWED)), plan.current_model, plan.enabled, plan.automatic,
         )  # fmt: skip
 
     def missing(self, now: datetime) -> str:
@@ -511,7 +513,9 @@ COIN = Agreement(0.5, 0)
 def _at_once(missing: Sequence[Refusal]) -> Refusal:
     """All that is missing in one word, so that nobody mends one thing only to hear of the next."""
     first, *_ = missing
-    return Refusal(first.code, "; ".join(one.message for one in missing), "; ".join(one.fix for one in missing))
+    return Refusal(
+        first.code, "; ".join(refusal.message for refusal in missing), "; ".join(refusal.fix for refusal in missing)
+    )
 
 
 def _under_way(run: TrainingRun) -> Refusal:

@@ -17,7 +17,7 @@ from engine.learning.learnings.rules import (
     CORRECTIVE,
     ESCALATION,
     OBSERVATIONS,
-    Found,
+    Finding,
     SessionRecord,
     corrected,
 )
@@ -123,7 +123,7 @@ def verdict(text: str) -> Verdict:
     return Verdict(holds, _short(str(document.get("reason", ""))) or "no reason was given")
 
 
-def extract(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine]) -> list[Found] | None:
+def extract(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine]) -> list[Finding] | None:
     """Ask what a session teaches. None where no model is named. Raises `NoAnswer`, also for an answer that is not what
     was asked for."""
     view = record.view
@@ -148,14 +148,14 @@ def extract(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine])
         raise NoAnswer(str(error), answer.cost) from error
 
 
-def claimed(text: str, touched: Touched, edit: Correction | None = None) -> list[Found]:
+def claimed(text: str, touched: Touched, edit: Correction | None = None) -> list[Finding]:
     """The learnings of an answer. Raises ValueError, in words, for one that is not what was asked for. Pure."""
     try:
         document: Any = json.loads(_unfenced(text))
         listed = document["learnings"]
         if not isinstance(listed, list):
             raise TypeError("`learnings` is not a list")
-        found = [_claim(one, touched) for one in listed[:MOST]]
+        found = [_claim(claim, touched) for claim in listed[:MOST]]
         rule = str(document.get("rule") or "")
         return found if edit is None or not rule else [*found, *_distilled(rule, edit)]
     except (ValueError, RecursionError) as error:
@@ -164,7 +164,7 @@ def claimed(text: str, touched: Touched, edit: Correction | None = None) -> list
         raise ValueError(f"the answer does not have the required form: {error}") from None
 
 
-def _distilled(rule: str, edit: Correction) -> list[Found]:
+def _distilled(rule: str, edit: Correction) -> list[Finding]:
     """The rule that a model finds in the operator's correction: a shorter form of one sentence, else nothing, and the
     operator's own words stay."""
     said = " ".join(sanitise(rule).split())[:LONGEST]
@@ -179,7 +179,7 @@ def _shortens(said: str, own: str) -> bool:
     if limits := _LIMITS.findall(own):
         return _LIMITS.findall(said) == limits and f" {said} " in f" {own} "
     rest = iter(own.split())
-    return bool(said) and all(one in rest for one in said.split())
+    return bool(said) and all(text in rest for text in said.split())
 
 
 def _words(text: str) -> str:
@@ -196,34 +196,37 @@ def told(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
         parts.append(f"Tests: {view.check.passed} passed, {view.check.failed + view.check.errors} failed")
     if view.error:
         parts.append(f"Error: {view.error[:600]}")
-    parts += [f"{one.kind}: {_facts(one.payload)}" for one in record.facts[:15]]
-    parts += [f"Asked: {one.title}: {one.answer.value if one.answer else 'unanswered'}" for one in record.permissions]
+    parts += [f"{fact.kind}: {_facts(fact.payload)}" for fact in record.facts[:15]]
+    parts += [
+        f"Asked: {request.title}: {request.answer.value if request.answer else 'unanswered'}"
+        for request in record.permissions
+    ]
     if view.summary:
         parts.append(f"Its last words: {view.summary[:1_500]}")
     text = "\n".join(parts)[:MOST_OF_A_SESSION]
     room = MOST_OF_A_SESSION - len(text)
-    said = [f"{one.kind}: {one.text[:300]}" for one in lines if one.kind in ("say", "reply", "ask", "error")]
+    said = [f"{line.kind}: {line.text[:300]}" for line in lines if line.kind in ("say", "reply", "ask", "error")]
     while said and sum(map(len, said)) + len(said) > room:
         said.pop(0)
     return sanitise("\n".join([text, *said]))
 
 
-def _claim(one: Any, touched: Touched) -> Found:
-    text = " ".join(sanitise(_word(one, "text")).split())
+def _claim(claim: Any, touched: Touched) -> Finding:
+    text = " ".join(sanitise(_word(claim, "text")).split())
     if not text or len(text) > LONGEST:
         raise ValueError(f"`text` has not 1 to {LONGEST} characters")
     if redact(text) != text:
         raise ValueError("`text` contains what looks like a secret")
-    scope, about = _word(one, "scope"), _word(one, "about")
+    scope, about = _word(claim, "scope"), _word(claim, "about")
     kinds = {"team": LearningKind.INSTITUTIONAL, "task": LearningKind.TASK, "human": LearningKind.PROXY}
     if scope not in _SCOPES or about not in kinds:
         raise ValueError(f"`scope` is {scope[:40]!r}, `about` is {about[:40]!r}")
-    type = LearningType(_word(one, "type"))
-    return Found(kinds[about], type, text, scope, confidence(Basis.MODEL), importance(touched))
+    type = LearningType(_word(claim, "type"))
+    return Finding(kinds[about], type, text, scope, confidence(Basis.MODEL), importance(touched))
 
 
-def _word(one: Any, name: str) -> str:
-    value = one[name]
+def _word(claim: Any, name: str) -> str:
+    value = claim[name]
     if not isinstance(value, str):
         raise TypeError(f"`{name}` is not text")
     return value.strip()

@@ -166,11 +166,11 @@ class Chain:
         """Session → project, then reinforcement, then compaction, of one project. Raises `Refusal`."""
         with self._lock:
             there = self._files.entries(scope, below=False)
-            below = [one for one in self._files.entries(scope) if one.scope is not LearningScope.PROJECT]
+            below = [entry for entry in self._files.entries(scope) if entry.scope is not LearningScope.PROJECT]
             plan = to_project(below, there, scope, self._vectors, self._clock.now())
             self._carry_out(plan, "recurrence")
-            for one in (*plan.promoted, *(entry for entry, _ in plan.reinforced)):
-                self.offer_up(one)
+            for item in (*plan.promoted, *(entry for entry, _ in plan.reinforced)):
+                self.offer_up(item)
             self.compact(scope)
 
     def offer_up(self, entry: LearningEntry) -> None:
@@ -178,7 +178,7 @@ class Chain:
         approved it here: one lesson is one question."""
         if not entry.may_guide:
             return
-        agents = {one.id: one.agent for one in self._files.entries()}
+        agents = {entry.id: entry.agent for entry in self._files.entries()}
         last = max((source.session for source in entry.promoted_from), default="")
         for agent in dict.fromkeys(agents.get(source.entry, "") for source in entry.promoted_from):
             self.offer(replace(entry, id=f"{entry.id}@{agent}", agent=agent, session_id=last))
@@ -212,7 +212,7 @@ class Chain:
                 raise Refusal("already_promoted", f"all projects already have {entry.id} says")
             self._carry_out(plan, "operator")
             self.compact(GLOBAL)
-            return (*plan.promoted, *(one for one, _ in plan.reinforced))[0].id
+            return (*plan.promoted, *(entry for entry, _ in plan.reinforced))[0].id
 
     def compact(self, scope: Scope) -> None:
         """Fold entries of a scope that say the same into one, and tell which. Raises `Refusal`."""
@@ -220,11 +220,11 @@ class Chain:
             found = folded_together(self._files.entries(scope, below=False), self._vectors)
             if not found:
                 return
-            pairs = [(one, cluster.members[0]) for cluster in found for one in cluster.members[1:]]
+            pairs = [(member, cluster.members[0]) for cluster in found for member in cluster.members[1:]]
             told = LearningsCompacted(
                 subject=scope.folder,
                 workspace=found[0].centre.workspace if scope.project else "",
-                folded=tuple(one.id for one, _ in pairs),
+                folded=tuple(entry.id for entry, _ in pairs),
                 into=tuple(centre.id for _, centre in pairs),
             )
             self._files.apply([change for cluster in found for change in folding(cluster)], [told])
@@ -253,7 +253,7 @@ class Chain:
         state.put(tx, WANTED, sorted({*state.get(tx.session, WANTED, ()), key}))
 
     def _done(self, tx: Transaction, key: str) -> None:
-        state.put(tx, WANTED, [one for one in state.get(tx.session, WANTED, ()) if one != key])
+        state.put(tx, WANTED, [project for project in state.get(tx.session, WANTED, ()) if project != key])
 
     def _once(self, words: str) -> None:
         """Tell of a fault that work can go on without, once."""
@@ -297,7 +297,9 @@ class Chain:
 
     def _rise(self, entry: LearningEntry) -> None:
         with self._lock:  # the entry as it is now: a judge takes time
-            now = next((one for one in self._files.entries() if one.id == entry.id and one.text == entry.text), None)
+            now = next(
+                (item for item in self._files.entries() if item.id == entry.id and item.text == entry.text), None
+            )
             if now is not None and promotable(now):
                 self._carry_out(self._rising(now), "model")
 
@@ -309,18 +311,20 @@ def report_of(
     before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], faults: Sequence[str]
 ) -> ChainReport:
     """What became of the entries of a home. Pure."""
-    known = {one.id: one for one in before}
-    new = [one for one in after if one.id not in known]
+    known = {entry.id: entry for entry in before}
+    new = [entry for entry in after if entry.id not in known]
     up = (LearningScope.PROJECT, LearningScope.GLOBAL)
-    again = [one for one in after if one.id in known and one.scope in up]
+    again = [entry for entry in after if entry.id in known and entry.scope in up]
     return ChainReport(
-        extracted=Counter(one.session_id for one in new if one.scope not in up),
-        promoted=tuple(one.id for one in new if one.scope in up),
-        reinforced=tuple(one.id for one in again if one.reinforcement_count > known[one.id].reinforcement_count),
+        extracted=Counter(entry.session_id for entry in new if entry.scope not in up),
+        promoted=tuple(entry.id for entry in new if entry.scope in up),
+        reinforced=tuple(
+            entry.id for entry in again if entry.reinforcement_count > known[entry.id].reinforcement_count
+        ),
         compacted=tuple(
-            one.id
-            for one in after
-            if one.status is LearningStatus.COMPACTED and (one.id not in known or known[one.id].active)
+            entry.id
+            for entry in after
+            if entry.status is LearningStatus.COMPACTED and (entry.id not in known or known[entry.id].active)
         ),
         judged=judged,
         faults=tuple(faults),

@@ -214,7 +214,7 @@ def read_entry(part: Part, place: Place) -> LearningEntry:
         "title": front.title or title_of(said),
         "lesson": front.lesson or lesson_id(said),
         "session_id": front.session_id or place.session,
-        "promoted_from": tuple(EntrySource(*one.split("@", 1)) for one in front.promoted_from),
+        "promoted_from": tuple(EntrySource(*source.split("@", 1)) for source in front.promoted_from),
         "trust": front.trust or (Trust.QUOTED if quoted else Trust.OPERATOR),
     }
     entry = LearningEntry(
@@ -241,7 +241,7 @@ def _plain(value: Any) -> Value:
 
 def sources_written(sources: tuple[EntrySource, ...]) -> list[str]:
     """Sources as they stand in a file: `ENTRY@SESSION`."""
-    return [f"{one.entry}@{one.session}" if one.session else one.entry for one in sources]
+    return [f"{source.entry}@{source.session}" if source.session else source.entry for source in sources]
 
 
 def entry_id(

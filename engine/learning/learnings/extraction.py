@@ -23,7 +23,7 @@ from engine.learning.learnings.rules import (
     RISK,
     UNDONE,
     Around,
-    Found,
+    Finding,
     SessionRecord,
     assumptions,
     came_true,
@@ -70,7 +70,7 @@ class Extraction:
             if record is None:
                 return []
             known = self._files.entries(Scope(project_key(record.view.workspace)))
-            feared = risks(record, [one for one in known if one.session_id != session_id])
+            feared = risks(record, [entry for entry in known if entry.session_id != session_id])
             return self._write(record, feared, record.view.started_at or record.view.created_at, forgotten)
 
     def in_flight(self, session_id: str) -> list[LearningEntry]:
@@ -91,7 +91,7 @@ class Extraction:
                 return []
             every = of_fact(fact, record)
             with self._files.alone():
-                self._again(record, {one.about for one in every}, fact)
+                self._again(record, {entry.about for entry in every}, fact)
             return self._write(record, every, fact.at, forgotten)
 
     def end(self, session_id: str, *, ask: bool = True) -> tuple[list[LearningEntry], str]:
@@ -123,31 +123,31 @@ class Extraction:
         return None if record is None or record.view.flow is not None else record
 
     def _write(
-        self, record: SessionRecord, every: Sequence[Found], at: datetime, forgotten: Forgotten, *, by: str = "rules"
+        self, record: SessionRecord, every: Sequence[Finding], at: datetime, forgotten: Forgotten, *, by: str = "rules"
     ) -> list[LearningEntry]:
-        said = [without_secrets(one, tuple(self._around.secrets())) for one in every]
+        said = [without_secrets(entry, tuple(self._around.secrets())) for entry in every]
         with self._files.alone():
             new = self._write_alone(record, said, at, forgotten, by) if said else []
             self._mark(record, said)
             return new
 
     def _write_alone(
-        self, record: SessionRecord, every: Sequence[Found], at: datetime, forgotten: Forgotten, by: str
+        self, record: SessionRecord, every: Sequence[Finding], at: datetime, forgotten: Forgotten, by: str
     ) -> list[LearningEntry]:
         view = record.view
         session = Scope(project_key(view.workspace), view.id)
         team = replace(session, team=record.leader)
-        known = {one.id for one in self._files.entries(session)}
+        known = {entry.id for entry in self._files.entries(session)}
         new: list[LearningEntry] = []
         facts: list[Event] = []
-        for one in every:
-            own = one.about.startswith(RISK) or one.phase == IN_FLIGHT or one.kind is LearningKind.PROXY
-            entry = made(one, session if own else team, record, at)
+        for item in every:
+            own = item.about.startswith(RISK) or item.phase == IN_FLIGHT or item.kind is LearningKind.PROXY
+            entry = made(item, session if own else team, record, at)
             if entry.id in known or forgotten(texts_of(entry)):
                 continue
             known.add(entry.id)
             new.append(entry)
-            if one.general and not own:
+            if item.general and not own:
                 self._offer(entry)
             if not own and record.leader and entry.confidence >= ESTABLISHED:
                 risen = self._risen(entry, session, at)
@@ -165,9 +165,9 @@ class Extraction:
                         )
                     )
         if new:
-            phases = tuple(dict.fromkeys(one.phase for one in new))
+            phases = tuple(dict.fromkeys(entry.phase for entry in new))
             told = LearningsExtracted(subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by)
-            self._files.apply([added(one) for one in new], [told, *facts])
+            self._files.apply([added(entry) for entry in new], [told, *facts])
         return new
 
     def _again(self, record: SessionRecord, about: set[str], fact: Fact) -> None:
@@ -175,15 +175,15 @@ class Extraction:
         all was taken back again: what that taught holds again."""
         entries = self._files.entries(Scope(project_key(record.view.workspace), record.view.id))
         if fact.kind in TAKEN:
-            for one in entries:
-                if one.active and one.about.startswith(UNDONE):
+            for entry in entries:
+                if entry.active and entry.about.startswith(UNDONE):
                     known = Provenance.of(self._files.entries())
-                    changes, told, _ = retraction(one, known, TAKEN_AFTER_ALL, fact.at)
+                    changes, told, _ = retraction(entry, known, TAKEN_AFTER_ALL, fact.at)
                     self._files.apply(changes, [told])
             return
         holds = {"status": LearningStatus.ACTIVE.value, "retired_because": ""}
-        back = [one for one in entries if one.about in about and one.retired_because == TAKEN_AFTER_ALL]
-        self._files.apply([Change(one.path, one.id, holds) for one in back])
+        back = [item for item in entries if item.about in about and item.retired_because == TAKEN_AFTER_ALL]
+        self._files.apply([Change(change.path, change.id, holds) for change in back])
 
     def _risen(self, entry: LearningEntry, session: Scope, at: datetime) -> LearningEntry:
         id = entry_id(session.level, session.id, entry.kind, entry.about, entry.text, entry.trust)
@@ -197,66 +197,66 @@ class Extraction:
             promoted_at=at,
         )
 
-    def _mark(self, record: SessionRecord, every: Sequence[Found]) -> None:
+    def _mark(self, record: SessionRecord, every: Sequence[Finding]) -> None:
         """What was feared and happened says so, once."""
         session = record.view.id
         feared = self._files.entries(Scope(project_key(record.view.workspace), session), below=False)
         happened = [
-            one
-            for one in feared
-            if one.phase == PROSPECTIVE and session not in one.reinforced_by and came_true(one, every)
+            entry
+            for entry in feared
+            if entry.phase == PROSPECTIVE and session not in entry.reinforced_by and came_true(entry, every)
         ]
         self._files.apply(
             [
                 Change(
-                    one.path,
-                    one.id,
+                    entry.path,
+                    entry.id,
                     {
-                        "reinforcement_count": one.reinforcement_count + 1,
-                        "reinforced_by": [*one.reinforced_by, session],
-                        "reasons": [*one.reasons, "it happened"],
+                        "reinforcement_count": entry.reinforcement_count + 1,
+                        "reinforced_by": [*entry.reinforced_by, session],
+                        "reasons": [*entry.reasons, "it happened"],
                     },
                 )
-                for one in happened
+                for entry in happened
             ]
         )
 
 
-def without_secrets(one: Found, known: Iterable[str]) -> Found:
+def without_secrets(finding: Finding, known: Iterable[str]) -> Finding:
     """What was found without what is, or looks like, a secret (SPEC 11.1)."""
-    text, about, title = (redact(said, known) for said in (one.text, one.about, one.title))
-    return replace(one, text=text, about=about, title=title)
+    text, about, title = (redact(said, known) for said in (finding.text, finding.about, finding.title))
+    return replace(finding, text=text, about=about, title=title)
 
 
-def made(one: Found, scope: Scope, record: SessionRecord, at: datetime) -> LearningEntry:
+def made(finding: Finding, scope: Scope, record: SessionRecord, at: datetime) -> LearningEntry:
     """What was found as an entry of a scope."""
     view = record.view
     within = f"{view.id}/{scope.team}" if scope.team else scope.id
-    text = one.text[:LONGEST]
-    id = entry_id(scope.level, within, one.kind, one.about, text, one.trust)
-    holds = () if one.about or one.trust is not Trust.OPERATOR else (one.general or ABOUT_ONE,)
+    text = finding.text[:LONGEST]
+    id = entry_id(scope.level, within, finding.kind, finding.about, text, finding.trust)
+    holds = () if finding.about or finding.trust is not Trust.OPERATOR else (finding.general or ABOUT_ONE,)
     return LearningEntry(
         id=id,
         scope=scope.level,
         scope_id=scope.id,
-        kind=one.kind,
-        type=one.type,
-        domain=domain_of(one.kind),
+        kind=finding.kind,
+        type=finding.type,
+        domain=domain_of(finding.kind),
         text=text,
-        title=one.title or title_of(text),
-        importance=one.importance.value,
-        confidence=one.confidence.value,
-        reasons=(*one.confidence.reasons, *one.importance.reasons, *holds),
-        phase=one.phase,
+        title=finding.title or title_of(text),
+        importance=finding.importance.value,
+        confidence=finding.confidence.value,
+        reasons=(*finding.confidence.reasons, *finding.importance.reasons, *holds),
+        phase=finding.phase,
         status=LearningStatus.ACTIVE,
         created_at=at,
         session_id=view.id,
         session_task=title_of(redact(view.prompt)),
         workspace=view.workspace,
         agent=view.agent,
-        about=one.about,
-        path=scope.page(one.kind, id),
+        about=finding.about,
+        path=scope.page(finding.kind, id),
         continues=record.continues,
-        trust=one.trust,
+        trust=finding.trust,
         lesson=lesson_id(text),
     )

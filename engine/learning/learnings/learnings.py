@@ -121,8 +121,8 @@ class Learnings:
             scope = scope_at(read.path)
             found.setdefault(scope, []).extend(read.entries)
             faults.setdefault(scope, []).extend(read.faults)
-        order = sorted(found, key=lambda one: (bool(one.project), one.project, one.session, one.team))
-        return [_state(one, found[one], faults[one]) for one in order]
+        order = sorted(found, key=lambda scope: (bool(scope.project), scope.project, scope.session, scope.team))
+        return [_state(scope, found[scope], faults[scope]) for scope in order]
 
     def entries(
         self,
@@ -142,12 +142,12 @@ class Learnings:
         wanted = words.casefold().split()
         within = Scope(project_key(workspace), session) if workspace else None
         found = [
-            one
-            for one in self.files.entries(within)
-            if (level is None or one.scope is level)
-            and (sort is None or one.kind is sort)
-            and (not session or one.session_id == session)
-            and all(word in f"{one.title}\n{one.text}".casefold() for word in wanted)
+            entry
+            for entry in self.files.entries(within)
+            if (level is None or entry.scope is level)
+            and (sort is None or entry.kind is sort)
+            and (not session or entry.session_id == session)
+            and all(word in f"{entry.title}\n{entry.text}".casefold() for word in wanted)
         ]
         return sorted(found, key=_newest)[:limit]
 
@@ -173,14 +173,18 @@ class Learnings:
         changes, found = self._reviews
         if changes != self.files.changes:
             changes = self.files.changes
-            found = [one for one in self.files.entries() if one.review and one.active]
+            found = [entry for entry in self.files.entries() if entry.review and entry.active]
             self._reviews = changes, found
         now = self._clock.now()
         return [
             Waiting(
-                "learning", one.id, f"{_asks(one)} {one.title} ({one.review})", one.review_since or now, text=one.text
+                "learning",
+                entry.id,
+                f"{_asks(entry)} {entry.title} ({entry.review})",
+                entry.review_since or now,
+                text=entry.text,
             )
-            for one in found
+            for entry in found
         ]
 
     # -- the operator's word
@@ -239,16 +243,16 @@ class Learnings:
         return self._chain.run(self.catch_up, judge=judge)
 
 
-def _asks(one: LearningEntry) -> str:
-    return "is it still valid?" if one.may_guide else "use it as guidance?"
+def _asks(entry: LearningEntry) -> str:
+    return "is it still valid?" if entry.may_guide else "use it as guidance?"
 
 
 def _find(known: Provenance, id: str) -> LearningEntry:
     wanted = id.strip()
     if wanted in known.entries:
         return known.entries[wanted]
-    if of_lesson := [one for one in known.entries.values() if one.lesson == wanted]:
-        return max(of_lesson, key=lambda one: (one.active, list(LearningScope).index(one.scope), one.id))
+    if of_lesson := [entry for entry in known.entries.values() if entry.lesson == wanted]:
+        return max(of_lesson, key=lambda entry: (entry.active, list(LearningScope).index(entry.scope), entry.id))
     found = [name for name in known.entries if wanted and name.startswith((wanted, f"lrn_{wanted}"))]
     if len(found) == 1:
         return known.entries[found[0]]
@@ -259,16 +263,16 @@ def _find(known: Provenance, id: str) -> LearningEntry:
 
 
 def _state(scope: Scope, entries: Sequence[LearningEntry], faults: Sequence[str]) -> ScopeState:
-    active = [one for one in entries if one.active]
-    dated = [one.created_at for one in entries if one.created_at is not None]
+    active = [entry for entry in entries if entry.active]
+    dated = [entry.created_at for entry in entries if entry.created_at is not None]
 
     def number(kind: LearningKind) -> int:
-        return sum(one.kind is kind for one in active)
+        return sum(entry.kind is kind for entry in active)
 
     return ScopeState(
         scope=scope.level,
         scope_id=scope.id,
-        workspace=next((one.workspace for one in entries if one.workspace), "") if scope.project else "",
+        workspace=next((entry.workspace for entry in entries if entry.workspace), "") if scope.project else "",
         path=scope.folder,
         institutional=number(LearningKind.INSTITUTIONAL),
         tasks=number(LearningKind.TASK),
@@ -289,5 +293,5 @@ def _named(kind: type[Named], name: str, what: str) -> Named | None:
     try:
         return kind(name)
     except ValueError:
-        names = ", ".join(one.value for one in kind)
+        names = ", ".join(known.value for known in kind)
         raise Refusal("bad_scope", f"there is no {what} {sanitise(name)[:40]!r}", f"one of {names}") from None

@@ -105,7 +105,7 @@ class Part:
     def text(self) -> str:
         """What it says."""
         said = [line.rstrip("\r\n") for line in self.lines[self.closing + 1 :]] if self.closing else []
-        return sanitise("\n".join(one[1:] if _ESCAPED.match(one) else one for one in said)).strip("\n")
+        return sanitise("\n".join(text[1:] if _ESCAPED.match(text) else text for text in said)).strip("\n")
 
     def value(self, key: str) -> Value:
         """The value of a key, "" where it has none. Raises ValueError that says in which line what is wrong."""
@@ -197,7 +197,7 @@ class Page:
             last.append(self.newline)
         fields = [f"{key}: {written(value)}" for key, value in ({"id": entry} | dict(values)).items()]
         lines = [*(line + self.newline for line in (MARK, *fields, MARK)), *self._text_lines(text)]
-        part = Part(sum(len(one.lines) for one in self.parts) + 1, lines)
+        part = Part(sum(len(part.lines) for part in self.parts) + 1, lines)
         part.look()
         self.parts.append(part)
 

@@ -47,7 +47,7 @@ class Plan:
 
     def changes(self, now: datetime) -> list[Change]:
         """As changes of files."""
-        found = [added(one) for one in self.promoted]
+        found = [added(entry) for entry in self.promoted]
         for entry, sessions in self.reinforced:
             said = [*entry.reinforced_by, *sessions]
             fields: dict[str, Value] = {
@@ -55,7 +55,7 @@ class Plan:
                 "last_reinforced": stamp(now),
                 "reinforced_by": said,
             }
-            everyone = len(set(said) | {one.session for one in entry.promoted_from})
+            everyone = len(set(said) | {source.session for source in entry.promoted_from})
             if entry.confidence < REPEATED and everyone >= ENOUGH:
                 score = confidence(Basis.SINGLE, everyone)
                 fields |= {"confidence": score.value, "reasons": [*entry.reasons, *score.reasons]}
@@ -66,14 +66,14 @@ class Plan:
         """What becomes true with it."""
         told: list[Event] = [
             LearningPromoted(
-                subject=one.id,
-                workspace=one.workspace,
-                scope=one.scope.value,
-                sources=tuple(dict.fromkeys(source.entry for source in one.promoted_from)),
-                sessions=tuple(sorted({source.session for source in one.promoted_from} - {""})),
+                subject=entry.id,
+                workspace=entry.workspace,
+                scope=entry.scope.value,
+                sources=tuple(dict.fromkeys(source.entry for source in entry.promoted_from)),
+                sessions=tuple(sorted({source.session for source in entry.promoted_from} - {""})),
                 by=by,
             )
-            for one in self.promoted
+            for entry in self.promoted
         ]
         return told + [
             LearningReinforced(subject=entry.id, workspace=entry.workspace, sessions=sessions)
@@ -97,15 +97,15 @@ def to_project(
 ) -> Plan:
     """Session → project: `below` are the entries of its sessions and teams, `there` those of the project."""
     every = list(below)
-    pool = [one for one in every if promotable(one) and one.session_id and not of_own_tools(one)]
-    standing = [one for one in there if one.kind is not LearningKind.PROXY]
-    used = {source.entry for one in standing for source in one.promoted_from}
+    pool = [entry for entry in every if promotable(entry) and entry.session_id and not of_own_tools(entry)]
+    standing = [entry for entry in there if entry.kind is not LearningKind.PROXY]
+    used = {source.entry for entry in standing for source in entry.promoted_from}
     had = _matched(pool, standing, vectors) | _echoed(pool, standing, vectors)
-    free = [one for one in pool if one.id not in had and one.id not in used]
-    new = [_promoted(one, scope, now) for one in clusters(free, vectors)]
-    ids = {one.id for one in standing}
-    new = [one for one in new if one.id not in ids]
-    works = {one.session_id: one.work for one in every}
+    free = [entry for entry in pool if entry.id not in had and entry.id not in used]
+    new = [_promoted(cluster, scope, now) for cluster in clusters(free, vectors)]
+    ids = {entry.id for entry in standing}
+    new = [entry for entry in new if entry.id not in ids]
+    works = {entry.session_id: entry.work for entry in every}
     return Plan(tuple(new), _reinforced(pool, [*standing, *new], vectors, works))
 
 
@@ -113,11 +113,11 @@ def to_global(
     entry: LearningEntry, there: Sequence[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
 ) -> Plan:
     """Project → global, of an entry that was judged to hold beyond its project."""
-    sessions = tuple(sorted(({one.session for one in entry.promoted_from} | set(entry.reinforced_by)) - {""}))
-    had = _matched([entry], [one for one in there if one.kind is not LearningKind.PROXY], vectors).get(entry.id)
+    sessions = tuple(sorted(({source.session for source in entry.promoted_from} | set(entry.reinforced_by)) - {""}))
+    had = _matched([entry], [entry for entry in there if entry.kind is not LearningKind.PROXY], vectors).get(entry.id)
     if had is not None:
-        ours = {one.session for one in had.promoted_from} | set(had.reinforced_by)
-        more = tuple(one for one in sessions if one not in ours)
+        ours = {source.session for source in had.promoted_from} | set(had.reinforced_by)
+        more = tuple(session for session in sessions if session not in ours)
         return Plan(reinforced=((had, more),) if more and had.active and not had.review else ())
     id = entry_id(scope.level, scope.id, entry.kind, entry.about, entry.text, entry.trust)
     risen = replace(
@@ -127,63 +127,63 @@ def to_global(
         scope_id=scope.id,
         path=scope.page(entry.kind, id),
         created_at=now,
-        promoted_from=tuple(EntrySource(entry.id, one) for one in sessions or ("",)),
+        promoted_from=tuple(EntrySource(entry.id, session) for session in sessions or ("",)),
         promoted_at=now,
         reinforced_by=(),
         reinforcement_count=0,
         last_reinforced=None,
         reasons=(*entry.reasons, f"it was valid in {entry.workspace or 'a project'}"),
     )
-    return Plan(() if any(one.id == id for one in there) else (risen,))
+    return Plan(() if any(entry.id == id for entry in there) else (risen,))
 
 
 def folded_together(entries: Iterable[LearningEntry], vectors: Vectors) -> list[Cluster]:
     """Entries of one scope that say the same (SPEC 6.6): each cluster's centre takes in the other members. What is
     about the human is compared with nothing (SPEC 6.3)."""
     pool = [
-        one
-        for one in entries
-        if one.active and not one.review and one.kind is not LearningKind.PROXY and one.text.strip()
+        entry
+        for entry in entries
+        if entry.active and not entry.review and entry.kind is not LearningKind.PROXY and entry.text.strip()
     ]
-    return [one for one in clusters(pool, vectors, least=1) if len(one.members) > 1]
+    return [cluster for cluster in clusters(pool, vectors, least=1) if len(cluster.members) > 1]
 
 
 def folding(cluster: Cluster) -> list[Change]:
     """The changes that fold a cluster into its centre; no source, no session and no text is lost, and a session that
     said several of them again is counted once."""
     centre, others = cluster.members[0], cluster.members[1:]
-    sources = list(dict.fromkeys(source for one in cluster.members for source in one.promoted_from))
-    named = [name for one in cluster.members for name in one.reinforced_by]
+    sources = list(dict.fromkeys(source for member in cluster.members for source in member.promoted_from))
+    named = [name for member in cluster.members for name in member.reinforced_by]
     sessions = [name for name in dict.fromkeys(named) if name not in {source.session for source in sources}]
-    counted = sum(one.reinforcement_count for one in cluster.members) - (len(named) - len(sessions))
+    counted = sum(member.reinforcement_count for member in cluster.members) - (len(named) - len(sessions))
     fields: dict[str, Value] = {
         "promoted_from": sources_written(tuple(sources)),
         "reinforced_by": sessions,
         "reinforcement_count": max(len(sessions), counted),  # a count may have been written by hand
-        "importance": max(one.importance for one in cluster.members),
+        "importance": max(member.importance for member in cluster.members),
     }
     done: dict[str, Value] = {"status": LearningStatus.COMPACTED.value, "merged_into": centre.id}
-    return [Change(centre.path, centre.id, fields), *(Change(one.path, one.id, done) for one in others)]
+    return [Change(centre.path, centre.id, fields), *(Change(model.path, model.id, done) for model in others)]
 
 
 def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
     """The entry of the project that a cluster becomes. Of an entry and the one that it rose from the latter is no
     source of its own."""
     centre = cluster.centre
-    below = {source.entry for one in cluster.members for source in one.promoted_from}
-    tops = [one for one in cluster.members if one.id not in below or one is centre]
-    trust = least(one.trust for one in cluster.members)
+    below = {source.entry for member in cluster.members for source in member.promoted_from}
+    tops = [member for member in cluster.members if member.id not in below or member is centre]
+    trust = least(member.trust for member in cluster.members)
     waits = not may_guide(trust, approved=False)
     id = entry_id(scope.level, scope.id, centre.kind, centre.about, centre.text, trust)
     number = len(cluster.sessions)
-    best = max(cluster.members, key=lambda one: (one.confidence, one.id))
+    best = max(cluster.members, key=lambda member: (member.confidence, member.id))
     sure = confidence(Basis.SINGLE, number)
     value, reasons = (
         (best.confidence, (*best.reasons[:1], *sure.reasons))
         if best.confidence > sure.value
         else (sure.value, sure.reasons)
     )
-    weight = max(one.importance for one in cluster.members)
+    weight = max(member.importance for member in cluster.members)
     return replace(
         centre,
         id=id,
@@ -196,7 +196,7 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
         created_at=now,
         session_id="",
         continues="",
-        promoted_from=tuple(EntrySource(one.id, one.session_id) for one in tops),
+        promoted_from=tuple(EntrySource(member.id, member.session_id) for member in tops),
         promoted_at=now,
         agent="",
         reinforced_by=(),
@@ -214,8 +214,8 @@ def _echoed(
     pool: Sequence[LearningEntry], standing: Sequence[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
     """Quotes that say what the scope holds already in trusted words: nobody has to be asked about them."""
-    quotes = [one for one in pool if one.trust is Trust.QUOTED]
-    return _matched(quotes, [replace(one, trust=Trust.QUOTED) for one in standing if one.may_guide], vectors)
+    quotes = [entry for entry in pool if entry.trust is Trust.QUOTED]
+    return _matched(quotes, [replace(entry, trust=Trust.QUOTED) for entry in standing if entry.may_guide], vectors)
 
 
 def _matched(
@@ -223,25 +223,31 @@ def _matched(
 ) -> dict[str, LearningEntry]:
     """By the id of an entry, the one of the scope that says the same: the same lesson, however the operator may have
     worded it since, or what is the same by meaning."""
-    known = [one for one in standing if one.status is not LearningStatus.COMPACTED]
-    lessons = {(one.lesson, one.trust is Trust.QUOTED): one for one in reversed(known) if one.lesson and not one.about}
-    said = {one.id: lessons.get((one.lesson, one.trust is Trust.QUOTED)) for one in pool if not one.about}
-    found = {id: one for id, one in said.items() if one is not None}
-    return found | matches([one for one in pool if one.id not in found], known, vectors)
+    known = [entry for entry in standing if entry.status is not LearningStatus.COMPACTED]
+    lessons = {
+        (entry.lesson, entry.trust is Trust.QUOTED): entry
+        for entry in reversed(known)
+        if entry.lesson and not entry.about
+    }
+    said = {entry.id: lessons.get((entry.lesson, entry.trust is Trust.QUOTED)) for entry in pool if not entry.about}
+    found = {id: entry for id, entry in said.items() if entry is not None}
+    return found | matches([entry for entry in pool if entry.id not in found], known, vectors)
 
 
 def _reinforced(
     pool: Sequence[LearningEntry], standing: Sequence[LearningEntry], vectors: Vectors, works: Mapping[str, str]
 ) -> tuple[tuple[LearningEntry, tuple[str, ...]], ...]:
     said: dict[str, set[str]] = defaultdict(set)
-    work = {one.id: one.work for one in pool}
+    work = {entry.id: entry.work for entry in pool}
     for id, entry in _matched(pool, standing, vectors).items():
         said[entry.id].add(work[id])
     found = []
-    for entry in sorted(standing, key=lambda one: one.id):
+    for entry in sorted(standing, key=lambda entry: entry.id):
         if not entry.active or entry.review:
             continue
-        counted = {works.get(one.session, one.session) for one in entry.promoted_from} | set(entry.reinforced_by)
+        counted = {works.get(source.session, source.session) for source in entry.promoted_from} | set(
+            entry.reinforced_by
+        )
         new = tuple(sorted(said.get(entry.id, set()) - counted))
         if new:
             found.append((entry, new))
@@ -257,27 +263,29 @@ class Provenance:
 
     @classmethod
     def of(cls, entries: Iterable[LearningEntry]) -> Provenance:
-        by_id = {one.id: one for one in entries}
+        by_id = {item.id: item for item in entries}
         became: dict[str, list[str]] = defaultdict(list)
-        for one in by_id.values():
-            for source in one.promoted_from:
-                became[source.entry].append(one.id)
-            if one.merged_into:
-                became[one.id].append(one.merged_into)
+        for entry in by_id.values():
+            for source in entry.promoted_from:
+                became[source.entry].append(entry.id)
+            if entry.merged_into:
+                became[entry.id].append(entry.merged_into)
         return cls(by_id, became)
 
     def sources(self, entry: LearningEntry) -> tuple[list[LearningEntry], list[str]]:
         """What an entry was promoted from, directly or in steps, the nearest first; and the ids that are in no file."""
-        return self._walk(entry.id, lambda one: [source.entry for source in self.entries[one].promoted_from])
+        return self._walk(entry.id, lambda id: [source.entry for source in self.entries[id].promoted_from])
 
     def descendants(self, entry: str) -> list[LearningEntry]:
         """What was promoted from an entry, directly or in steps, the nearest first."""
-        return self._walk(entry, lambda one: self.became.get(one, ()))[0]
+        return self._walk(entry, lambda id: self.became.get(id, ()))[0]
 
     def sessions(self, entry: LearningEntry) -> tuple[str, ...]:
         """The sessions that an entry is owed to, sorted."""
         every = [entry, *self.sources(entry)[0]]
-        named = {one.session_id for one in every} | {source.session for one in every for source in one.promoted_from}
+        named = {entry.session_id for entry in every} | {
+            source.session for entry in every for source in entry.promoted_from
+        }
         return tuple(sorted(named - {""}))
 
     def _walk(self, start: str, step: Callable[[str], Iterable[str]]) -> tuple[list[LearningEntry], list[str]]:
@@ -285,7 +293,7 @@ class Provenance:
         gone: dict[str, None] = {}
         reach = [start]
         while reach:
-            names = dict.fromkeys(name for one in reach for name in step(one))
+            names = dict.fromkeys(name for id in reach for name in step(id))
             reach = [name for name in names if name in self.entries and name not in found and name != start]
             gone |= dict.fromkeys(name for name in names if name not in self.entries)
             found |= {name: self.entries[name] for name in reach}
@@ -299,26 +307,28 @@ def retraction(
     whatever was promoted from it, or says the same in another project, waits for the operator's word, and guides nobody
     meanwhile."""
     same = [
-        one
-        for one in known.sources(entry)[0]
+        source
+        for source in known.sources(entry)[0]
         if entry.scope is LearningScope.SESSION
-        and one.active
-        and one.session_id == entry.session_id
-        and kin(one) == kin(entry)
+        and source.active
+        and source.session_id == entry.session_id
+        and kin(source) == kin(entry)
     ]
     retired = [entry, *same]
-    names = {one.id for one in retired}
-    after = {one.id: one for gone in retired for one in known.descendants(gone.id)}
+    names = {entry.id for entry in retired}
+    after = {entry.id: entry for gone in retired for entry in known.descendants(gone.id)}
     high = (LearningScope.PROJECT, LearningScope.GLOBAL)
-    after |= {one.id: one for one in known.entries.values() if one.lesson == entry.lesson and one.scope in high}
-    queued = [one for one in after.values() if one.active and one.id not in names]
+    after |= {item.id: item for item in known.entries.values() if item.lesson == entry.lesson and item.scope in high}
+    queued = [entry for entry in after.values() if entry.active and entry.id not in names]
     because = reason.strip() or "you retracted it"
     ended = {"status": LearningStatus.RETIRED.value, "retired_because": because, "review": "", "review_since": ""}
     waits = f"its source, or an entry that says the same, was retracted ({entry.id}): {because}"
-    changes = [Change(one.path, one.id, ended) for one in retired]
+    changes = [Change(entry.path, entry.id, ended) for entry in retired]
     changes += [
-        Change(one.path, one.id, {"review": waits, "review_since": stamp(now)}) for one in queued if not one.review
+        Change(entry.path, entry.id, {"review": waits, "review_since": stamp(now)})
+        for entry in queued
+        if not entry.review
     ]
-    sessions, ids = known.sessions(entry), tuple(one.id for one in queued)
+    sessions, ids = known.sessions(entry), tuple(entry.id for entry in queued)
     told = LearningRetracted(subject=entry.id, workspace=entry.workspace, reason=because, queued=ids, sessions=sessions)
-    return changes, told, RetractReport(tuple(one.id for one in retired), ids, sessions)
+    return changes, told, RetractReport(tuple(entry.id for entry in retired), ids, sessions)

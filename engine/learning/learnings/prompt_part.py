@@ -77,30 +77,32 @@ class LearntPart:
         notes = (f"learnings: {cut} of {len(found)} had no room",) if cut else ()
         if not used:
             return Contribution(None, notes=notes)
-        return Contribution(PromptPart(BLOCK, tuple(lines)), {PROVENANCE: [one.id for one in used]}, notes)
+        return Contribution(PromptPart(BLOCK, tuple(lines)), {PROVENANCE: [entry.id for entry in used]}, notes)
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """What this part and those nearer to the agent say."""
         nearer = self._nearer(request)
-        return nearer.union(one.lesson for one in self._told(request, nearer)[1])
+        return nearer.union(entry.lesson for entry in self._told(request, nearer)[1])
 
     def _told(
         self, request: PromptRequest, nearer: frozenset[str]
     ) -> tuple[list[LearningEntry], list[LearningEntry], list[PromptLine]]:
         """What holds here and no nearer block says, what of it has room, and its lines."""
         budget = self._settings.current.memory.learnings_tokens
-        found = [one for one in self._holding(request.workspace) if one.lesson not in nearer] if budget else []
+        found = [entry for entry in self._holding(request.workspace) if entry.lesson not in nearer] if budget else []
         return found, *(self._fit(in_order(found, request.task), budget) if found else ([], []))
 
     def _holding(self, workspace: str) -> list[LearningEntry]:
         """What holds in a workspace: of its project, and of all."""
         own = self._files.entries(Scope(project_key(workspace)), below=False) if workspace else []
-        found = [one for one in (*own, *self._files.entries(GLOBAL, below=False)) if promotable(one) and one.may_guide]
+        found = [
+            item for item in (*own, *self._files.entries(GLOBAL, below=False)) if promotable(item) and item.may_guide
+        ]
         written = _written(workspace) if found else ""
         once: dict[str, LearningEntry] = {}
-        for one in found:
-            if not written or folded(one.text) not in written:
-                once.setdefault(one.lesson, one)
+        for entry in found:
+            if not written or folded(entry.text) not in written:
+                once.setdefault(entry.lesson, entry)
         return list(once.values())
 
     def _fit(self, found: Sequence[LearningEntry], budget: int) -> tuple[list[LearningEntry], list[PromptLine]]:
@@ -108,11 +110,11 @@ class LearntPart:
         used: list[LearningEntry] = []
         lines: list[PromptLine] = [*_HEAD]
         missed = 0
-        for one in found:
-            told = entry_lines(one)
+        for entry in found:
+            told = entry_lines(entry)
             tokens = sum(self._count(line.text) for line in told)
             if tokens <= left:
-                used.append(one)
+                used.append(entry)
                 lines += told
                 left -= tokens
             else:
@@ -126,21 +128,21 @@ def in_order(found: Sequence[LearningEntry], task: str) -> list[LearningEntry]:
     """What concerns the task first, then what is surest and weighs most. Pure."""
     wanted, named = prompt_words(task), names(task)
 
-    def rank(one: LearningEntry) -> tuple[float, float, str]:
-        words = prompt_words(one.text)
+    def rank(entry: LearningEntry) -> tuple[float, float, str]:
+        words = prompt_words(entry.text)
         near = len(wanted & words) / len(words) if words else 0.0
-        fits = (1.0 if named & names(one.text) else 0.0) + near
-        return -round(fits, 2), -(one.confidence * one.importance), one.id
+        fits = (1.0 if named & names(entry.text) else 0.0) + near
+        return -round(fits, 2), -(entry.confidence * entry.importance), entry.id
 
     return sorted(found, key=rank)
 
 
-def entry_lines(one: LearningEntry) -> list[PromptLine]:
+def entry_lines(entry: LearningEntry) -> list[PromptLine]:
     """An entry as lines of a prompt, each with the entry as its source."""
-    label = "learnt everywhere" if one.scope is LearningScope.GLOBAL else "learnt here"
-    approved = one.trust is Trust.QUOTED
-    source = PromptSource(SourceKind.LEARNING, one.id, label, one.trust, approved)
-    text = _NO_XML.sub("\ufffd", sanitise(one.text)).strip() + (" (approved by the operator)" if approved else "")
+    label = "learnt everywhere" if entry.scope is LearningScope.GLOBAL else "learnt here"
+    approved = entry.trust is Trust.QUOTED
+    source = PromptSource(SourceKind.LEARNING, entry.id, label, entry.trust, approved)
+    text = _NO_XML.sub("\ufffd", sanitise(entry.text)).strip() + (" (approved by the operator)" if approved else "")
     return [
         PromptLine(("- " if number == 0 else "  ") + escape(line), source)
         for number, line in enumerate(text.split("\n"))

@@ -117,7 +117,7 @@ def _negative(text: str) -> bool:
 @lru_cache(KEPT)
 def names(text: str) -> frozenset[str]:
     """What a text names that is no ordinary word: files, tests, options, numbers."""
-    return frozenset(one.strip("./").lower() for one in _NAMES.findall(text)) - _WORDS
+    return frozenset(name.strip("./").lower() for name in _NAMES.findall(text)) - _WORDS
 
 
 @lru_cache(KEPT)
@@ -134,7 +134,9 @@ def sides(text: str) -> tuple[int, ...]:
 
 def ordered(entries: Iterable[LearningEntry]) -> list[LearningEntry]:
     """In an order that follows from what they are, not from how they came."""
-    return sorted(entries, key=lambda one: (one.kind.value, one.type.value, one.about, folded(one.text), one.id))
+    return sorted(
+        entries, key=lambda entry: (entry.kind.value, entry.type.value, entry.about, folded(entry.text), entry.id)
+    )
 
 
 ROWS = 1_024
@@ -173,7 +175,8 @@ class _Wording:
     def best(self) -> LearningEntry:
         """The best established one; of those the one that rose highest."""
         return min(
-            self.entries, key=lambda one: (-one.confidence, -one.importance, one.scope is LearningScope.TEAM, one.id)
+            self.entries,
+            key=lambda entry: (-entry.confidence, -entry.importance, entry.scope is LearningScope.TEAM, entry.id),
         )
 
 
@@ -182,9 +185,9 @@ def clusters(entries: Iterable[LearningEntry], vectors: Vectors, *, least: int =
     every = [
         wordings
         for wordings in _partitioned(entries).values()
-        if len({one.work for wording in wordings for one in wording.entries}) >= least
+        if len({entry.work for wording in wordings for entry in wording.entries}) >= least
     ]
-    _give_vectors([one for wordings in every if len(wordings) > 1 for one in wordings], vectors)
+    _give_vectors([wording for wordings in every if len(wordings) > 1 for wording in wordings], vectors)
     return [cluster for wordings in every for cluster in _stars(wordings, least)]
 
 
@@ -195,30 +198,30 @@ def matches(
     out."""
     at_home = _partitioned(known)
     pairs = [(some, at_home[relation]) for relation, some in _partitioned(entries).items() if relation in at_home]
-    _give_vectors([one for some, candidates in pairs for one in (*some, *candidates)], vectors)
+    _give_vectors([wording for some, candidates in pairs for wording in (*some, *candidates)], vectors)
     found: dict[str, LearningEntry] = {}
     for wordings, candidates in pairs:
         for wording, best in zip(wordings, _nearest(wordings, candidates), strict=True):
             if best is not None:
-                found |= {one.id: best for one in wording.entries}
+                found |= {entry.id: best for entry in wording.entries}
     return found
 
 
 def _partitioned(entries: Iterable[LearningEntry]) -> dict[Kin, list[_Wording]]:
     """Wordings by kin, in their order."""
     grouped: dict[Kin, dict[str, _Wording]] = defaultdict(dict)
-    for one in ordered(entries):
-        relation = kin(one)
-        said = "" if relation.about else folded(one.text)
-        grouped[relation].setdefault(said, _Wording([])).entries.append(one)
+    for entry in ordered(entries):
+        relation = kin(entry)
+        said = "" if relation.about else folded(entry.text)
+        grouped[relation].setdefault(said, _Wording([])).entries.append(entry)
     return {relation: list(group.values()) for relation, group in grouped.items()}
 
 
 def _give_vectors(wordings: Sequence[_Wording], vectors: Vectors) -> None:
     """The vectors of wordings that are compared by meaning: no others are asked for."""
-    compared = [one for one in wordings if not one.entries[0].about]
+    compared = [wording for wording in wordings if not wording.entries[0].about]
     if compared:
-        for wording, vector in zip(compared, vectors([one.text for one in compared]), strict=True):
+        for wording, vector in zip(compared, vectors([each.text for each in compared]), strict=True):
             wording.vector = vector
 
 
@@ -226,9 +229,9 @@ def _stars(wordings: Sequence[_Wording], least: int) -> list[Cluster]:
     import numpy
 
     near = _near(wordings)
-    works = [{one.work for one in wording.entries} for wording in wordings]
+    works = [{entry.work for entry in wording.entries} for wording in wordings]
     # No wording has more sessions than its likes have entries: it is counted when it is its turn.
-    entries = numpy.array([len(one.entries) for one in wordings])
+    entries = numpy.array([len(wording.entries) for wording in wordings])
     left = numpy.ones(len(wordings), dtype=bool)
 
     def place(at: int, bound: int) -> tuple[int, float, float, int]:
@@ -243,15 +246,15 @@ def _stars(wordings: Sequence[_Wording], least: int) -> list[Cluster]:
         bound, *_, at = heapq.heappop(queue)
         if not left[at]:
             continue
-        members = [int(one) for one in near[at] if left[one]]
-        count = len(set().union(*(works[one] for one in members)))
+        members = [int(place) for place in near[at] if left[place]]
+        count = len(set().union(*(works[member] for member in members)))
         if count < least:
             continue
         if count < -bound:  # perhaps there is a greater one
             heapq.heappush(queue, place(at, count))
             continue
         left[members] = False
-        found.append(_cluster(wordings[at], [wordings[one] for one in members if one != at]))
+        found.append(_cluster(wordings[at], [wordings[member] for member in members if member != at]))
     return found
 
 
@@ -260,7 +263,7 @@ def _near(wordings: Sequence[_Wording]) -> list[Any]:
     import numpy
 
     near = [numpy.array([at]) for at in range(len(wordings))]
-    places = [at for at, one in enumerate(wordings) if one.vector is not None]
+    places = [at for at, entry in enumerate(wordings) if entry.vector is not None]
     if not places:
         return near
     matrix, opposites = _matrix(wordings, places), _sides(wordings, places)
@@ -277,18 +280,18 @@ def _near(wordings: Sequence[_Wording]) -> list[Any]:
 
 def _cluster(centre: _Wording, others: Sequence[_Wording]) -> Cluster:
     first = centre.best
-    members = [one for wording in (centre, *others) for one in ordered(wording.entries) if one is not first]
-    return Cluster(first, (first, *members), tuple(sorted({one.work for one in (first, *members)})))
+    members = [entry for wording in (centre, *others) for entry in ordered(wording.entries) if entry is not first]
+    return Cluster(first, (first, *members), tuple(sorted({member.work for member in (first, *members)})))
 
 
 def _nearest(wordings: Sequence[_Wording], known: Sequence[_Wording]) -> list[LearningEntry | None]:
     """For each wording the known one that it is the same as."""
-    if any(one.entries[0].about for one in known):
+    if any(wording.entries[0].about for wording in known):
         return [known[0].entries[0]] * len(wordings)
-    same = {folded(one.text): one.entries[0] for one in reversed(known)}
-    found = [same.get(folded(one.text)) for one in wordings]
-    theirs = [at for at, one in enumerate(known) if one.vector is not None]
-    ours = [at for at, one in enumerate(wordings) if one.vector is not None and found[at] is None]
+    same = {folded(wording.text): wording.entries[0] for wording in reversed(known)}
+    found = [same.get(folded(wording.text)) for wording in wordings]
+    theirs = [at for at, entry in enumerate(known) if entry.vector is not None]
+    ours = [at for at, entry in enumerate(wordings) if entry.vector is not None and found[at] is None]
     if theirs and ours:
         right, opposites = _matrix(known, theirs), _sides(known, theirs)
         for start in range(0, len(ours), ROWS):

@@ -115,7 +115,7 @@ class Around(Protocol):
 
 def about_session(facts: Iterable[Fact], session_id: str) -> list[Fact]:
     """Of these facts those that are about a session. Pure."""
-    return [one for one in facts if session_id in (one.subject, one.payload.get("session_id"))]
+    return [fact for fact in facts if session_id in (fact.subject, fact.payload.get("session_id"))]
 
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
@@ -144,7 +144,7 @@ ABOUT_ONE = "about one thing; three tasks must confirm it"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Finding:
     """Something that was learnt, before it is an entry of a scope. `general` says why it holds beyond this session, ""
     where three tasks have to meet it first (SPEC 6.8)."""
 
@@ -178,10 +178,10 @@ _OF_TESTS: dict[str, tuple[str, str, str, LearningType, bool]] = {
 every change of the project: what was red and is green again because somebody ran it."""
 
 
-def found(record: SessionRecord) -> list[Found]:
+def found(record: SessionRecord) -> list[Finding]:
     """What a session teaches, each thing once, in the order in which it came up."""
     view = record.view
-    every: list[Found] = []
+    every: list[Finding] = []
     for fact in record.facts:
         every += of_fact(fact, record)
     for request in record.permissions:
@@ -191,32 +191,32 @@ def found(record: SessionRecord) -> list[Found]:
         every.append(_task(said, f"failed/{signature(view.error, view.cwd)}", OBSERVATIONS, _spent(record)))
     if record.edit is not None:
         every += edited(record.edit)
-    every += [_stated(one, record) for one in record.said]
-    once: dict[tuple[str, str, str], Found] = {}
-    for one in every:
-        if one.text.strip():
-            key = (one.kind.value, one.about, "" if one.about else folded(one.text))
-            former = once.setdefault(key, one)
-            if former.trust is not Trust.OPERATOR and one.trust is Trust.OPERATOR:
-                once[key] = one
+    every += [_stated(said, record) for said in record.said]
+    once: dict[tuple[str, str, str], Finding] = {}
+    for finding in every:
+        if finding.text.strip():
+            key = (finding.kind.value, finding.about, "" if finding.about else folded(finding.text))
+            former = once.setdefault(key, finding)
+            if former.trust is not Trust.OPERATOR and finding.trust is Trust.OPERATOR:
+                once[key] = finding
     return list(once.values())[:MOST]
 
 
-def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
+def of_fact(fact: Fact, record: SessionRecord) -> list[Finding]:
     """What one fact of the ledger about a session teaches."""
     payload, spent, cwd = fact.payload, _spent(record), record.view.cwd
     if fact.kind in _OF_TESTS:
         about, text, phase, type, general = _OF_TESTS[fact.kind]
-        failing = [str(one) for one in payload.get("failing", ())]
+        failing = [str(test) for test in payload.get("failing", ())]
         healed = fact.kind == "ValidationHealed"
         touched = replace(spent, failure_avoided=healed, reach=max(1, len(failing)))
         return [
             replace(
-                _task(text.format(one), f"{about}/{one}", phase, touched, Basis.TESTS, of_names([one])),
+                _task(text.format(test), f"{about}/{test}", phase, touched, Basis.TESTS, of_names([test])),
                 type=type,
                 general="every change of the project can break it" if general else "",
             )
-            for one in failing[:MOST_OF_ONE]
+            for test in failing[:MOST_OF_ONE]
         ]
     match fact.kind:
         case "AgentErred":
@@ -233,7 +233,8 @@ def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
             touched = replace(spent, reach=max(1, len(files)))
             said = "`{}` is changed by several pieces of work at once: see what waits before changing it."
             return [
-                _task(said.format(one), f"overlap/{one}", OBSERVATIONS, touched, trust=of_names([one])) for one in files
+                _task(said.format(file), f"overlap/{file}", OBSERVATIONS, touched, trust=of_names([file]))
+                for file in files
             ]
         case "ChangeSetDiscarded" if not payload.get("continued_in"):
             return [_unwanted(record, "was thrown away", DISCARDED)]
@@ -242,20 +243,20 @@ def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
     return []
 
 
-def edited(edit: Correction) -> list[Found]:
+def edited(edit: Correction) -> list[Finding]:
     """What the operator wants instead: the rules in what was put into a prompt; where it was only shortened, that."""
-    new = [distil(one) for one in added(edit.original, edit.edited)]
+    new = [distil(sentence) for sentence in added(edit.original, edit.edited)]
     kept = set(map(folded, sentences(edit.edited)))
-    gone = [Rule(f"Not wanted: {one}", False, "") for one in sentences(edit.original) if folded(one) not in kept]
+    gone = [Rule(f"Not wanted: {text}", False, "") for text in sentences(edit.original) if folded(text) not in kept]
     trust = Trust.OPERATOR if new else Trust.QUOTED
-    return [corrected(one, edit, trust) for one in (new or gone)[:MOST_OF_ONE]]
+    return [corrected(rule, edit, trust) for rule in (new or gone)[:MOST_OF_ONE]]
 
 
-def corrected(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Found:
+def corrected(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Finding:
     """A rule of the operator's, out of a correction."""
     kind = LearningKind.PROXY if _OF_THE_OPERATOR.search(rule.text) else LearningKind.INSTITUTIONAL
     touched = Touched(failure_avoided=True, cost=edit.estimate, reach=edit.reach if rule.general else 1)
-    return Found(
+    return Finding(
         kind, LearningType.CORRECTIVE, _short(rule.text), ALIGNMENT, confidence(Basis.OPERATOR),
         importance(touched), trust=trust, general=rule.why if rule.general else "",
     )  # fmt: skip
@@ -268,21 +269,21 @@ def signature(text: str, folder: str = "") -> str:
     return " ".join(re.findall(r"[\w#./:-]+", flat))[:100]
 
 
-def _stated(one: Said, record: SessionRecord) -> Found:
+def _stated(said: Said, record: SessionRecord) -> Finding:
     """What somebody said: of the operator's words the rule, of all others the words. To go against a decision or a
     correction is work that is thrown away."""
-    own = one.speaker == "operator"
-    rule = distil(one.text)
-    basis = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}.get(one.speaker, Basis.MODEL)
+    own = said.speaker == "operator"
+    rule = distil(said.text)
+    basis = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}.get(said.speaker, Basis.MODEL)
     types = {"decision": LearningType.DIRECTIVE, "correction": LearningType.CORRECTIVE}
     touched = replace(
-        _spent(record), failure_avoided=one.kind in types, reach=record.reach if rule.general and own else 1
+        _spent(record), failure_avoided=said.kind in types, reach=record.reach if rule.general and own else 1
     )
-    return Found(
-        LearningKind.PROXY if one.preference else LearningKind.INSTITUTIONAL,
-        types.get(one.kind, LearningType.DECLARATIVE),
-        _short(rule.text if own else one.text),
-        CORRECTIVE if one.kind == "correction" else ALIGNMENT if own else OBSERVATIONS,
+    return Finding(
+        LearningKind.PROXY if said.preference else LearningKind.INSTITUTIONAL,
+        types.get(said.kind, LearningType.DECLARATIVE),
+        _short(rule.text if own else said.text),
+        CORRECTIVE if said.kind == "correction" else ALIGNMENT if own else OBSERVATIONS,
         confidence(basis),
         importance(touched),
         trust=Trust.OPERATOR if own else Trust.QUOTED,
@@ -290,7 +291,7 @@ def _stated(one: Said, record: SessionRecord) -> Found:
     )
 
 
-def _answered(request: PermissionRequest, record: SessionRecord) -> Iterator[Found]:
+def _answered(request: PermissionRequest, record: SessionRecord) -> Iterator[Finding]:
     """What the operator said to what was asked for; what nobody or an earlier answer said teaches nothing new."""
     if request.answer is None or request.by.startswith(NOBODY) or "(" in request.by:
         return
@@ -307,11 +308,11 @@ def _answered(request: PermissionRequest, record: SessionRecord) -> Iterator[Fou
 
 def _answered_no(what: str, record: SessionRecord) -> bool:
     """Whether it was refused because a person said no: that answer tells of it."""
-    denied = [one for one in record.permissions if one.answer is not None and not one.answer.allows]
-    return any(what in one.title or what in one.detail for one in denied)
+    denied = [request for request in record.permissions if request.answer is not None and not request.answer.allows]
+    return any(what in request.title or what in request.detail for request in denied)
 
 
-def _unwanted(record: SessionRecord, how: str, about: str) -> Found:
+def _unwanted(record: SessionRecord, how: str, about: str) -> Finding:
     """What the operator did once with the result; that it was for want of an agreement is no word of the operator's."""
     prompt = _short(record.view.prompt)
     said = f"What was made of “{prompt}” {how}: agree on the result first."
@@ -324,15 +325,15 @@ def _unwanted(record: SessionRecord, how: str, about: str) -> Found:
 
 def _task(
     text: str, about: str, phase: str, touched: Touched, basis: Basis = Basis.SINGLE, trust: Trust = Trust.QUOTED
-) -> Found:
-    return Found(
+) -> Finding:
+    return Finding(
         LearningKind.TASK, LearningType.DECLARATIVE, text, phase, confidence(basis), importance(touched), about,
         trust=trust,
     )  # fmt: skip
 
 
-def _institutional(text: str, about: str, phase: str, basis: Basis, touched: Touched) -> Found:
-    return Found(
+def _institutional(text: str, about: str, phase: str, basis: Basis, touched: Touched) -> Finding:
+    return Finding(
         LearningKind.INSTITUTIONAL, LearningType.DIRECTIVE, text, phase, confidence(basis), importance(touched), about
     )
 
@@ -388,38 +389,40 @@ _ASSUMES = re.compile(
 _CHANGES = re.compile(r"^(?:write|edit|exec|apply)", re.IGNORECASE)
 
 
-def risks(record: SessionRecord, known: Iterable[LearningEntry]) -> list[Found]:
+def risks(record: SessionRecord, known: Iterable[LearningEntry]) -> list[Finding]:
     """What might go wrong with a session that begins. `known` are the entries of the project and of its earlier
     sessions: those count that rules found, of the project, or where the same was asked for or a file of theirs is
     named."""
     prompt = record.view.prompt
     task, named = folded(prompt), names(prompt)
     found = [
-        _risk(f"Tests are red before anything is changed: `{one}`.", f"red/{one}", Basis.TESTS)
-        for one in record.red[:MOST_RISKS]
+        _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
+        for test in record.red[:MOST_RISKS]
     ]
-    about = {one.about for one in found}
-    for one in sorted(known, key=lambda one: (one.scope is not LearningScope.PROJECT, -one.importance, one.id)):
-        if not one.active or not one.about.startswith(_RISKY) or RISK + one.about in about:
+    about = {finding.about for finding in found}
+    for entry in sorted(known, key=lambda item: (item.scope is not LearningScope.PROJECT, -item.importance, item.id)):
+        if not entry.active or not entry.about.startswith(_RISKY) or RISK + entry.about in about:
             continue
-        near = folded(one.session_task) == task or bool(named & names(one.text))
-        if one.scope is LearningScope.PROJECT or near:
-            about.add(RISK + one.about)
-            basis = Basis.REPEATED if one.scope is LearningScope.PROJECT else Basis.SINGLE
-            found.append(_risk(f"It may go as before: {one.text}", one.about, basis))
+        near = folded(entry.session_task) == task or bool(named & names(entry.text))
+        if entry.scope is LearningScope.PROJECT or near:
+            about.add(RISK + entry.about)
+            basis = Basis.REPEATED if entry.scope is LearningScope.PROJECT else Basis.SINGLE
+            found.append(_risk(f"It may go as before: {entry.text}", entry.about, basis))
     return found[:MOST_RISKS]
 
 
-def came_true(risk: LearningEntry, found: Iterable[Found]) -> bool:
+def came_true(risk: LearningEntry, found: Iterable[Finding]) -> bool:
     """Whether what was feared happened: something about the same test, file or work."""
     feared = risk.about.removeprefix(RISK).partition("/")[2]
-    return any(one.about.partition("/")[2] == feared for one in found if one.about and one.phase != PROSPECTIVE)
+    return any(
+        finding.about.partition("/")[2] == feared for finding in found if finding.about and finding.phase != PROSPECTIVE
+    )
 
 
-def assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) -> list[Found]:
+def assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) -> list[Finding]:
     """What an agent said that it assumes, and at which milestone: before its first change, or while working on."""
     milestone = "before the first change"
-    found: dict[str, Found] = {}
+    found: dict[str, Finding] = {}
     for line in lines:
         if line.kind == "tool" and _CHANGES.match(line.text):
             milestone = "while changing files"
@@ -432,7 +435,7 @@ def assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) ->
             if redact(words, secrets) == words and len(found) < MOST_ASSUMPTIONS:
                 found.setdefault(
                     folded(words),
-                    Found(
+                    Finding(
                         LearningKind.TASK,
                         LearningType.DECLARATIVE,
                         words,
@@ -445,8 +448,8 @@ def assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) ->
     return list(found.values())
 
 
-def _risk(text: str, about: str, basis: Basis) -> Found:
-    return Found(
+def _risk(text: str, about: str, basis: Basis) -> Finding:
+    return Finding(
         LearningKind.TASK,
         LearningType.DECLARATIVE,
         text,

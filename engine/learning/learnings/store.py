@@ -110,8 +110,8 @@ class LearningFiles:
         """The entries of these pages that make sense; of two with one id the first."""
         found: dict[str, LearningEntry] = {}
         for read in self.pages(scope, below=below):
-            for one in read.entries:
-                found.setdefault(one.id, one)
+            for entry in read.entries:
+                found.setdefault(entry.id, entry)
         return list(found.values())
 
     def faults(self) -> list[str]:
@@ -121,10 +121,10 @@ class LearningFiles:
         known: dict[str, str] = {}
         for read in self.pages():
             found += read.faults
-            for one in read.entries:
-                first = known.setdefault(one.id, read.path)
+            for entry in read.entries:
+                first = known.setdefault(entry.id, read.path)
                 if first != read.path:
-                    found.append(f"{read.path} has {one.id}, which is in {first} already")
+                    found.append(f"{read.path} has {entry.id}, which is in {first} already")
         return found
 
     def _paths(self, top: str, *, below: bool) -> Iterator[str]:
@@ -186,9 +186,9 @@ class LearningFiles:
             return
         with self._lock:
             self.must_be_whole()
-            for path in {one.path for one in changes}:
+            for path in {change.path for change in changes}:
                 self._must_be_readable(path)
-            payload = {"changes": [asdict(one) for one in changes], "facts": [_fact(one) for one in facts]}
+            payload = {"changes": [asdict(change) for change in changes], "facts": [_fact(fact) for fact in facts]}
             intent = self._database.write(lambda tx: intents.begin(tx, INTENT, changes[0].entry, payload))
             self._finish(intent, changes, facts)
 
@@ -209,7 +209,7 @@ class LearningFiles:
             yield lambda texts: any(holds(text) for text in texts for holds in since)
         finally:
             with self._lock:
-                self._watching = [one for one in self._watching if one is not since]
+                self._watching = [watcher for watcher in self._watching if watcher is not since]
 
     def forgetting(self, holds: Holds) -> None:
         """Words are being forgotten: whoever is `watched` does not write them any more. Call it `alone`, with the
@@ -234,10 +234,10 @@ class LearningFiles:
         """Finish what a crash or a full disk left half done. Says in words what cannot be."""
         words = []
         for intent in intents.unfinished(self._database, INTENT):
-            changes = [Change(**one) for one in intent.payload["changes"]]
+            changes = [Change(**change) for change in intent.payload["changes"]]
             try:
                 with self._lock:
-                    self._finish(intent.id or 0, changes, [_event(one) for one in intent.payload["facts"]])
+                    self._finish(intent.id or 0, changes, [_event(fact) for fact in intent.payload["facts"]])
             except Refusal as refusal:
                 words.append(f"learnings of {intent.begun_at:%Y-%m-%d} are waiting to be written: {refusal}")
         self._behind = bool(words)
@@ -251,8 +251,8 @@ class LearningFiles:
     def _finish(self, intent: int, changes: Sequence[Change], facts: Iterable[Event]) -> None:
         self._behind = True
         by_path: dict[str, list[Change]] = {}
-        for one in changes:
-            by_path.setdefault(one.path, []).append(one)
+        for change in changes:
+            by_path.setdefault(change.path, []).append(change)
         try:
             for path, some in by_path.items():
                 self._write(path, some)
@@ -275,15 +275,15 @@ class LearningFiles:
     def _write(self, path: str, changes: Iterable[Change]) -> None:
         page = self._page(path)
         before = page.data
-        for one in changes:
-            if one.add:
-                if all(part.id != one.entry for part in page.entries):
-                    page.append(one.entry, one.fields, one.text or "")
+        for change in changes:
+            if change.add:
+                if all(part.id != change.entry for part in page.entries):
+                    page.append(change.entry, change.fields, change.text or "")
                 continue
-            if not page.set(one.entry, one.fields):
-                log.warning("%s is not in %s any more: it was not changed", one.entry, path)
-            elif one.text is not None:
-                page.put_text(one.entry, one.text)
+            if not page.set(change.entry, change.fields):
+                log.warning("%s is not in %s any more: it was not changed", change.entry, path)
+            elif change.text is not None:
+                page.put_text(change.entry, change.text)
         if page.data != before:
             file = self._data / path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -300,9 +300,17 @@ class LearningFiles:
             ) from error
 
 
-def texts_of(one: LearningEntry) -> list[str]:
+def texts_of(entry: LearningEntry) -> list[str]:
     """Everything in an entry that is somebody's words."""
-    return [one.text, one.title, one.about, one.session_task, one.retired_because, one.review, *one.reasons]
+    return [
+        entry.text,
+        entry.title,
+        entry.about,
+        entry.session_task,
+        entry.retired_because,
+        entry.review,
+        *entry.reasons,
+    ]
 
 
 def _fact(event: Event) -> dict[str, Any]:
@@ -383,7 +391,7 @@ def prompts_with(database: Database, entry: str, limit: int = 20) -> tuple[tuple
     number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry)
     with database.read() as session:
         rows = session.exec(query.limit(limit)).all()
-        calls = tuple(LearningReach(one.call_id, one.session_id, one.agent, one.at) for one in rows)
+        calls = tuple(LearningReach(row.call_id, row.session_id, row.agent, row.at) for row in rows)
         return calls, int(session.exec(number).one())
 
 
@@ -408,26 +416,26 @@ class LearningTexts:
 
     def find(self, wanted: Words, /) -> Iterator[tuple[str, str]]:
         """The entries that hold it: id and text."""
-        for one in self._files.entries():
-            if any(map(wanted.holds, texts_of(one))):
-                yield one.id, one.text or one.title
+        for entry in self._files.entries():
+            if any(map(wanted.holds, texts_of(entry))):
+                yield entry.id, entry.text or entry.title
 
     def erase(self, wanted: Words, /) -> int:
         """Take it out; how many entries. Again finds nothing."""
         with self._alone(), self._files.alone():
             self._files.forgetting(wanted.holds)
-            found = [one for one in self._files.entries() if any(map(wanted.holds, texts_of(one)))]
-            self._vectors_gone([one.text for one in found])
-            self._files.apply([_emptied(one) for one in found])
+            found = [entry for entry in self._files.entries() if any(map(wanted.holds, texts_of(entry)))]
+            self._vectors_gone([entry.text for entry in found])
+            self._files.apply([_emptied(entry) for entry in found])
             return len(found)
 
     def text_of(self, id: str) -> str | None:
         """What an entry says, None when `id` is none."""
-        found = next((one for one in self._files.entries() if one.id == id), None)
+        found = next((entry for entry in self._files.entries() if entry.id == id), None)
         return None if found is None else found.text or None
 
 
-def _emptied(one: LearningEntry) -> Change:
+def _emptied(entry: LearningEntry) -> Change:
     gone = {"title": "", "about": "", "session_task": "", "reasons": [], "review": "", "review_since": ""}
     ended = {"status": LearningStatus.RETIRED.value, "retired_because": FORGOTTEN}
-    return Change(one.path, one.id, {**gone, **ended}, text="")
+    return Change(entry.path, entry.id, {**gone, **ended}, text="")

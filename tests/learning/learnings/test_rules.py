@@ -11,7 +11,7 @@ import pytest
 
 from engine.learning.learnings.asking import claimed
 from engine.learning.learnings.rules import (
-    Found,
+    Finding,
     Said,
     SessionRecord,
     assumptions,
@@ -39,7 +39,7 @@ from tests.learning.learnings.world import fact, view
 TEST = "tests/test_cart.py::test_total"
 
 
-def learnt(**more: Any) -> list[Found]:
+def learnt(**more: Any) -> list[Finding]:
     return found(SessionRecord(more.pop("view", view("s1")), **more))
 
 
