@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from engine import tokenizer
 from engine.clock import Clock
 from engine.events import GuidanceApplied
 from engine.hierarchy.agents import Agents, Lineage
 from engine.hierarchy.cascade_config import CascadeConfig, signature
-from engine.hierarchy.guidance import BLOCK, Count, Speaker, compose
+from engine.hierarchy.guidance import BLOCK, Speaker, compose
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import capabilities
 from engine.model import Contribution, Guidance, LeaderProfile, MovePreview, PromptPart, PromptRequest, Refusal
@@ -35,12 +36,10 @@ class _Kept:
 class Cascade:
     """Guidance for agents. Thread-safe."""
 
-    def __init__(self, agents: Agents, profiles: Profiles, *, clock: Clock, count: Count) -> None:
-        """`count` says how many tokens a text is."""
+    def __init__(self, agents: Agents, profiles: Profiles, *, clock: Clock) -> None:
         self._agents = agents
         self._profiles = profiles
         self._clock = clock
-        self._count = count
         self._kept: dict[tuple[str, bool, frozenset[str]], _Kept] = {}
         self._lock = threading.Lock()
 
@@ -152,7 +151,7 @@ class Cascade:
             else Speaker(leader.id, leader.tier, hop, None, f"tier {leader.tier} gives no guidance")
             for hop, leader in enumerate(lineage.leaders)
         ]
-        lines, hops, tokens = compose(speakers, config.m1_token_budget, self._count, without)
+        lines, hops, tokens = compose(speakers, config.m1_token_budget, tokenizer.count, without)
         if not lines:
             reason = (
                 "no room within m1_token_budget" if any(hop.cut for hop in hops) else "its leaders have no guidance yet"

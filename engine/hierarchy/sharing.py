@@ -125,13 +125,13 @@ def _entry(row: Sequence[Any]) -> WisdomEntry:
 
 
 class Sharing:
-    """Exchanges with the shared leadership that `store()` gives, None for none. One exchange at a time."""
+    """Exchanges with the shared leadership, None for none. One exchange at a time."""
 
     def __init__(
         self,
         database: Database,
         profiles: Profiles,
-        store: Callable[[], PostgresStore | None],
+        store: PostgresStore | None,
         *,
         synced: Callable[[str], bool],
     ) -> None:
@@ -147,11 +147,10 @@ class Sharing:
         return self._outage.guard(self._exchange)
 
     def _exchange(self) -> None:
-        store = self._store()
-        if store is not None:
-            self._meet(store)
-            self._send(store)
-            self._fetch(store)
+        if self._store is not None:
+            self._meet(self._store)
+            self._send(self._store)
+            self._fetch(self._store)
 
     def _waiting(self) -> int:
         with self._database.read() as session:

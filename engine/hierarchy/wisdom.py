@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 from engine.clock import Clock
@@ -11,7 +11,6 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.cascade import Cascade
 from engine.hierarchy.cascade_config import CascadeConfig, Watched
-from engine.hierarchy.guidance import Count
 from engine.hierarchy.guided import GuidedSessions, Lost
 from engine.hierarchy.profile_text import seed_profile
 from engine.hierarchy.profiles import Decided, Profiles, WisdomTexts
@@ -26,7 +25,7 @@ from engine.storage.facts_read import Facts
 class Wisdom:
     """Guidance, teaching, bubbles and profiles of one home. Callable from any thread.
 
-    `count` says how many tokens a text is; `facts` is the ledger; `decided` what leaders decided in their own words;
+    `facts` is the ledger; `decided` what leaders decided in their own words;
     `store` the leadership shared with other machines, if any; `lost` which files a workspace had once. What is put here
     by name is documented where it is defined.
     """
@@ -38,16 +37,15 @@ class Wisdom:
         *,
         clock: Clock,
         randomness: Randomness,
-        count: Count,
         facts: Facts,
         decided: Decided = lambda leaders: {},
-        store: Callable[[], PostgresStore | None] = lambda: None,
+        store: PostgresStore | None = None,
         lost: Lost = lambda workspace, paths: (),
     ) -> None:
         self._agents = agents
         self._souls: Watched[LeaderProfile] = Watched()
         profiles = self._profiles = Profiles(database, self._seed, randomness=randomness, decided=decided)
-        cascade = self.cascade = Cascade(agents, profiles, clock=clock, count=count)
+        cascade = self.cascade = Cascade(agents, profiles, clock=clock)
         sharing = Sharing(database, profiles, store, synced=self._synced)
         bubbles = self._bubbles = Bubbles(database, agents, profiles, randomness=randomness, exchange=sharing.exchange)
         self._teaching = Teaching(database, agents, cascade, clock=clock)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine import tokenizer
 from engine.adapters import lost_files
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.sharing import PostgresStore
@@ -50,16 +49,14 @@ def build(core: Engine, stand_ins: StandIns) -> None:
         secrets=lambda: core.keys.secrets(),
     )
     url = shared_database(stand_ins)
-    shared = PostgresStore(url) if url else None
     core.wisdom = Wisdom(
         core.database,
         core.hierarchy,
         clock=clock,
         randomness=randomness,
-        count=tokenizer.count,
         facts=core.ledger,
         decided=partial(_decided, core),
-        store=lambda: shared,
+        store=PostgresStore(url) if url else None,
         lost=lost_files,
     )
 

@@ -10,7 +10,7 @@ from engine.adapters import Brakes, TwinAccess, TwinSchool
 from engine.events import TwinAnswered
 from engine.execution.runners.model.completions import Completions
 from engine.learning.decisions.insights import Figures
-from engine.learning.decisions.training_runs import Training
+from engine.learning.decisions.training_runs import Training, TwinModel
 from engine.prediction.hook import PredictorHook
 from engine.prediction.model_twin import ModelTwin
 from engine.wiring.rails import held
@@ -45,11 +45,8 @@ def build(core: Engine, brakes: Brakes) -> PredictorHook:
         core.database,
         home.data / "training",
         exporter=core.exporter,
-        plan=school.plan,
-        api=school.provider,
-        purse=core.safety.costs,
-        answer=school.answer,
-        adopt=school.adopt,
+        twin=TwinModel(school.plan, school.provider, school.answer, school.adopt),
+        budget=core.safety.costs,
         randomness=randomness,
         held=lambda: brakes.stopped() or "",
         stopped=core.safety.kill_switch.thrown,

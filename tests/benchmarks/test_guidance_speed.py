@@ -72,7 +72,7 @@ def test_guidance_at_the_bottom_of_a_deep_chain(
         tokenizer.count.cache_clear()
         agents = Agents(world.folder, cascade_config=world.config, settings=world.agents._settings, database=database)
         wisdom = Wisdom(
-            database, agents, clock=clock, randomness=world.wisdom._bubbles._randomness, count=tokenizer.count,
+            database, agents, clock=clock, randomness=world.wisdom._bubbles._randomness,
             facts=lambda cursor, most: [], seconds=lambda session: 0.0, correction=lambda card: None,
         )  # fmt: skip
         begin = time.perf_counter()

@@ -59,7 +59,7 @@ class Shared:
 
 def test_a_push_that_fails_loses_nothing_and_is_told_once(tmp_path: Path, database: Database, clock: FakeClock) -> None:
     shared = Shared(cuts=["before fetch", "before push", "after push", "before push"])
-    world = make_world(tmp_path, database, clock, store=lambda: shared)
+    world = make_world(tmp_path, database, clock, store=shared)
     world.wisdom.offer(learning())
     report = world.wisdom.flush()
     assert report.failed == "cut before push"
@@ -75,7 +75,7 @@ def test_a_push_that_fails_loses_nothing_and_is_told_once(tmp_path: Path, databa
 
 def test_only_leaders_are_shared(tmp_path: Path, database: Database, clock: FakeClock) -> None:
     shared = Shared()
-    world = make_world(tmp_path, database, clock, store=lambda: shared)
+    world = make_world(tmp_path, database, clock, store=shared)
     for name in ("ceo", "lead", "worker", "junior"):
         world.wisdom.edit_profile(name, "patterns", key="p", value=f"said by {name}")
     assert world.wisdom.flush().failed == ""
@@ -105,7 +105,7 @@ def test_two_homes_converge_whatever_is_cut(
     for seed in (1, 2):
         place = tmp_path_factory.mktemp("home")
         base = Database(place / "c.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
-        worlds.append(make_world(place, base, clock, store=lambda: shared, seed=seed))
+        worlds.append(make_world(place, base, clock, store=shared, seed=seed))
     sent: set[str] = set()
     try:
         for first, what, number in operations:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Activity, Agents
@@ -84,7 +83,7 @@ def make_world(
     clock: FakeClock,
     *,
     decided: Decided = lambda leaders: {},
-    store: Callable[[], PostgresStore | None] = lambda: None,
+    store: PostgresStore | None = None,
     lost: Lost = lambda workspace, paths: (),
     activity: Activity | None = None,
     seed: int = 1,
@@ -100,7 +99,6 @@ def make_world(
         agents,
         clock=clock,
         randomness=Randomness(seed),
-        count=tokenizer.count,
         facts=Ledger(database),
         decided=decided,
         store=store,

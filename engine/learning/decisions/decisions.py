@@ -142,13 +142,9 @@ def curate_pairs(tx: Transaction, sides: Iterable[tuple[str, str, str]]) -> int:
     return new
 
 
-_WITH_CONTEXT = func.trim(col(DpoPair.context)) != ""
-"""An earlier version stored pairs without one: they are neither brought out nor counted."""
-
-
 def stored_pairs(session: Session, *, exported: bool | None = None) -> list[DpoPair]:
     """The pairs, the oldest first: all, or those that were `exported`, or those that were not yet."""
-    query = select(DpoPair).where(_WITH_CONTEXT).order_by(col(DpoPair.id))
+    query = select(DpoPair).order_by(col(DpoPair.id))
     if exported is not None:
         query = query.where(col(DpoPair.exported_at).is_not(None) == exported)
     return list(session.exec(query))
@@ -156,7 +152,7 @@ def stored_pairs(session: Session, *, exported: bool | None = None) -> list[DpoP
 
 def count_pairs(session: Session, *, after: int = 0) -> int:
     """How many pairs there are with an id above `after`."""
-    return int(session.exec(select(func.count(col(DpoPair.id))).where(col(DpoPair.id) > after, _WITH_CONTEXT)).one())
+    return int(session.exec(select(func.count(col(DpoPair.id))).where(col(DpoPair.id) > after)).one())
 
 
 LOUD: dict[DecisionSignal, float] = {

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
@@ -129,7 +130,7 @@ RESTS = {FAILED: timedelta(days=1), CANCELLED: timedelta(days=7)}
 """After such an end nothing begins by itself for so long: what failed would fail again, and each try may cost."""
 
 
-class Purse(Protocol):
+class BudgetReservation(Protocol):
     """Sets money aside and settles it, within the caps (SPEC 3.2)."""
 
     def reserve_call(self, transaction: Transaction, purpose: str, estimate: int) -> int: ...
@@ -144,6 +145,17 @@ Answer = Callable[[str, str], str | None]
 Raises `TrainingFault` when it cannot be asked."""
 
 
+@dataclass(frozen=True, slots=True)
+class TwinModel:
+    """The Twin model as training uses it. `plan` is what the settings say, `api` opens the provider (raises `Refusal`
+    when there is no key), `answer` asks a model, and `adopt` puts one into the settings."""
+
+    plan: Callable[[], Plan]
+    api: Callable[[], Provider]
+    answer: Answer
+    adopt: Callable[[str], None]
+
+
 class Training:
     """Begins runs and brings them on. One run is under way at a time; methods may be called from any thread."""
 
@@ -153,25 +165,19 @@ class Training:
         folder: Path,
         *,
         exporter: Exporter,
-        plan: Callable[[], Plan],
-        api: Callable[[], Provider],
-        purse: Purse,
-        answer: Answer,
-        adopt: Callable[[str], None],
+        twin: TwinModel,
+        budget: BudgetReservation,
         randomness: Randomness,
         held: Callable[[], str] = str,
         stopped: Callable[[], str] = str,
     ) -> None:
-        """`api` raises `Refusal` when there is no key; `adopt` puts a model into the settings; `held()` says why
-        nothing that costs may begin now (SPEC 3.7), "" when it may; `stopped()` why what costs is to end as well."""
+        """`held()` says why nothing that costs may begin now (SPEC 3.7), "" when it may; `stopped()` why what costs is
+        to end as well."""
         self._database = database
         self._folder = folder
         self._exporter = exporter
-        self._plan = plan
-        self._api = api
-        self._purse = purse
-        self._answer = answer
-        self._adopt = adopt
+        self._twin = twin
+        self._budget = budget
         self._randomness = randomness
         self._held = held
         self._stopped = stopped
@@ -208,7 +214,7 @@ class Training:
 
     def view(self, now: datetime) -> TrainingView:
         """How training stands, for a screen."""
-        plan, (new, needed), active = self._plan(), self.progress(), self.active()
+        plan, (new, needed), active = self._twin.plan(), self.progress(), self.active()
         return TrainingView(
             new, needed, self.missing(now), None if active is None else active.view,
             tuple(run.view for run in self.runs(VIEWED)), plan.current_model, plan.enabled, plan.automatic,
@@ -292,11 +298,11 @@ class Training:
         """What the next run would be made of, and the last one whose model was taken."""
         if held := self._held():
             raise Refusal("held", f"no training can start: {held}", "clawpy resume")
-        plan, missing = self._plan(), list[Refusal]()
+        plan, missing = self._twin.plan(), list[Refusal]()
         with self._database.read() as session:
             adopted, kept = last_in(session, ADOPTED), last_in(session, KEPT_OLD)
         try:
-            self._api().close()  # a missing key is said before anything is prepared
+            self._twin.api().close()  # a missing key is said before anything is prepared
         except Refusal as refusal:
             missing.append(refusal)
         if not plan.base_model:
@@ -325,7 +331,7 @@ class Training:
             if not stop and run.state != STARTED and (held := self._held()):  # looking how a job stands costs nothing
                 return self._move(run.id, run.state, note=held)
             try:
-                with closing(self._api()) as api:
+                with closing(self._twin.api()) as api:
                     if stop:
                         self._stop(run, api, stop)
                     else:
@@ -354,7 +360,7 @@ class Training:
             ended = None
             if run.state in (UPLOADED, STARTED) and run.cost_entry is not None:
                 try:
-                    with closing(self._api()) as api:
+                    with closing(self._twin.api()) as api:
                         ended = self._cancelled(run, api)
                 except TrainingFault as fault:
                     raise Refusal("not_cancelled", str(fault), "try again, or cancel it at the provider") from fault
@@ -426,14 +432,14 @@ class Training:
             return
         made = f"{run.provider}:{run.model}"
         new = self._agreement(made, kept)
-        former = self._plan().current_model
+        former = self._twin.plan().current_model
         old = self._agreement(former, kept) if former else COIN
         better = no_worse(new, old)
         words = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, " + (
             f"{former} with {old.share:.0%}" if former else "a coin toss with half"
         )
         if better:
-            self._adopt(made)
+            self._twin.adopt(made)
         self._move(
             run.id, ADOPTED if better else KEPT_OLD, note=words, held_back=len(kept), agreement=new.share,
             former_agreement=old.share, former_model=former,
@@ -442,13 +448,13 @@ class Training:
     def put_back(self) -> TrainingRun:
         """Use again what was in use before the newest model was swapped in. Raises `Refusal` `no_training`."""
         run = self._last(ADOPTED, "in use")
-        self._adopt(run.former_model)
+        self._twin.adopt(run.former_model)
         return self._move(run.id, KEPT_OLD, note="switched off by you")
 
     def adopt(self) -> TrainingRun:
         """Use what the last finished run made although it was not swapped in. Raises `Refusal` `no_training`."""
         run = self._last(KEPT_OLD, "not in use")
-        self._adopt(f"{run.provider}:{run.model}")
+        self._twin.adopt(f"{run.provider}:{run.model}")
         return self._move(run.id, ADOPTED, note=f"adopted by you; {run.note}")
 
     def _last(self, state: str, words: str) -> TrainingRun:
@@ -466,7 +472,7 @@ class Training:
             if self._cancelling.is_set():
                 raise TrainingFault("it is being cancelled", passing=True)
             if (model, situation) not in self._answers:
-                self._answers[model, situation] = self._answer(model, situation)
+                self._answers[model, situation] = self._twin.answer(model, situation)
         return agreement(kept, [self._answers[model, pair.context] for pair in kept])
 
     def _file(self, run_id: str) -> Path:
@@ -474,7 +480,7 @@ class Training:
 
     def _reserve(self, tx: Transaction, run_id: str) -> None:
         run = run_of(tx, run_id)
-        run.cost_entry = self._purse.reserve_call(tx, "training", self._plan().cost_cap)
+        run.cost_entry = self._budget.reserve_call(tx, "training", self._twin.plan().cost_cap)
         tx.session.add(run)
 
     def _move(self, run_id: str, state: str, *, settle: Job | None = None, **fields: object) -> TrainingRun:
@@ -488,11 +494,13 @@ class Training:
                 setattr(run, name, value)
             run.state, run.updated_at = state, tx.now
             if run.cost_entry is not None and settle is not None:
-                run.cost_microusd = self._plan().cost_cap if settle.dollars is None else round(settle.dollars * 1e6)
-                self._purse.settle(tx, run.cost_entry, run.cost_microusd)
+                run.cost_microusd = (
+                    self._twin.plan().cost_cap if settle.dollars is None else round(settle.dollars * 1e6)
+                )
+                self._budget.settle(tx, run.cost_entry, run.cost_microusd)
                 run.cost_entry = None
             elif run.cost_entry is not None and state not in ACTIVE:
-                self._purse.release(tx, run.cost_entry)
+                self._budget.release(tx, run.cost_entry)
                 run.cost_entry = None
             tx.session.add(run)
             if moved:

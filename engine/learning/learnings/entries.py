@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -217,13 +217,9 @@ def read_entry(part: Part, place: Place) -> LearningEntry:
         "promoted_from": tuple(EntrySource(*source.split("@", 1)) for source in front.promoted_from),
         "trust": front.trust or (Trust.QUOTED if quoted else Trust.OPERATOR),
     }
-    entry = LearningEntry(
+    return LearningEntry(
         id=part.id, scope=place.scope, scope_id=place.scope_id, kind=kind, text=said, path=place.path, **found
     )
-    # Pages of earlier versions say of no entry whose words it is, and hold quotes that nobody was asked about.
-    above = entry.scope in (LearningScope.PROJECT, LearningScope.GLOBAL) and kind is not LearningKind.PROXY
-    unasked = above and entry.active and not entry.may_guide and not entry.review
-    return replace(entry, review=UNAPPROVED, review_since=entry.promoted_at) if unasked else entry
 
 
 def as_fields(entry: LearningEntry) -> dict[str, Value]:

@@ -27,6 +27,7 @@ from engine.learning.decisions.training_runs import (
     TRAINED,
     UPLOADED,
     Training,
+    TwinModel,
 )
 from engine.model import Randomness, Refusal
 from engine.storage.database import Database, Transaction
@@ -120,11 +121,13 @@ class World:
             self.database,
             self.folder,
             exporter=self.exporter,
-            plan=lambda: Plan("together", self.base, 2_000_000, self.current),
-            api=self._api,
-            purse=self.purse,
-            answer=lambda model, situation: self.answers[model](situation),
-            adopt=lambda model: setattr(self, "current", model),
+            twin=TwinModel(
+                lambda: Plan("together", self.base, 2_000_000, self.current),
+                self._api,
+                lambda model, situation: self.answers[model](situation),
+                lambda model: setattr(self, "current", model),
+            ),
+            budget=self.purse,
             randomness=Randomness(),
             held=lambda: self.held,
             stopped=lambda: self.stopped,
