@@ -26,7 +26,7 @@ from engine.home import Home
 from engine.lock import HomeLock
 from engine.logs import keep_log
 from engine.model import Card, ChangeState, LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
-from engine.stand_ins import Contexts, StandIns
+from engine.overrides import Contexts, Overrides
 from engine.storage.files import sweep_temporaries
 from engine.wiring import (
     acting,
@@ -195,7 +195,7 @@ class Engine:
         clock: Clock,
         randomness: Randomness,
         named: Sequence[str],
-        stand_ins: StandIns,
+        overrides: Overrides,
         attach: Attach | None = None,
     ) -> None:
         self.home = home
@@ -203,20 +203,20 @@ class Engine:
         self.randomness = randomness
         self.version = engine.__version__
         self._lock = lock
-        self._deaf = stand_ins.deaf
+        self._deaf = overrides.deaf
         self._named = [str(repository_root(Path(path))) for path in named]
         self._control: ControlServer | None = None
         self._attach = attach
 
-        storage.build(self, stand_ins)
-        organisation.build(self, stand_ins)
+        storage.build(self, overrides)
+        organisation.build(self, overrides)
         brakes = rails.build(self)
         effects.build(self)
         learnings.build(self)
-        launcher = execution.build(self, brakes, stand_ins)
+        launcher = execution.build(self, brakes, overrides)
         hook = twin.build(self, brakes)
-        prediction.build(self, brakes, launcher, hook, stand_ins)
-        knowledge.build(self, stand_ins)
+        prediction.build(self, brakes, launcher, hook, overrides)
+        knowledge.build(self, overrides)
         adaptation.build(self)
         retention.build(self)
         acting.build(self, brakes, launcher)
@@ -423,7 +423,7 @@ def open_engine(
     resume: bool = True,
     kind: str = "",
     attach: Attach | None = None,
-    stand_ins: StandIns | None = None,
+    overrides: Overrides | None = None,
 ) -> Engine:
     """Take `home`, recover what an earlier engine left, and start. `workspaces` are folders in git repositories;
     `kind` says what the engine is for (`Holder`), and `attach` takes what connects to its control socket for a console.
@@ -438,7 +438,7 @@ def open_engine(
     lock.acquire()
     try:
         keep_log(home)
-        opened = Engine(home, lock, clock, randomness or Randomness(), workspaces, stand_ins or StandIns(), attach)
+        opened = Engine(home, lock, clock, randomness or Randomness(), workspaces, overrides or Overrides(), attach)
     except BaseException:
         lock.release()
         raise

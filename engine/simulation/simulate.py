@@ -19,12 +19,12 @@ from engine.config import Settings
 from engine.engine import Engine, open_engine
 from engine.home import Home
 from engine.model import Randomness, Refusal
+from engine.overrides import Overrides
 from engine.simulation.month import Month, Seen
 from engine.simulation.operator import Operator
 from engine.simulation.report import document
 from engine.simulation.runners import Bench, MadeRunner, MadeSandbox
 from engine.simulation.world import MadeContexts, Project
-from engine.stand_ins import StandIns
 
 BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
 """A Monday, midnight. Local time is UTC, so that no machine's zone matters."""
@@ -100,7 +100,7 @@ def made_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
         clock=clock,
         randomness=Randomness(seed),
         start_schedule=False,
-        stand_ins=StandIns(
+        overrides=Overrides(
             runners=(runner,), contexts=contexts, sandbox=MadeSandbox(), throw_away=True,
             deaf=True,
         ),

@@ -161,7 +161,7 @@ class Project:
 
 
 class MadeContexts:
-    """Looks at made-up projects; fills `engine.stand_ins.Contexts`, and observes sessions for the conversations."""
+    """Looks at made-up projects; fills `engine.overrides.Contexts`, and observes sessions for the conversations."""
 
     def __init__(self, projects: Mapping[str, Project], clock: Clock) -> None:
         self._projects = projects

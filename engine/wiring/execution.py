@@ -41,7 +41,7 @@ from engine.learning.learnings.prompt_part import LearntPart
 from engine.memory.prompt_part import RecalledPart
 from engine.memory.summaries import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from engine.storage.database import Transaction
 from engine.wiring.organisation import card
 from engine.wiring.prediction import last_sign
@@ -54,7 +54,7 @@ RECALL_WITHIN = 2.0
 """Seconds that a prompt waits for its recall, whose first of an engine loads a model, and for what was learnt."""
 
 
-def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
+def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
     """What carries work out; returns what starts it."""
     home, clock, randomness = core.home, core.clock, core.randomness
     locks = WorkspaceLocks()
@@ -122,8 +122,8 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
     )
     flows = FlowRunner(core.flows, grounds=grounds, upkeep=core.upkeep)
     channels = Channels(core.settings)
-    core.host = ModelHost() if stand_ins.model_host is None else stand_ins.model_host
-    core.host_lent = stand_ins.model_host is not None
+    core.host = ModelHost() if overrides.model_host is None else overrides.model_host
+    core.host_lent = overrides.model_host is not None
     judging = Validation(
         core.database,
         settings=core.settings,
@@ -182,9 +182,9 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
             last_write=lambda workspace: last_sign(core, [workspace]),
             unattended=partial(_unattended, core),
             secrets=core.keys.secrets,
-            sandbox=stand_ins.sandbox,
+            sandbox=overrides.sandbox,
         ),
-        runners=[flows, models, agents] if stand_ins.runners is None else stand_ins.runners,
+        runners=[flows, models, agents] if overrides.runners is None else overrides.runners,
     )
     return Launcher(core.sessions, core.settings)
 

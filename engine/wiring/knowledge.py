@@ -10,14 +10,14 @@ from engine.memory.importing import Importer
 from engine.memory.knowledge import Knowledge
 from engine.memory.summaries import PostgresSummaries, SummarySharing
 from engine.memory.work import Work
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from engine.wiring.organisation import shared_database
 
 if TYPE_CHECKING:
     from engine.engine import Engine
 
 
-def build(core: Engine, stand_ins: StandIns) -> None:
+def build(core: Engine, overrides: Overrides) -> None:
     """Memory's knowledge, and the observers of sessions."""
     core.knowledge = Knowledge(
         core.home,
@@ -50,7 +50,7 @@ def build(core: Engine, stand_ins: StandIns) -> None:
         secrets=core.keys.secrets,
         report=core.report,
     )
-    url = shared_database(stand_ins)
+    url = shared_database(overrides)
     shared_summaries = PostgresSummaries(url) if url else None
     projects = Projects()
     core.summaries = SummarySharing(

@@ -19,7 +19,7 @@ from engine.memory.watching import Watching
 from engine.model import Card, Doing, LeaderDecision, Refusal
 from engine.model.lessons import Correction
 from engine.model.trust import may_guide
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from engine.storage.shared import SHARED_URL
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FAR_BACK = 200
 """So many of the latest decisions, the operator's and captured ones, are looked through."""
 
 
-def build(core: Engine, stand_ins: StandIns) -> None:
+def build(core: Engine, overrides: Overrides) -> None:
     """Who and what."""
     home, clock, randomness = core.home, core.clock, core.randomness
     core.hierarchy = Agents(
@@ -48,7 +48,7 @@ def build(core: Engine, stand_ins: StandIns) -> None:
         conversations=lambda: talks(core.database),
         secrets=lambda: core.keys.secrets(),
     )
-    url = shared_database(stand_ins)
+    url = shared_database(overrides)
     core.wisdom = Wisdom(
         core.database,
         core.hierarchy,
@@ -104,6 +104,6 @@ def card(core: Engine, card_id: str) -> Card | None:
         return None
 
 
-def shared_database(stand_ins: StandIns) -> str:
+def shared_database(overrides: Overrides) -> str:
     """Where machines share, "" for nowhere: what is made up is shared with nobody."""
-    return "" if stand_ins.throw_away else os.environ.get(SHARED_URL, "")
+    return "" if overrides.throw_away else os.environ.get(SHARED_URL, "")

@@ -16,6 +16,7 @@ from engine.execution.runners.toolchains.projects import projects
 from engine.git.github import GitHub
 from engine.memory.threads import Threads
 from engine.model import Assignment
+from engine.overrides import Overrides
 from engine.prediction import templates
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
@@ -31,7 +32,6 @@ from engine.prediction.routing import Router
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates.learned import learned
 from engine.prediction.twin import EmbeddedTwin
-from engine.stand_ins import StandIns
 from engine.wiring.effects import learned_work
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ STAMP_SLACK = timedelta(milliseconds=1)
 """Files carry nanoseconds, instants microseconds."""
 
 
-def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook, stand_ins: StandIns) -> None:
+def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook, overrides: Overrides) -> None:
     """What is predicted and decided."""
     clock, randomness = core.clock, core.randomness
     core.meanings = Meanings(core.memory)
-    core.embedded = EmbeddedTwin(core.feedback, meanings=core.meanings, calibrator=stand_ins.calibrator)
+    core.embedded = EmbeddedTwin(core.feedback, meanings=core.meanings, calibrator=overrides.calibrator)
     placing = Placing(
         core.database, core.settings, embed=partial(core.memory.meanings, seconds=WAITED), agents=core.hierarchy.list
     )
@@ -63,7 +63,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         ours=OurFolders(core.home.worktrees),
         secrets=core.keys.secrets,
     )
-    core.contexts = stand_ins.contexts or ContextReader(
+    core.contexts = overrides.contexts or ContextReader(
         clock=clock,
         settings=core.settings,
         runs=core.runs,

@@ -13,21 +13,21 @@ from engine.memory.index import KEY, VARIABLE, ChromaServer, database_of
 from engine.memory.ledger import Ledger, append
 from engine.memory.memory import MemoryPort
 from engine.memory.validation_runs import ValidationRuns
+from engine.overrides import Overrides
 from engine.settings_store import SettingsStore
-from engine.stand_ins import StandIns
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
     from engine.engine import Engine
 
 
-def build(core: Engine, stand_ins: StandIns) -> None:
+def build(core: Engine, overrides: Overrides) -> None:
     """The ground that everything else stands on."""
     home, clock = core.home, core.clock
     core.bus = EventBus()
     core.settings = SettingsStore(home.config_file, clock=clock)
     core.database = Database(
-        home.database, clock=clock, bus=core.bus, recorder=append, durable=not stand_ins.throw_away
+        home.database, clock=clock, bus=core.bus, recorder=append, durable=not overrides.throw_away
     )
     core.settings.attach(core.database)
     core.ledger = Ledger(core.database)
@@ -39,8 +39,8 @@ def build(core: Engine, stand_ins: StandIns) -> None:
         folder=home.data / "chroma",
         endpoint=partial(_endpoint, core),
         running=lambda: frozenset(one.id for one in core.sessions.running()),
-        meaning=not stand_ins.throw_away,  # in a simulated month nobody waits for a model
-        server=(lambda: None) if stand_ins.throw_away else partial(_chroma_server, core),
+        meaning=not overrides.throw_away,  # in a simulated month nobody waits for a model
+        server=(lambda: None) if overrides.throw_away else partial(_chroma_server, core),
     )
 
 

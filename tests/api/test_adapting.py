@@ -16,13 +16,13 @@ from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
 from engine.events import RetryRepeated
 from engine.model import Refusal
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     home = Home.locate(tmp_path_factory.mktemp("home"))
-    opened = open_engine(home, start_schedule=False, stand_ins=StandIns(runners=[], deaf=True, throw_away=True))
+    opened = open_engine(home, start_schedule=False, overrides=Overrides(runners=[], deaf=True, throw_away=True))
     yield opened
     opened.close()
 

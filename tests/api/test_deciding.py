@@ -16,7 +16,7 @@ from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.memory.capture import CaptureRow
 from engine.model import NewMemory, Refusal
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 
 NUMBER = "My phone number is 555 0101"
@@ -30,7 +30,7 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
         workspaces=[str(repository.path)],
         clock=FakeClock(MONDAY_MORNING),
         start_schedule=False,
-        stand_ins=StandIns(throw_away=True, deaf=True),
+        overrides=Overrides(throw_away=True, deaf=True),
     )
     yield engine
     engine.close()

@@ -17,7 +17,7 @@ from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
 from engine.execution.runners.flows.documents import lessons_in
 from engine.model import ChangeState, Refusal, SessionState
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from tests.conftest import Repository
 from tests.hierarchy.wisdom_world import learning
 
@@ -25,7 +25,7 @@ from tests.hierarchy.wisdom_world import learning
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     home = Home.locate(tmp_path_factory.mktemp("home"))
-    opened = open_engine(home, start_schedule=False, stand_ins=StandIns(runners=[], deaf=True, throw_away=True))
+    opened = open_engine(home, start_schedule=False, overrides=Overrides(runners=[], deaf=True, throw_away=True))
     yield opened
     opened.close()
 

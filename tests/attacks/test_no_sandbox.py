@@ -14,7 +14,7 @@ from engine.engine import Engine, open_engine
 from engine.execution.sandbox import NoSandbox
 from engine.home import Home
 from engine.model import Card, DecidedBy, Refusal, Verdict
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from tests.conftest import Repository
 
 pytestmark = pytest.mark.attack("no sandbox")
@@ -39,7 +39,7 @@ def engine(home: Home, repository: Repository, mark: Path) -> Iterator[Engine]:
         home,
         workspaces=[str(repository.path)],
         start_schedule=False,
-        stand_ins=StandIns(sandbox=NoSandbox(), deaf=True, throw_away=True),
+        overrides=Overrides(sandbox=NoSandbox(), deaf=True, throw_away=True),
     )
     yield opened
     opened.close()

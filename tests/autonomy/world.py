@@ -27,7 +27,7 @@ from engine.model import (
     Randomness,
     SessionView,
 )
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from tests.conftest import Repository
 
 FLOW, CHANNEL = "draft_changelog", "chronicle-hub"
@@ -105,7 +105,7 @@ class World:
             clock=self.clock,
             randomness=Randomness(self._opened),
             start_schedule=False,
-            stand_ins=StandIns(calibrator=self.calibrator),
+            overrides=Overrides(calibrator=self.calibrator),
         )
         self.engine.sessions.admission._sandbox = Confines()
         try:

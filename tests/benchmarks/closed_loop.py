@@ -24,7 +24,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
 from engine.model import Randomness, SessionView
 from engine.model.adaptation import Candidate, CandidateStatus
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from tests.conftest import Repository
 from tests.support.model_server import ModelServer, Reply, Request, calls
 
@@ -250,7 +250,7 @@ class Shop:
             clock=self.clock,
             randomness=Randomness(self.seed),
             start_schedule=False,
-            stand_ins=StandIns(deaf=True, throw_away=True, model_host=self.host),
+            overrides=Overrides(deaf=True, throw_away=True, model_host=self.host),
         )
         try:
             yield self.engine

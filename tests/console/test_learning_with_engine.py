@@ -19,7 +19,7 @@ from engine.engine import Engine
 from engine.home import Home
 from engine.model import LearningScope, PromptRequest
 from engine.model.adaptation import CandidateStatus, RecordKind
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from tests.conftest import MONDAY_MORNING
 from tests.console.conftest import live, until
 
@@ -32,7 +32,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         workspaces=[str(make_project(tmp_path / "shop", at))],
         clock=FakeClock(at),
         start_schedule=False,
-        stand_ins=StandIns(throw_away=True, deaf=True),
+        overrides=Overrides(throw_away=True, deaf=True),
     )
     yield engine
     engine.close()

@@ -34,7 +34,7 @@ from engine.model import (
     SessionState,
     SessionView,
 )
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from engine.storage.shared import SharedDatabase
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.wisdom_world import learning
@@ -203,7 +203,7 @@ def machines(place: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
             home = Home.locate(place / name / "home")
             engine = open_engine(
                 home, workspaces=[str(workspace)], clock=clock, randomness=Randomness(seed), start_schedule=False,
-                stand_ins=StandIns(runners=[], deaf=True),
+                overrides=Overrides(runners=[], deaf=True),
             )  # fmt: skip
             engine.memory.close()  # words alone find here: nobody waits for vectors
             opened.append(Machine(name, engine, engine.workspaces[0]))

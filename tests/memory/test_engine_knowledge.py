@@ -15,7 +15,7 @@ from engine.engine import Engine, open_engine
 from engine.events import OperatorActed
 from engine.home import Home
 from engine.model import Layer, RecallQuery
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from engine.storage import state
 from engine.wiring.acting import last_heard
 from engine.wiring.prediction import last_sign
@@ -30,7 +30,7 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
         workspaces=[str(repository.path)],
         clock=FakeClock(MONDAY_MORNING),
         start_schedule=False,
-        stand_ins=StandIns(throw_away=True, deaf=True),
+        overrides=Overrides(throw_away=True, deaf=True),
     )
     yield engine
     engine.close()

@@ -33,7 +33,7 @@ from engine.model import (
     Score,
     SourceKind,
 )
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from engine.storage import erasing
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
@@ -47,7 +47,7 @@ def opened(root: Path) -> Engine:
         Home.locate(root),
         clock=FakeClock(MONDAY_MORNING),
         start_schedule=False,
-        stand_ins=StandIns(deaf=True, throw_away=True),
+        overrides=Overrides(deaf=True, throw_away=True),
     )
 
 

@@ -23,11 +23,11 @@ from engine.engine import Engine, open_engine
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
+from engine.overrides import Overrides
 from engine.prediction.card_rows import Prediction
 from engine.safety.pipeline import ORDER, CrosspollLog
 from engine.simulation.runners import MadeSandbox
 from engine.simulation.simulate import made_world
-from engine.stand_ins import StandIns
 from tests.safety import oracle
 from tests.safety.oracle import CAPS, DAY_CAP, HOUR_CAP, MONTH_CAP
 
@@ -280,7 +280,7 @@ class MachineWorld(RuleBasedStateMachine):
         return open_engine(
             old.home, workspaces=[self.workspace], clock=self.clock, randomness=Randomness(1_000 + self.starts),
             start_schedule=False,
-            stand_ins=StandIns(
+            overrides=Overrides(
                 runners=(self.world.runner,), contexts=old.contexts,
                 sandbox=MadeSandbox(), throw_away=True, deaf=True,
             ),

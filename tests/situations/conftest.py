@@ -21,7 +21,7 @@ import pytest
 
 from engine import open_engine
 from engine.clock import FakeClock
-from engine.engine import Engine, StandIns
+from engine.engine import Engine, Overrides
 from engine.home import Home
 from engine.model import Card, CheckResult, SessionView
 from tests.conftest import MONDAY_MORNING, Repository
@@ -61,7 +61,7 @@ class Situation:
                 workspaces=[str(self.path)],
                 clock=self.clock,
                 start_schedule=False,
-                stand_ins=StandIns(deaf=True, throw_away=True),
+                overrides=Overrides(deaf=True, throw_away=True),
             )
         return self._engine
 

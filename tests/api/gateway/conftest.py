@@ -19,7 +19,7 @@ from engine.api.gateway.limits import Limits
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from tests.conftest import GIT_CONFIG, Repository
 
 QUICK = Limits(
@@ -116,8 +116,8 @@ def serve(tmp_path_factory: pytest.TempPathFactory, migrated: Callable[[], bytes
             home = Home.locate(place / "home")
             home.data.mkdir(parents=True)
             home.database.write_bytes(migrated())
-            stand_ins = StandIns(throw_away=throw_away)
-            engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False, stand_ins=stand_ins)
+            overrides = Overrides(throw_away=throw_away)
+            engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False, overrides=overrides)
             opened.append(engine)
             gateway = Gateway(engine, announce=engine._lock.announce_gateway, limits=limits)
             engine.gateway = gateway

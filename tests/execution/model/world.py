@@ -19,7 +19,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import NoSandbox, Sandbox
 from engine.model import Card, ModelCall, SessionState, SessionView
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from tests.conftest import Repository
 from tests.support.model_server import ModelServer
 
@@ -94,7 +94,7 @@ class ModelWorld:
             workspaces=[str(self.repository.path)],
             clock=self.clock,
             start_schedule=False,
-            stand_ins=StandIns(sandbox=self.sandbox, deaf=True, throw_away=self.throw_away, model_host=self.host),
+            overrides=Overrides(sandbox=self.sandbox, deaf=True, throw_away=self.throw_away, model_host=self.host),
         )
         self.engine = engine
         try:

@@ -14,7 +14,7 @@ from engine.home import Home
 from engine.learning.candidates import candidates as table
 from engine.model import PromptRequest, Randomness
 from engine.model.adaptation import Candidate, CandidateStatus, PromptFragment
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from engine.storage.database import Transaction
 
 AGENT = "backend_builder"
@@ -27,7 +27,7 @@ def engine(tmp_path: Path, clock: FakeClock) -> Iterator[Engine]:
         clock=clock,
         randomness=Randomness(1),  # which runs are spared a fragment is drawn by its id
         start_schedule=False,
-        stand_ins=StandIns(throw_away=True, deaf=True),
+        overrides=Overrides(throw_away=True, deaf=True),
     )
     yield opened
     opened.close()

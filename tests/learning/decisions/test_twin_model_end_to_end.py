@@ -17,7 +17,7 @@ from engine.engine import Engine, open_engine
 from engine.execution.runners.model.client import ModelHost
 from engine.home import Home
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Source
-from engine.stand_ins import StandIns
+from engine.overrides import Overrides
 from engine.storage.database import Transaction
 from tests.cli.conftest import collide
 from tests.conftest import Repository
@@ -70,8 +70,8 @@ def engine(
         baseModel = "base"
         """
     )
-    lent = StandIns(model_host=warm)
-    engine = open_engine(home, workspaces=[str(repository.path)], clock=clock, start_schedule=False, stand_ins=lent)
+    lent = Overrides(model_host=warm)
+    engine = open_engine(home, workspaces=[str(repository.path)], clock=clock, start_schedule=False, overrides=lent)
     yield engine
     engine.close()
 

@@ -42,7 +42,7 @@ class Contexts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class StandIns:
+class Overrides:
     """Stand-ins; None is the real thing.
 
     `throw_away`: the home is deleted afterwards, so no commit waits for the disk (SQLite's `synchronous=OFF`).
