@@ -22,11 +22,13 @@ from engine.execution.prompt.assembly import PromptAssembly
 from engine.execution.prompt.parts import Identity, Project, Rules, Task
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.acp.runner import AcpRunner
+from engine.execution.runners.agent import AgentServices
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.model.client import ModelHost
 from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.model.history import Histories
 from engine.execution.runners.model.runner import ModelRunner
+from engine.execution.runners.model.talk import Providers
 from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches
 from engine.execution.sessions import Sessions
@@ -121,7 +123,6 @@ def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
         overlaps=core.overlaps,
     )
     flows = FlowRunner(core.flows, grounds=grounds, upkeep=core.upkeep)
-    channels = Channels(core.settings)
     core.host = ModelHost() if overrides.model_host is None else overrides.model_host
     core.host_lent = overrides.model_host is not None
     judging = Validation(
@@ -131,20 +132,10 @@ def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
         repairs=core.trials.repairs,
         tweaks=core.overlays.tweaks,
     )
+    services = AgentServices(grounds, core.prompts, core.calls, core.belts, core.settings, judging)
+    histories = Histories(home.transcripts, core.keys.secrets)
     models = ModelRunner(
-        host=core.host,
-        router=core.models,
-        keys=core.keys,
-        prompts=core.prompts,
-        calls=core.calls,
-        belts=core.belts,
-        grounds=grounds,
-        histories=Histories(home.transcripts, core.keys.secrets),
-        channels=channels,
-        settings=core.settings,
-        clock=clock,
-        randomness=randomness,
-        frame=judging,
+        services, Providers(core.host, core.models, core.keys, histories, clock, randomness), Channels(core.settings)
     )
     core.completions = Completions(
         core.database,
@@ -157,16 +148,7 @@ def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
         held=partial(held, core),
         secrets=core.keys.secrets,
     )
-    agents = AcpRunner(
-        settings=core.settings,
-        grounds=grounds,
-        data=home.data,
-        belts=core.belts,
-        prompts=core.prompts,
-        calls=core.calls,
-        validation=judging,
-        version=core.version,
-    )
+    agents = AcpRunner(services, data=home.data, version=core.version)
     core.sessions = Sessions(
         core.database,
         home=home,

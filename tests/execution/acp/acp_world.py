@@ -17,6 +17,7 @@ from engine.execution.ground import Grounds
 from engine.execution.live import LiveSession, SessionRails
 from engine.execution.processes import marked
 from engine.execution.runners.acp.runner import AcpRunner
+from engine.execution.runners.agent import AgentServices
 from engine.execution.runners.flow import Stopped
 from engine.execution.sandbox import Caches, NoSandbox, Sandbox
 from engine.execution.sessions import Sessions
@@ -149,13 +150,8 @@ class AcpWorld:
             caches=Caches(self.home.cache / "build"),
         )
         self.runner = AcpRunner(
-            settings=self.settings,
-            grounds=grounds,
+            AgentServices(grounds, prompts or Prompts(), self.calls, belts or self, self.settings, validation),
             data=self.home.data,
-            belts=belts or self,
-            prompts=prompts or Prompts(),
-            calls=self.calls,
-            validation=validation,
             start_seconds=start_seconds,
             **({"environment": environment} if environment is not None else {}),
         )

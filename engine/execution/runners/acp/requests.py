@@ -19,10 +19,10 @@ from acp import RequestError, schema
 from pydantic import BaseModel, ValidationError
 
 from engine.execution.live import LiveSession
-from engine.execution.runners.acp.ports import Belt
 from engine.execution.runners.acp.telling import Telling, command_of, diff_lines
 from engine.execution.runners.acp.terminals import Terminals, argv_of
 from engine.execution.runners.flow import Stopped
+from engine.execution.tools.belt import Toolbelt
 from engine.model import Refusal, sanitise
 from engine.model.secrets import LONGEST
 
@@ -48,7 +48,7 @@ class Requests:
     def __init__(
         self,
         live: LiveSession,
-        belt: Belt,
+        belt: Toolbelt,
         terminals: Terminals,
         telling: Telling,
         *,

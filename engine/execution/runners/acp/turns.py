@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from acp import schema
 
 from engine.config.agents import ACP
+from engine.execution.calls import Calls
 from engine.execution.live import LiveSession
 from engine.execution.runners.acp.conversation import Conversation
 from engine.execution.runners.acp.spending import Meter
 from engine.execution.runners.flow import FlowUnable, Stopped
-from engine.execution.runners.ports import CallBook
 from engine.model import (
     Prompt,
     PromptLine,
@@ -43,7 +43,7 @@ class Work:
         view: SessionView,
         talk: Conversation,
         counting: Counting,
-        calls: CallBook,
+        calls: Calls,
         *,
         name: str,
         title: str,

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.clock import Clock
-from engine.execution.calls import Caller
+from engine.execution.calls import Caller, Calls
+from engine.execution.routing import KeySource, ModelChoice
 from engine.execution.runners.model import budget, failures, wire
 from engine.execution.runners.model.budget import Left, Price, Size, Usage
 from engine.execution.runners.model.client import Conversation, HostGone, ModelHost
-from engine.execution.runners.model.ports import Choice, KeyBook
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
-from engine.execution.runners.ports import EndsCalls
 from engine.model import (
     Answer,
     NoAnswer,
@@ -32,34 +31,20 @@ from engine.model import (
     sanitise,
 )
 from engine.model.secrets import redact
-from engine.storage.database import Database, Transaction
+from engine.safety.costs import Costs
+from engine.storage.database import Database
 
 PAUSE = 0.25
 """Seconds between two looks at the clock while nothing comes."""
 
 
 class Names(Protocol):
-    """Who knows where a model is that somebody named."""
+    """Who knows where a model is that somebody named: the router, and what alone may be asked as the Twin."""
 
-    def named(self, model_id: str, reason: str, /) -> Choice:
+    def named(self, model_id: str, reason: str, /) -> ModelChoice:
         """Raises `Refusal` `no_model`."""
 
 
-class Book(EndsCalls, Protocol):
-    """Where calls are kept."""
-
-    def begin(
-        self, caller: Caller, /, *, provider: str, model: str, run_kind: str, messages: list[PromptPart]
-    ) -> str: ...
-
-
-class Ledger(Protocol):
-    """The cost ledger (SPEC 3.4)."""
-
-    def reserve_call(self, transaction: Transaction, purpose: str, estimate: int, /, *, agent: str = "") -> int:
-        """Raises `Refusal` `cost_cap`."""
-
-    def settle(self, transaction: Transaction, entry_id: int, amount: int, /) -> None: ...
 
 
 @dataclass(slots=True)
@@ -84,9 +69,9 @@ class Completions:
         *,
         host: ModelHost,
         names: Names,
-        keys: KeyBook,
-        calls: Book,
-        costs: Ledger,
+        keys: KeySource,
+        calls: Calls,
+        costs: Costs,
         clock: Clock,
         held: Callable[[], str],
         secrets: Callable[[], Iterable[str]] = tuple,

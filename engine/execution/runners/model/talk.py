@@ -15,16 +15,18 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.execution.live import LiveSession
+from engine.execution.routing import KeySource, ModelRouter
+from engine.execution.runners.agent import AgentServices
 from engine.execution.runners.flow import FlowUnable, NotBegun, Stopped
 from engine.execution.runners.model import budget, failures, wire
 from engine.execution.runners.model.budget import Price, Size, Usage
 from engine.execution.runners.model.client import Conversation, HostGone, ModelHost
 from engine.execution.runners.model.history import Histories
 from engine.execution.runners.model.parts import assistant_part, operator_part, result_part
-from engine.execution.runners.model.ports import Belt, TalkBook
 from engine.execution.runners.model.speaking import Speaking
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
-from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult
+from engine.execution.tools.belt import Toolbelt
+from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
 
 REQUESTS_MOST = 50
 """Answers that a session may take to come to an end."""
@@ -75,34 +77,39 @@ class _Request:
         return sum(budget.tokens_at_most(text) + budget.A_MESSAGE for text in texts)
 
 
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """How models are reached, and what was said with them."""
+
+    host: ModelHost
+    router: ModelRouter
+    keys: KeySource
+    histories: Histories
+    clock: Clock
+    randomness: Randomness
+
+
 class Talk:
-    """The talk of one session. `estimate` in micro-dollars is what it counts at least when no price is known."""
+    """The talk of one session."""
 
     def __init__(
         self,
         live: LiveSession,
         view: SessionView,
+        services: AgentServices,
+        providers: Providers,
         *,
-        host: ModelHost,
         model: Model,
-        belt: Belt,
-        calls: TalkBook,
-        histories: Histories,
-        clock: Clock,
-        randomness: Randomness,
-        estimate: int,
+        belt: Toolbelt,
         instructions: str,
     ) -> None:
         self._live = live
         self._view = view
-        self._host = host
+        self._calls = services.calls
+        self._providers = providers
         self._model = model
         self._belt = belt
-        self._calls = calls
-        self._histories = histories
-        self._clock = clock
-        self._randomness = randomness
-        self._estimate = estimate
+        self._estimate = microusd(services.settings.current.cost_per_trigger)  # the least, where no price is known
         self._instructions = instructions
         self._tools = [
             {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
@@ -121,7 +128,7 @@ class Talk:
     def begin(self, *, continues: str = "", follows: str = "") -> None:
         """Before the first turn: an empty conversation, or the one of a session that this one `continues`, with the
         call that the first one here `follows`. Raises `Refusal` `no_conversation`."""
-        file = self._histories.begin(self._view.id, continues=continues)
+        file = self._providers.histories.begin(self._view.id, continues=continues)
         self._follows = follows
         about = budget.tokens_at_most(self._instructions + json.dumps(self._tools))
         around = budget.A_MESSAGE * (1 + len(self._tools))
@@ -221,7 +228,7 @@ class Talk:
             what, fix = failures.told(
                 failure, provider=self._model.provider, model=self._model.name, address=self._model.base_url
             )
-            pause = failures.pause_before(failure, tried, self._randomness.uniform())
+            pause = failures.pause_before(failure, tried, self._providers.randomness.uniform())
             if pause is None:
                 if not self._answers and failures.unavailable(failure):
                     raise self._given_up(NotBegun(what, fix))
@@ -298,18 +305,18 @@ class Talk:
 
     def _listen(self, conversation: Conversation) -> tuple[Message, int]:
         """The end of a request, and how many characters came before it."""
-        received, limit, heard = 0, FIRST_BYTE_SECONDS, self._clock.monotonic()
+        received, limit, heard = 0, FIRST_BYTE_SECONDS, self._providers.clock.monotonic()
         while True:
             message = conversation.take(PAUSE)
             self._live.check_running()
             if message is None:
                 self._speaking.pause()
-                if self._clock.monotonic() - heard < limit:
+                if self._providers.clock.monotonic() - heard < limit:
                     continue
                 conversation.abandon()
                 silent = Failure(Kind.SILENT, f"nothing for {limit:.0f} s", received=received)
                 return wire.failed(silent), received
-            limit, heard = IDLE_SECONDS, self._clock.monotonic()
+            limit, heard = IDLE_SECONDS, self._providers.clock.monotonic()
             match message["is"]:
                 case "text" | "thought" as kind:
                     received += len(message["text"])
@@ -322,10 +329,10 @@ class Talk:
         if self._conversation is not None:
             return self._conversation
         self._live.check_running()  # a session that was stopped starts no host
-        conversation = self._host.converse()
+        conversation = self._providers.host.converse()
         self._conversation = conversation  # from here on a stop reaches it
-        history = self._histories.file(self._view.id)
-        told = history if self._histories.has(self._view.id) else None
+        history = self._providers.histories.file(self._view.id)
+        told = history if self._providers.histories.has(self._view.id) else None
         conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=told)
         until = time.monotonic() + OPEN_SECONDS
         while True:
@@ -367,7 +374,7 @@ class Talk:
 
     def _keep(self, messages: Sequence[str]) -> None:
         try:
-            self._histories.add(self._view.id, messages)
+            self._providers.histories.add(self._view.id, messages)
         except OSError as error:
             self._live.note(
                 f"the conversation cannot be stored, so it cannot be continued: {error.strerror}", error=True
@@ -393,8 +400,8 @@ class Talk:
     # Waiting and stopping
 
     def _wait(self, seconds: float) -> None:
-        until = self._clock.monotonic() + seconds
-        while self._clock.monotonic() < until:
+        until = self._providers.clock.monotonic() + seconds
+        while self._providers.clock.monotonic() < until:
             self._stopped.wait(0.02)
             self._live.check_running()
 

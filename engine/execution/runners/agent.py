@@ -1,0 +1,102 @@
+"""What runners of agents have in common: the prompt, a worktree, turns until what was done is judged, the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.config import SettingsSource
+from engine.execution.calls import Calls
+from engine.execution.ground import Ground, Grounds, bounded
+from engine.execution.live import LiveSession
+from engine.execution.prompt.assembly import PromptAssembly
+from engine.execution.runners.base import RunnerResult
+from engine.execution.runners.flow import Place
+from engine.execution.tools.belt import Toolbelts
+from engine.execution.validation import Validated, Validation
+from engine.model import Assignment, Prompt, PromptRequest, Refusal, SessionView, sanitise
+
+
+@dataclass(frozen=True, slots=True)
+class AgentServices:
+    """What every runner of agents works with. `validation` judges what they did; None for no judging."""
+
+    grounds: Grounds
+    prompts: PromptAssembly
+    calls: Calls
+    belts: Toolbelts
+    settings: SettingsSource
+    validation: Validation | None = None
+
+
+class AgentRunner:
+    """A runner of text prompts that works in a worktree, whose diff becomes a change set."""
+
+    def __init__(self, services: AgentServices) -> None:
+        self._services = services
+
+    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+        """An edit of prose is a new prompt. Raises `Refusal` `bad_parameters` for an empty one."""
+        prompt = sanitise(edit).strip()
+        if not prompt:
+            raise Refusal("bad_parameters", "the prompt is empty", "say what to do")
+        return replace(assignment, prompt=prompt)
+
+    def recover(self) -> list[str]:
+        """Nothing: what a session left is tidied with its worktree and its calls."""
+        return []
+
+    def _prompt(self, live: LiveSession, view: SessionView, ground: Ground, kind: str) -> Prompt:
+        prompt = self._services.prompts.assemble(
+            PromptRequest(
+                agent=view.agent,
+                channel=view.channel,
+                workspace=view.workspace,
+                task=live.assignment.prompt,
+                run_kind=kind,
+                session_id=view.id,
+                prediction_id=view.prediction_id,
+                folder=str(ground.folder),
+            )
+        )
+        for note in prompt.notes:
+            live.say(note)
+        return prompt
+
+    def _judged(
+        self,
+        live: LiveSession,
+        view: SessionView,
+        ground: Ground,
+        *,
+        heal: Callable[[str], None],
+        reply: Callable[[], None],
+    ) -> Validated:
+        """Judge what was done, have `heal` mend it and `reply` answer what the operator said meanwhile, until neither
+        has anything more to do."""
+        while True:
+            judged = Validated("")
+            if self._services.validation is not None:
+                judged = self._services.validation.around(live, view, ground, heal)
+            if live.hang_up():
+                return judged
+            reply()
+
+    def _kept(
+        self,
+        live: LiveSession,
+        view: SessionView,
+        ground: Ground,
+        judged: Validated,
+        *,
+        summary: str,
+        closing: str,
+        facts: Mapping[str, Any],
+    ) -> RunnerResult:
+        """The end of a session, with its change set. The runs of the validation are on record already."""
+        write = self._services.grounds.keep(
+            live, view, ground, Place.CHANGE_SET, check=judged.check, full=judged.full, recorded=True
+        )
+        check = judged.check and bounded(judged.check, live.without_secrets)
+        return RunnerResult(summary, check, facts=facts, write=write, closing=closing)
