@@ -95,7 +95,7 @@ class TwinAccess:
         keyed = self._own(model_id.partition(":")[0]) and bool(self.keys.where(TWIN))
         return self.models.named(model_id, reason, keyed=keyed)
 
-    def get(self, provider: str) -> Key | None:
+    def key(self, provider: str) -> Key | None:
         """The key that the provider is shown."""
         return (self.keys.get(TWIN) if self._own(provider) else None) or self.keys.get(provider)
 
@@ -139,7 +139,7 @@ class TwinSchool:
                 f"there is no provider {training.provider}",
                 "clawpy config set training.provider NAME",
             )
-        key = self.keys.get(training.provider) or self.access.get(training.provider)
+        key = self.keys.get(training.provider) or self.access.key(training.provider)
         if key is None and not found.keyless:
             raise Refusal("no_key", f"{training.provider} has no key", f"clawpy key set {training.provider}")
         # The libraries want a word even where the provider wants none.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.config import SettingsSource
 from engine.config.agents import ProviderKind, ProviderSettings, model_fault
-from engine.keys import Keys, without_keyring
+from engine.keys import Key, Keys, without_keyring
 from engine.model import Refusal, extras
 
 KEYLESS = "keyless"
@@ -152,6 +152,10 @@ class ModelRouter:
         if not settings.keyless:
             return ProviderState(name, settings, "", f"no key: clawpy key set {name}", named)
         return ProviderState(name, settings, "", f"not named in the settings: {_name_it(name)}")
+
+    def key(self, provider: str) -> Key | None:
+        """The key of a provider. Raises `Refusal` when it lies where it must not be used."""
+        return self._keys.get(provider)
 
     def named(self, model_id: str, reason: str, *, keyed: bool = False) -> ModelChoice:
         """The model `PROVIDER:MODEL`, which somebody named for a `reason`; `keyed`: whoever asks brings a key of his

@@ -135,13 +135,12 @@ def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
     services = AgentServices(grounds, core.prompts, core.calls, core.belts, core.settings, judging)
     histories = Histories(home.transcripts, core.keys.secrets)
     models = ModelRunner(
-        services, Providers(core.host, core.models, core.keys, histories, clock, randomness), Channels(core.settings)
+        services, Providers(core.host, core.models, histories, clock, randomness), Channels(core.settings)
     )
     core.completions = Completions(
         core.database,
         host=core.host,
-        names=core.models,
-        keys=core.keys,
+        access=core.models,
         calls=core.calls,
         costs=core.safety.costs,
         clock=clock,

@@ -28,8 +28,7 @@ def build(core: Engine, brakes: Brakes) -> PredictorHook:
         Completions(
             core.database,
             host=core.host,
-            names=twin,
-            keys=twin,
+            access=twin,
             calls=core.calls,
             costs=core.safety.costs,
             clock=clock,

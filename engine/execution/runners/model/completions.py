@@ -12,11 +12,12 @@ from typing import Protocol
 
 from engine.clock import Clock
 from engine.execution.calls import Caller, Calls
-from engine.execution.routing import KeySource, ModelChoice
+from engine.execution.routing import ModelChoice
 from engine.execution.runners.model import budget, failures, wire
 from engine.execution.runners.model.budget import Left, Price, Size, Usage
 from engine.execution.runners.model.client import Conversation, HostGone, ModelHost
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
+from engine.keys import Key
 from engine.model import (
     Answer,
     NoAnswer,
@@ -38,13 +39,14 @@ PAUSE = 0.25
 """Seconds between two looks at the clock while nothing comes."""
 
 
-class Names(Protocol):
-    """Who knows where a model is that somebody named: the router, and what alone may be asked as the Twin."""
+class Access(Protocol):
+    """Where a model is that somebody named, and its key: the router's, or what alone the Twin model is shown."""
 
-    def named(self, model_id: str, reason: str, /) -> ModelChoice:
+    def named(self, model_id: str, reason: str) -> ModelChoice:
         """Raises `Refusal` `no_model`."""
 
-
+    def key(self, provider: str) -> Key | None:
+        """Raises `Refusal` when it lies where it must not be used."""
 
 
 @dataclass(slots=True)
@@ -68,8 +70,7 @@ class Completions:
         database: Database,
         *,
         host: ModelHost,
-        names: Names,
-        keys: KeySource,
+        access: Access,
         calls: Calls,
         costs: Costs,
         clock: Clock,
@@ -79,8 +80,7 @@ class Completions:
         """`held()` says why nothing may be asked now, "" when it may; `secrets` are in no question and no answer."""
         self._database = database
         self._host = host
-        self._names = names
-        self._keys = keys
+        self._access = access
         self._calls = calls
         self._costs = costs
         self._clock = clock
@@ -107,8 +107,8 @@ class Completions:
     def _errand(self, model_id: str, question: Question) -> _Errand:
         self._allowed()
         try:
-            choice = self._names.named(model_id, f"the settings name it for {question.purpose}")
-            key = self._keys.get(choice.provider)
+            choice = self._access.named(model_id, f"the settings name it for {question.purpose}")
+            key = self._access.key(choice.provider)
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
         model = Model(choice.provider, choice.model, choice.kind, choice.base_url, key.value if key else "")

@@ -124,5 +124,5 @@ class ModelRunner(AgentRunner):
         return self._providers.router.choose(agent, assignment.channel, kind, assignment.prompt, assignment.workspace)
 
     def _model(self, choice: ModelChoice) -> Model:
-        key = self._providers.keys.get(choice.provider)
+        key = self._providers.router.key(choice.provider)
         return Model(choice.provider, choice.model, choice.kind, choice.base_url, key.value if key else "")

@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.execution.live import LiveSession
-from engine.execution.routing import KeySource, ModelRouter
+from engine.execution.routing import ModelRouter
 from engine.execution.runners.agent import AgentServices
 from engine.execution.runners.flow import FlowUnable, NotBegun, Stopped
 from engine.execution.runners.model import budget, failures, wire
@@ -83,7 +83,6 @@ class Providers:
 
     host: ModelHost
     router: ModelRouter
-    keys: KeySource
     histories: Histories
     clock: Clock
     randomness: Randomness
