@@ -48,6 +48,10 @@ def catalogue() -> Iterator[tuple[str, int, str]]:
             if "migrations" not in path.parts:
                 for line, text in sorted(sentences(path)):
                     yield path.relative_to(ROOT).as_posix(), line, text
+    for path in (ROOT / "clawpy_console/keys.txt", ROOT / "clawpy_console/cli/verbs.toml"):
+        for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if not text.startswith("#"):
+                yield path.relative_to(ROOT).as_posix(), line, text
 
 
 def main() -> None:

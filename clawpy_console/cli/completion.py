@@ -17,7 +17,7 @@ from argcomplete.completers import DirectoriesCompleter, FilesCompleter, Suppres
 from argcomplete.shell_integration import shellcode
 
 from clawpy_console.cli import pages
-from clawpy_console.cli.parser import parser
+from clawpy_console.cli.verbs import parser
 from engine import Home, names
 
 SCRIPT = """{code}

@@ -80,7 +80,7 @@ def _main(argv: list[str], terminal: socket.socket | None) -> int:
         if rest and rest[0] == "check" and len(rest) > 1 and not rest[1].startswith("-"):
             rest.insert(1, "--")  # the command's own options are part of the command
         if rest:  # the console does not wait for the parser
-            from clawpy_console.cli.parser import parse
+            from clawpy_console.cli.verbs import parse
 
             options = parse(rest)
         with _home_of(where):

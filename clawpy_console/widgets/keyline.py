@@ -6,14 +6,7 @@ from textual.content import Content
 from textual.reactive import Reactive, reactive
 from textual.widget import Widget
 
-from clawpy_console.keys import BY_ID, shown_key
-
-ORDER = (
-    "zoom", "stack", "details", "prompt", "reply", "asked", "diff", "changes", "xray", "edit", "profile", "recalled",
-    "moving", "member", "work", "hierarchy", "tree", "memory", "deciding", "preview", "candidates", "learnings",
-    "learning", "safety", "insights", "queue", "mission", "filter", "columns", "rows", "lines", "panes", "app",
-)  # fmt: skip
-"""Groups of actions, those that matter most first."""
+from clawpy_console.keys import BY_ID, LINE_ORDER, shown_key
 
 GAP = 2
 """Cells between two keys."""
@@ -46,7 +39,7 @@ class KeyLine(Widget):
                 found[action.id] = (action.id, shown_key(action.id, keymap), action.label)
         place = {action_id: number for number, action_id in enumerate(BY_ID)}
         self.keys = tuple(
-            sorted(found.values(), key=lambda one: (ORDER.index(one[0].partition(".")[0]), place[one[0]]))
+            sorted(found.values(), key=lambda one: (LINE_ORDER.index(one[0].partition(".")[0]), place[one[0]]))
         )
 
     def render(self) -> Content:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.options import Where
-from clawpy_console.cli.parser import parse
 from clawpy_console.cli.printing.render import render
-from clawpy_console.cli.verbs import request
+from clawpy_console.cli.verbs import parse, request
 from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
 from engine.events import RetryRepeated

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.options import Where
-from clawpy_console.cli.parser import parse
 from clawpy_console.cli.printing.render import render
-from clawpy_console.cli.verbs import request
+from clawpy_console.cli.verbs import parse, request
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine

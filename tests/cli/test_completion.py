@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.cli import verbs
 from clawpy_console.cli.main import main
-from clawpy_console.cli.verbs import VERBS
+from clawpy_console.cli.verbs import VERBS, Verb
 from engine.api.names import names
 from engine.home import Home
 from engine.model import DismissReason
@@ -120,11 +119,16 @@ def test_a_damaged_home_offers_nothing(home: Home, damage: bytes) -> None:
         assert names(home, kind) == {}
 
 
+def choices(verb: Verb, name: str) -> set[str]:
+    return next(set(one.settings["choices"]) for one in verb.arguments if one.name == name)
+
+
 def test_the_choices_of_the_verbs_are_the_engines() -> None:
-    assert set(verbs.DISMISS_REASONS) == set(DismissReason)
-    assert set(verbs.CANDIDATE_STATES) == set(CandidateStatus)
-    assert set(verbs.CANDIDATE_TYPES) == set(CandidateType)
-    assert set(verbs.RECORD_KINDS) == set(RecordKind)
+    candidates = VERBS["candidates"].actions
+    assert choices(VERBS["dismiss"], "--reason") == set(DismissReason)
+    assert choices(candidates["list"], "--status") == set(CandidateStatus)
+    assert choices(candidates["list"], "--type") == set(CandidateType)
+    assert choices(candidates["records"], "--kind") == set(RecordKind)
 
 
 @pytest.mark.parametrize("shell", VERBS["completion"].arguments[0].settings["choices"])

@@ -27,7 +27,7 @@ from tests.conftest import Repository
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_and_action_has_help_with_an_example(clawpy: Clawpy, verb: str) -> None:
-    for words in ([verb], *([verb, action.name] for action in VERBS[verb].actions)):
+    for words in ([verb], *([verb, action] for action in VERBS[verb].actions)):
         said = clawpy(*words, "--help")
         assert said.code == 0
         example = said.out.partition("\nexample:\n")[2]

@@ -179,7 +179,7 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
 
 if __name__ == "__main__":
     for name in (
-        "clawpy_console.cli.parser",
+        "clawpy_console.cli.verbs",
         "clawpy_console.cli.headless",
         "engine.api.operations",
         "engine.engine",

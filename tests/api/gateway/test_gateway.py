@@ -371,7 +371,7 @@ def test_who_reads_no_answer_is_cut_off(served: Served) -> None:
 def test_nothing_heavy_before_it_opens() -> None:
     """Whoever opens no gateway never pays for one (ARCHITECTURE rule 10)."""
     code = (
-        "import sys; import engine.api.gateway.gateway, clawpy_console.cli.parser; "
+        "import sys; import engine.api.gateway.gateway, clawpy_console.cli.verbs; "
         "print([name for name in ('fastapi', 'uvicorn', 'starlette', 'websockets') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
