@@ -24,16 +24,16 @@ from textual.driver import Driver
 from textual.screen import Screen
 from textual.timer import Timer
 
-from clawpy_console import alerts, modes, words
+from clawpy_console import bridge, modes, words
 from clawpy_console.bridge import Bridge, EngineMoved
 from clawpy_console.card_controller import CardController
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.knowing import KnowingApp
-from clawpy_console.looks import Looks
 from clawpy_console.pauses import Pauses
 from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.state import TOPICS
+from clawpy_console.themes import Looks
 from clawpy_console.widgets.status import Frame, gravest
 from clawpy_console.widgets.whole import WholeScreen, type_into
 from engine.home import Home
@@ -260,7 +260,7 @@ class ConsoleApp(KnowingApp):
         if event.kind == "HoldLifted":
             self.over(event.subject, f"The {event.subject} ended.")
             return
-        said = alerts.sentence(event)
+        said = bridge.sentence(event)
         if said is None:
             return
         text, grave = said
@@ -268,7 +268,7 @@ class ConsoleApp(KnowingApp):
         if not self.app_focus:
             if self.looks.bell:
                 self.bell()
-            alerts.notify(self, f"clawpy: {text}")
+            bridge.notify(self, f"clawpy: {text}")
 
     def _set_title(self) -> None:
         waits, runs = len(self.known.waiting), len(self.known.running)
@@ -276,7 +276,7 @@ class ConsoleApp(KnowingApp):
         title = " · ".join(["clawpy", *(part for part in parts if part)])
         if title != self._title:
             self._title = title
-            alerts.title(self, title)
+            bridge.title(self, title)
 
     # Time
 

@@ -25,7 +25,7 @@ from engine.home import Home
 from engine.model import Hold, Refusal, TranscriptLine
 
 if TYPE_CHECKING:
-    from clawpy_console.looks import Looks
+    from clawpy_console.themes import Looks
     from engine import Engine
 
 log = logging.getLogger(__name__)

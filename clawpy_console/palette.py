@@ -1,19 +1,22 @@
-"""What the command palette offers: every action by its sentence, resuming, themes, the mouse, the gateway."""
+"""What the command palette offers: every action, resuming, themes, the mouse, muted cards, the gateway."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.app import SystemCommand
 from textual.screen import Screen
 
-from clawpy_console import gateway_switch, mutes
+from clawpy_console import words
 from clawpy_console.keys import BY_ID, shown_key
+from engine import kind_title
+from engine.model import Mute
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
+
 
 LEFT_OUT = ("rows.", "panes.", "columns.", "app.resume", "app.commands", "app.palette", "app.jump_", "app.quit_")
 """Actions that only move about, and those that are there under another name."""
@@ -34,7 +37,7 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
         yield SystemCommand("New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, ""))
         check = partial(app.cards.predict, lambda text, _: app.say(text))
         yield SystemCommand("Check for new cards", "in all workspaces", check)
-    yield SystemCommand("Muted cards", "list them; let one appear again", partial(mutes.show, app))
+    yield SystemCommand("Muted cards", "list them; let one appear again", partial(show_muted, app))
     for name in sorted(app.available_themes):
         if name != app.theme:
             yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
@@ -44,10 +47,10 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     yield SystemCommand(
         f"Gateway {api}",
         "an API for a phone, a script, another agent",
-        partial(gateway_switch.switch, app, api == "on"),
+        partial(switch_gateway, app, api == "on"),
     )
     if app.known.gateway:
-        yield SystemCommand("Gateway: where it listens", app.known.gateway, partial(gateway_switch.show, app))
+        yield SystemCommand("Gateway: where it listens", app.known.gateway, partial(show_gateway, app))
     yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
     if app.engine is not None and not app.demo:
         yield SystemCommand(
@@ -66,3 +69,67 @@ def choose_theme(app: ConsoleApp, name: str) -> None:
     """Take theme `name` and keep it in the settings."""
     app.theme = name
     app.keep_setting("console.theme", name)
+
+
+KEYS = "abcdefghilmnopqrstuvwxyz"
+"""So many are listed at once, the newest; `clawpy muted` lists all. j and k move the cursor."""
+
+
+def show_muted(app: ConsoleApp) -> None:
+    """List what is muted; the key of one ends it."""
+
+    def listed(muted: Sequence[Mute]) -> None:
+        if not muted:
+            app.say("Nothing is muted.")
+            return
+        from clawpy_console.dialogs.ask import Ask
+
+        by_key = dict(zip(KEYS, muted, strict=False))
+
+        def chosen(key: str | None) -> None:
+            if key:
+                mute = by_key[key]
+                app.ask(lambda engine: engine.cards.lift(mute.id), lambda one: app.say(f"Unmuted: {_what(one)}"))
+
+        answers = [(key, _what(one), _when(one)) for key, one in by_key.items()]
+        app.push_screen(Ask("Muted: which should appear again?", "", answers), chosen)
+
+    app.look_up(lambda engine: engine.cards.muted(), listed)
+
+
+def _what(mute: Mute) -> str:
+    """What is muted, and where."""
+    where = words.name(mute.workspace) if mute.workspace else "everywhere"
+    about = words.crop(words.one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
+    return f"{about}, {where}"
+
+
+def _when(mute: Mute) -> str:
+    """Until when, and why."""
+    until = f"until {mute.until.astimezone():%-d %b %H:%M}" if mute.until else "switched off"
+    return f"{until}, {mute.why}"
+
+
+def switch_gateway(app: ConsoleApp, on: bool) -> None:
+    """Have the engine open or close it, and say what came of that."""
+    app.ask(lambda engine: (engine.gateway.switch(on), engine.gateway.state()), lambda done: _told(app, *done))
+
+
+def _told(app: ConsoleApp, fresh: str, state: Any) -> None:
+    app.renew(["place", "settings"])
+    if not state.listening:
+        app.say("the gateway is off")
+        return
+    _show(app, fresh, state)
+
+
+def show_gateway(app: ConsoleApp) -> None:
+    """Say where it listens, and its token if nobody has read that yet."""
+    app.look_up(lambda engine: (engine.gateway.reveal(), engine.gateway.state()), lambda known: _show(app, *known))
+
+
+def _show(app: ConsoleApp, fresh: str, state: Any) -> None:
+    token = f"the token, shown once:\n{fresh}\n" if fresh else ""
+    kept = "" if state.token == "this run" else "clawpy token      shows the token\n"
+    lasts = "clawpy token new --store file      makes a token that lasts\n" if state.token == "this run" else ""
+    app.tell("The gateway listens", f"{state.url}\n{state.words}\n\n{token}{kept}{lasts}".rstrip())

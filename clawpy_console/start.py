@@ -58,10 +58,10 @@ def _serve(argv: Sequence[str], terminal: socket) -> int:
     import json
     from contextlib import suppress
 
-    from clawpy_console.attach import wire
+    from clawpy_console.attach import client
 
     with terminal:
         code = _verb(argv, terminal)
         with suppress(OSError):  # it was told already, if it had a console
-            terminal.sendall(wire.message(wire.EXIT, json.dumps({"code": code, "text": ""}).encode()))
+            terminal.sendall(client.message(client.EXIT, json.dumps({"code": code, "text": ""}).encode()))
     return code

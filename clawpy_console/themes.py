@@ -1,19 +1,32 @@
-"""Themes as files: ours in `themes/`, the operator's in `config/themes/`, one format for both (SPEC 9.7).
+"""How the console looks: themes as files, and what the settings say of theme, keys, bell and mouse (SPEC 9.7).
 
-A theme is a TOML file with eleven colours. Every colour is parsed before the theme is accepted, because Textual
-takes a bad one without a word and dies when it draws with it.
+A theme is a TOML file with eleven colours: ours in `themes/`, the operator's in `config/themes/`. Every colour is
+parsed before the theme is accepted, because Textual takes a bad one without a word and dies when it draws with it.
+
+The engine accepts any text for theme and keys, since it knows nothing of a screen: verbs check them here, and the
+console goes on with what can be used.
 """
 
 from __future__ import annotations
 
+import asyncio
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from textual.app import App
 from textual.color import Color, ColorParseError
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
-from engine.model import Refusal
+from clawpy_console.keys import check_keymap
+from engine.model import Refusal, sanitise
+
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
+    from clawpy_console.last_screen import LastScreen
+    from engine import Engine
+
 
 COLORS = ("background", "surface", "line", "text", "grey", "faint", "accent", "wants", "wrong", "good", "lit")
 """The colours a theme file must name; style sheets and contents use them as `$grey`, `$wants`, ..."""
@@ -125,3 +138,133 @@ def _theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) -> Them
             "input-cursor-foreground": "ansi_black" if ansi else colors["background"],
         },
     )
+
+
+class Looks:
+    """Theme and keys of one app: first as they were last time, then as the settings say.
+
+    What cannot be used is complained of, and the console goes on with what can.
+    """
+
+    def __init__(self, app: ConsoleApp, last: LastScreen) -> None:
+        """Take what `last` kept, before the first frame."""
+        self._app = app
+        self.bell = True
+        self.mouse = last.mouse
+        """Whether the console takes the mouse at its next start."""
+        self.keymap, _ = check_keymap(last.keys)
+        app.set_keymap(self.keymap)
+        if not self.use_theme(last.theme):
+            self.use_theme(DEFAULT)
+
+    def only_ours(self) -> None:
+        """Take the themes that Textual brings out of the choice."""
+        for name in BUILTIN_THEMES:
+            if name in self._app.available_themes and name != self._app.theme:
+                self._app.unregister_theme(name)
+
+    def use_theme(self, name: str) -> bool:
+        """Load theme `name` from its file and take it; False when there is none or it is no good."""
+        if name not in self._app.available_themes or name not in BUILTIN_THEMES:
+            file = find(name, self._app.home.config / "themes")
+            if file is None:
+                return False
+            try:
+                self._app.register_theme(load(file))
+            except Refusal as refusal:
+                self._app.complain(refusal)
+                return False
+        theme = self._app.get_theme(name)
+        if theme is None or theme.ansi or self._app.is_running:
+            self._app.theme = name
+            return True
+        # At the start the style sheet was not parsed yet: it gets these colours at once instead of a second parse.
+        self._app.set_reactive(App.theme, name)
+        self._app.stylesheet.set_variables(self._app.get_css_variables())
+        self._app.set_class(theme.dark, "-dark-mode", update=False)
+        self._app.set_class(not theme.dark, "-light-mode", update=False)
+        return True
+
+    async def load_themes(self) -> None:
+        """Offer every theme there is, the operator's own too."""
+        found = await asyncio.to_thread(lambda: list(load_all(self._app.home.config / "themes")))
+        for one in found:
+            if isinstance(one, Refusal):
+                self._app.complain(one)
+            else:
+                self._app.register_theme(one)
+
+    async def take(self, engine: Engine) -> None:
+        """Take over what the settings say. At the start and whenever a setting changes."""
+        current = await asyncio.to_thread(lambda: engine.settings.current)
+        self.keymap, refusals = check_keymap(current.keys)
+        self._app.set_keymap(self.keymap)
+        for refusal in refusals:
+            self._app.complain(refusal)
+        self.bell = current.console.bell
+        self.mouse = current.console.mouse
+        if current.console.theme != self._app.theme and not self.use_theme(current.console.theme):
+            self._app.say(f"there is no theme {current.console.theme!r}; see config/themes", "warning")
+
+
+def problems(settings: Mapping[str, Any], user_themes: Path) -> list[Refusal]:
+    """What of `settings` (named as in the file) the console cannot use; `user_themes` are the operator's own."""
+    found = []
+    try:
+        check_theme(settings["console"]["theme"], user_themes)
+    except Refusal as refusal:
+        found.append(refusal)
+    return found + check_keymap(settings["keys"])[1]
+
+
+def check_theme(name: str, user_themes: Path) -> None:
+    """Raises `Refusal`: `unknown_theme` when there is no such theme, `bad_theme` when its file is no good."""
+    file = find(name, user_themes)
+    if file is None:
+        known = sorted({one.stem for folder in (shipped(), user_themes) for one in folder.glob("*.toml")})
+        raise Refusal(
+            "unknown_theme",
+            f"console.theme: there is no theme {sanitise(name)[:60]!r}",
+            f"one of {', '.join(known)}; or put your own theme file into {user_themes}",
+        )
+    load(file)
+
+
+def check_value(key: str, value: str, config: Path) -> None:
+    """Refuse a value for `key` that the console could not use; other keys pass. `config` is the home's config folder.
+
+    Raises `Refusal`: `unknown_theme`, `bad_theme`, `bad_keys`. What was wrong before is not held against the change.
+    """
+    match key_parts(key):
+        case ["console", "theme"]:
+            check_theme(value, config / "themes")
+        case ["keys", action_id]:
+            keys = keys_in(config / "config.toml")
+            before = {refusal.message for refusal in check_keymap(keys)[1]}
+            for refusal in check_keymap(keys | {action_id: value})[1]:
+                if refusal.message not in before:
+                    raise refusal
+
+
+def key_parts(key: str) -> list[str]:
+    """The parts of a dotted key, quotes read as TOML reads them; none when it is not a key."""
+    try:
+        value: Any = tomllib.loads(f"{key} = 0")
+    except (ValueError, RecursionError):
+        return []
+    parts = []
+    while isinstance(value, dict) and len(value) == 1:
+        [(part, value)] = value.items()
+        parts.append(part)
+    return parts
+
+
+def keys_in(file: Path) -> dict[str, str]:
+    """`[keys]` as it is written; the engine will say what is wrong with a file that cannot be read."""
+    if not file.is_file():  # a pipe in its place would be waited for
+        return {}
+    try:
+        section = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("keys", {})
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return {name: text for name, text in section.items() if isinstance(text, str)} if isinstance(section, dict) else {}

@@ -1,4 +1,4 @@
-"""The client: holds one terminal for a console that runs in the engine's process.
+"""The client: holds one terminal for a console that runs in the engine's process, and the messages they exchange.
 
 It puts the terminal into raw mode, forwards keys and sizes, writes what the console draws, and gives the terminal back
 whatever happens to the engine. Light: `clawpy` imports this and nothing heavier when an engine runs already.
@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import termios
 import time
@@ -20,10 +21,62 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from clawpy_console.attach import wire
 from clawpy_console.signals import handled
 from engine import __version__
 from engine.home import Home
+
+HEAD = struct.Struct(">cI")
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes of one message at most."""
+
+# To the client
+ENTER = b"E"
+"""Take the terminal (raw mode), and write this."""
+OUTPUT = b"O"
+"""Write this; not while the terminal is given back."""
+LEAVE = b"L"
+"""Give the terminal back."""
+RUN = b"R"
+"""Give the terminal to a program until it ends: JSON with `command`, `folder`, `banner`."""
+EXIT = b"X"
+"""End: JSON with `code` and `text`, or with `again`: another engine has the home, attach to that one."""
+
+# From the client
+INPUT = b"I"
+"""What was typed."""
+SIZE = b"S"
+"""The terminal's size: JSON, columns and rows."""
+BACK = b"B"
+"""The terminal is free again after `RUN` or a stop (SIGTSTP): JSON, columns and rows."""
+
+
+def message(kind: bytes, content: bytes = b"") -> bytes:
+    """One message as it is sent."""
+    return HEAD.pack(kind, len(content)) + content
+
+
+class Messages:
+    """Cuts what was received into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The messages that `data` completes, as kind and content. Raises ValueError for one that is too large."""
+        self._buffer += data
+        found = []
+        while len(self._buffer) >= HEAD.size:
+            kind, length = HEAD.unpack_from(self._buffer)
+            if length > LARGEST:
+                raise ValueError(f"a message of {length} bytes")
+            end = HEAD.size + length
+            if len(self._buffer) < end:
+                break
+            found.append((kind, bytes(self._buffer[HEAD.size : end])))
+            del self._buffer[:end]
+        return found
+
 
 PASSED_ON = (
     "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "TMUX", "TMUX_PANE", "SHELL", "VISUAL", "EDITOR", "PATH",
@@ -142,7 +195,7 @@ class Client:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._messages = wire.Messages()
+        self._messages = Messages()
         self._before: list[Any] | None = None
         self._pending = bytearray()
         self._told: dict[str, Any] | None = None
@@ -186,7 +239,7 @@ class Client:
         except OSError:
             typed = b""
         if typed:
-            self._send(wire.INPUT, typed)
+            self._send(INPUT, typed)
         else:  # the terminal is gone
             self._end_after(signal.SIGHUP)
 
@@ -199,31 +252,31 @@ class Client:
             self._connected = False
             return
         for kind, content in self._messages.feed(data):
-            if kind == wire.OUTPUT:
+            if kind == OUTPUT:
                 if self._before:
                     self._pending += content
                 continue
             self._write()
-            if kind == wire.ENTER:
+            if kind == ENTER:
                 self._enter()
                 self._pending += content
-            elif kind == wire.LEAVE:
+            elif kind == LEAVE:
                 self._restore()
-            elif kind == wire.RUN:
+            elif kind == RUN:
                 self._run(json.loads(content))
-            elif kind == wire.EXIT and self._told is None:
+            elif kind == EXIT and self._told is None:
                 self._told = json.loads(content)
 
     def _signalled(self, number: int) -> None:
         if number == signal.SIGWINCH:
-            self._send(wire.SIZE, json.dumps(size()).encode())
+            self._send(SIZE, json.dumps(size()).encode())
         elif number in (signal.SIGTERM, signal.SIGHUP):
             self._end_after(number)
         elif number == signal.SIGTSTP:
             self._restore()
             os.kill(os.getpid(), signal.SIGSTOP)
         elif number == signal.SIGCONT:
-            self._send(wire.BACK, json.dumps(size()).encode())
+            self._send(BACK, json.dumps(size()).encode())
 
     def _end_after(self, number: int) -> None:
         """End in order: the console hears of it, and an engine that ends with it has some seconds for that."""
@@ -240,7 +293,7 @@ class Client:
 
     def _send(self, kind: bytes, content: bytes) -> None:
         try:
-            self._connection.sendall(wire.message(kind, content))
+            self._connection.sendall(message(kind, content))
         except OSError:
             self._connected = False
 
@@ -298,7 +351,7 @@ class Client:
             print(f"clawpy: {error}", file=sys.stderr)
         finally:
             signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        self._send(wire.BACK, json.dumps(size()).encode())
+        self._send(BACK, json.dumps(size()).encode())
 
 
 def _note(home: Home) -> dict[str, Any]:

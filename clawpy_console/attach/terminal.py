@@ -17,7 +17,7 @@ from textual.filter import Monochrome, NoColor
 from textual.geometry import Size
 from textual.message import Message
 
-from clawpy_console.attach import wire
+from clawpy_console.attach import client
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -56,7 +56,7 @@ class Terminal(asyncio.Protocol):
         self.stop_pressed: Callable[[], None] = lambda: None
         """Called for F12, which waits for no other key."""
         self.connected = True
-        self._messages = wire.Messages()
+        self._messages = client.Messages()
         self._transport: asyncio.Transport | None = None
         self._behind = self._dropped = False
         self._closed = asyncio.Event()
@@ -80,22 +80,22 @@ class Terminal(asyncio.Protocol):
     def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a message; nothing happens when the client is gone."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(wire.message(kind, content))
+            self._transport.write(client.message(kind, content))
 
     def draw(self, text: str) -> None:
         """Send output, unless the client is too far behind."""
         if self._behind:
             self._dropped = True
         else:
-            self.send(wire.OUTPUT, text.encode(errors="replace"))
+            self.send(client.OUTPUT, text.encode(errors="replace"))
 
     def run(self, command: Sequence[str], folder: str, banner: str) -> None:
         """Give the terminal to a program until it ends; then the screen is drawn anew."""
-        self.send(wire.RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
+        self.send(client.RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
 
     async def end(self, **how: Any) -> None:
-        """Tell the client to end (see `wire.EXIT`), and wait until it has heard that or is gone."""
-        self.send(wire.EXIT, json.dumps(how).encode())
+        """Tell the client to end (see `client.EXIT`), and wait until it has heard that or is gone."""
+        self.send(client.EXIT, json.dumps(how).encode())
         if self._transport is not None:
             self._transport.close()
             try:
@@ -134,15 +134,15 @@ class Terminal(asyncio.Protocol):
 
     def _received(self, data: bytes) -> None:
         for kind, content in self._messages.feed(data):
-            if kind in (wire.SIZE, wire.BACK):
+            if kind in (client.SIZE, client.BACK):
                 self.size = bounded(json.loads(content))
             if self.driver is None:
                 continue
-            if kind == wire.INPUT:
+            if kind == client.INPUT:
                 self.driver.typed(content)
-            elif kind == wire.SIZE:
+            elif kind == client.SIZE:
                 self.driver.resized()
-            elif kind == wire.BACK:
+            elif kind == client.BACK:
                 self.driver.enter()
                 self.driver.resized()
                 self.driver.draw_anew()
@@ -174,7 +174,7 @@ class TerminalDriver(Driver):
         # Asks for synchronized output. Apple's terminal would show the question.
         ask = "" if self._terminal.environment.get("TERM_PROGRAM") == "Apple_Terminal" else "\x1b[?2026$p"
         words = f"\x1b[?1049h{mouse}\x1b[?25l\x1b[?1004h{keys}{ask}\x1b[?2004h\x1b[?7l"
-        self._terminal.send(wire.ENTER, words.encode())
+        self._terminal.send(client.ENTER, words.encode())
 
     def typed(self, data: bytes) -> None:
         """Hand on what was typed."""
@@ -208,4 +208,4 @@ class TerminalDriver(Driver):
 
     def stop_application_mode(self) -> None:
         self.disable_input()
-        self._terminal.send(wire.LEAVE)
+        self._terminal.send(client.LEAVE)

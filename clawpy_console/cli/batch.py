@@ -1,15 +1,18 @@
-"""Files of JSON lines that a verb reads: `clawpy check --batch`, `clawpy recall --batch`, `clawpy remember`."""
+"""What a verb reads besides its arguments: files of JSON lines, and secrets that are typed."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import engine
+from clawpy_console.cli.options import Where, WrongUse
 
 PIECE_BYTES = 1024 * 1024
 """A piece is at most so large, written as JSON: answers come out as they are made."""
@@ -66,3 +69,110 @@ def numbered(name: str) -> Iterator[tuple[int, str]]:
     except OSError as error:
         told = f"{name} cannot be read: {error.strerror}"
         raise engine.Refusal("no_file", told, "name a file of JSON lines") from error
+
+
+PIECE_LINES = 200
+
+LONGEST_LINE = 3 * 1024 * 1024
+"""Bytes, written as JSON once more: what the engine takes in one piece."""
+
+BAD_NAMED = 1_000
+"""So many bad lines are named in the document; all are counted."""
+
+SETTLE_SECONDS = 2.0
+
+
+def remember(name: str, where: Where, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
+    """Have the engine remember the file `name`, `-` for standard input; the document of the verb. Raises `Refusal`:
+    `no_file`, and what the engine refuses. What was acknowledged before that stays remembered."""
+    from rich.console import Console
+
+    began = time.monotonic()
+    found = {"remembered": 0, "known": 0, "badLines": 0}
+    bad: list[dict[str, Any]] = []
+    source = "stdin" if name == "-" else Path(name).name[:200]
+    answer: dict[str, Any] = {"missing": 0, "trouble": ""}
+
+    def tally(some: Iterable[dict[str, Any]]) -> None:
+        for one in some:
+            found["badLines"] += 1
+            if len(bad) < BAD_NAMED:
+                bad.append(one)
+            print(f"line {one['line']}: {one['message']}", file=sys.stderr)
+
+    def lines() -> Iterator[tuple[int, str]]:
+        """Those that fit into a piece. A longer one leaves an empty one in its place: the engine counts them too."""
+        for number, line in numbered(name):
+            fits = len(json.dumps(line)) <= LONGEST_LINE
+            if not fits:
+                tally([{"line": number, "message": f"{len(line):,} characters is too long", "kept": False}])
+            yield number, line if fits else ""
+
+    with (
+        Console(stderr=True).status("Reading…") as progress,
+        engine.talk(where.home, workspaces=where.all(), opener=opener) as ask,
+    ):
+        for piece in pieces(lines(), PIECE_LINES):
+            answer = ask("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
+            found["remembered"] += answer["remembered"]
+            found["known"] += answer["known"]
+            tally(answer["bad"])
+            progress.update(f"{found['remembered'] + found['known']} remembered")
+        while wait:
+            answer = ask("remember", {"settle": SETTLE_SECONDS})
+            if answer["settled"] or answer["trouble"] or (not answer["missing"] and answer["index"] == "degraded"):
+                break
+            missing = answer["missing"]
+            progress.update(f"{missing} not yet found by meaning" if missing else "all can be found by meaning")
+    return found | {
+        "bad": bad,
+        "missing": answer["missing"],
+        "trouble": answer["trouble"],
+        "seconds": round(time.monotonic() - began, 3),
+    }
+
+
+SECRET_BYTES = 8192
+"""No key is longer."""
+
+
+def key(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+    """Ask for a key and keep it; the document that says so. Raises `WrongUse` when it was given as an argument."""
+    if options.never:
+        raise WrongUse(
+            "do not give a key as an argument: other programs can read it there, and the shell keeps it. "
+            "Run `clawpy key set NAME` and paste it when you are asked. "
+            "If this was a real key, get a new one from the provider"
+        )
+    from engine import keep_key
+
+    return keep_key(where.home, options.name, _typed("Key (not shown): "), in_file=options.store == "file")
+
+
+def address(options: argparse.Namespace, where: Where, *, opener: Callable[..., Any]) -> dict[str, Any]:
+    """Ask for the address of a surface of notifications, which may hold a secret, and keep it. Raises `WrongUse` when
+    it was given as an argument."""
+    if options.never:
+        raise WrongUse(
+            "do not give an address as an argument: it may contain a token, and the shell keeps it. "
+            f"Run `clawpy notify set {options.surface}` and paste it when you are asked"
+        )
+    from engine import call, keep_address
+
+    def write(setting: str, value: str) -> None:
+        call(where.home, "config", {"action": "set", "key": setting, "value": value}, opener=opener)
+
+    given = _typed("Address (not shown): ")
+    return keep_address(where.home, options.surface, given, in_file=options.store == "file", write=write)
+
+
+def _typed(question: str) -> str:
+    """What is typed unseen, or read from what is piped in."""
+    if not sys.stdin.isatty():
+        return sys.stdin.read(SECRET_BYTES).strip()
+    import getpass
+
+    try:
+        return getpass.getpass(question)
+    except EOFError:
+        return ""

@@ -150,8 +150,7 @@ def open_engine(home: Home, **options: Any) -> Engine:
 
 def _open_demo(home: Home, **options: Any) -> Engine:
     """An engine over the demo's fresh home, whose organisation knows something and worked a little."""
-    from clawpy_console.cli.demo_people import tell
-    from clawpy_console.cli.demo_work import begin
+    from clawpy_console.cli.demo import begin, tell
 
     opened = open_engine(home, **options)
     tell(opened)
@@ -236,19 +235,19 @@ def _do(options: argparse.Namespace, where: Where) -> Any:
         case "recall":
             return _recall(options, where)
         case "remember":
-            from clawpy_console.cli.remember_file import remember
+            from clawpy_console.cli.batch import remember
 
             return remember(options.file, where, opener=open_engine, wait=not options.no_wait)
         case "key" if options.action == "set":
-            from clawpy_console.cli.keys_entry import key
+            from clawpy_console.cli.batch import key
 
             return key(options, where)
         case "notify" if options.action == "set":
-            from clawpy_console.cli.keys_entry import address
+            from clawpy_console.cli.batch import address
 
             return address(options, where, opener=open_engine)
         case "config" if options.action == "set":
-            from clawpy_console.cli.screen_settings import check_value
+            from clawpy_console.themes import check_value
 
             check_value(options.key, options.value, where.home.config)
         case "status" if options.format != "full" and not where.as_json:
@@ -311,7 +310,7 @@ def _doctor(options: argparse.Namespace, where: Where) -> Any:
         workspaces = where.workspace_names  # what is wrong with them is one of its findings
     document = _call("doctor", {"online": options.online}, where, workspaces)
     if document["settings"] is not None:
-        from clawpy_console.cli.screen_settings import problems
+        from clawpy_console.themes import problems
 
         # Only here is known what the screen can use of them.
         document["checks"] += [

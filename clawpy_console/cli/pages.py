@@ -68,8 +68,8 @@ def _read(topic: str) -> str:
 
 def _keys(home: Home) -> str:
     """The table of keys as a page, with the keys that the settings change."""
-    from clawpy_console.cli.screen_settings import keys_in
     from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, shown_keys
+    from clawpy_console.themes import keys_in
 
     keymap = check_keymap(keys_in(home.config_file))[0]
     example = "clawpy config set 'keys.\"stack.approve\"' right,l,a"

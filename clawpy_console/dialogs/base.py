@@ -1,12 +1,14 @@
-"""What every dialog has: the screen behind it, dimmed once."""
+"""What dialogs have in common: the screen behind them, dimmed once; a pane that shows what an input would change."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Region
 from textual.renderables.background_screen import BackgroundScreen
@@ -14,11 +16,15 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Static
 
+from clawpy_console.fields import Field
+from clawpy_console.widgets.drawn import Drawn, drawn
 from clawpy_console.widgets.status import Frame
 from clawpy_console.widgets.whole import WholeScreen
 
 if TYPE_CHECKING:
+    from engine import Engine
     from engine.model import Refusal
+
 
 Answer = TypeVar("Answer")
 
@@ -88,3 +94,31 @@ def _dimmed(strips: list[Strip], behind: BackgroundScreen) -> list[Strip]:
         return Segment(segment.text, dim[segment.style])
 
     return [Strip([dimmed(segment) for segment in strip], strip.cell_length) for strip in strips]
+
+
+T = TypeVar("T")
+
+
+class PreviewDialog(Dialog[Answer]):
+    """Its subclass composes a `Drawn` `#change` in a `VerticalScroll` `#pane`, a `Static` `#said` and a `KeyLine`."""
+
+    DEFAULT_CSS = """
+    PreviewDialog #body { height: 1fr; }
+    PreviewDialog #pane { width: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
+    PreviewDialog #change { height: auto; }
+    PreviewDialog #said { height: auto; padding: 0 1; }
+    PreviewDialog KeyLine { background: $surface; dock: bottom; padding: 0; }
+    """
+
+    def preview(self, call: Callable[[Engine], T], then: Callable[[T], object], *, wait: float) -> None:
+        """Work out the preview in a thread, after `wait` seconds; a newer one takes its place."""
+        self.read(call, then, self.refuse, group="preview", wait=wait)
+
+    def show(self, fields: Iterable[Field]) -> None:
+        """Show what would change."""
+        listed = list(fields)
+        self.query_one("#change", Drawn).show(lambda width: drawn(listed, width))
+
+    def action_page(self, by: int) -> None:
+        pane = self.query_one("#pane", VerticalScroll)
+        pane.scroll_relative(y=by * max(1, pane.size.height - 1), animate=False)

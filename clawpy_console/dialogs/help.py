@@ -15,7 +15,7 @@ from clawpy_console import words
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import ACTIONS, GROUPS, Action, shown_keys
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.filter import Filter
+from clawpy_console.widgets.keyline import Filter
 
 KEY, ID = 9, 24
 """Cells of the key and of the id, which is left out where there is no room for it."""

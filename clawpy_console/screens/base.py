@@ -1,4 +1,4 @@
-"""What every screen has: the frame, panes to move between, and the known that it draws."""
+"""What every screen has: the frame, panes to move between, what is known, a list that words are filtered by."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.state import AppState
-from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.drawn import Drawn, drawn
+from clawpy_console.widgets.keyline import Columns, Filter, KeyLine
 from clawpy_console.widgets.status import Frame
-from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.whole import WholeScreen
 
 if TYPE_CHECKING:
     from clawpy_console.fields import Field
+
 
 T = TypeVar("T")
 
@@ -114,8 +114,6 @@ class ConsoleScreen(WholeScreen[None]):
 
     def show_fields(self, selector: str, fields: Iterable[Field]) -> None:
         """Show `fields` in the `Drawn` at `selector`."""
-        from clawpy_console.widgets.parts import drawn  # not before the first frame
-
         listed = list(fields)
         self.query_one(selector, Drawn).show(lambda width: drawn(listed, width))
 
@@ -194,3 +192,44 @@ class ConsoleScreen(WholeScreen[None]):
     def copy_text(self) -> str:
         """What `y` copies: the id of what is in focus."""
         return ""
+
+
+class Filtering(ConsoleScreen):
+    """Base of a screen with a `Filter` for the list of the pane `FILTERED`. Enter goes to the list, Escape shows all
+    of it again."""
+
+    FILTERED: ClassVar[str] = ""
+
+    def filtered(self) -> None:
+        """The words moved: show what has them."""
+        raise NotImplementedError
+
+    @property
+    def filter(self) -> Filter:
+        return self.query_one(Filter)
+
+    @property
+    def needle(self) -> list[str]:
+        """The words that are asked for, in lower case; none before there is a line to type them in."""
+        found = self.query(Filter)
+        return found.first().words if found else []
+
+    def action_filter(self) -> None:
+        self.go_to(self.FILTERED)
+        self.filter.open()
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self) -> None:
+        self.filtered()
+
+    @on(Input.Submitted, "#filter")
+    def _filter_done(self) -> None:
+        self.filter.set_class(bool(self.needle), "-shown")
+        self.go_to(self.FILTERED)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "escape" and self.filter.has_class("-shown"):
+            event.stop()
+            self.filter.put_away()
+            self.filtered()
+            self.go_to(self.FILTERED)

@@ -1,8 +1,8 @@
-"""Lines whose wording depends on the width they get."""
+"""Lines whose wording depends on the width they get, and fields laid out as such lines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from textual.content import Content
 from textual.geometry import Region, Size
@@ -11,7 +11,9 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
-from clawpy_console.widgets.selecting import selectable
+from clawpy_console import words
+from clawpy_console.fields import Field, label_width
+from clawpy_console.widgets.row_view import selectable
 
 Draw = Callable[[int], Sequence[Content]]
 """`draw(width)`: the lines for a width in cells; what is wider is cut."""
@@ -66,3 +68,26 @@ class Drawn(Widget):
             return Strip.blank(width, self.visual_style.rich_style)
         [strip] = Visual.to_strips(self, lines[y], width, 1, self.visual_style, apply_selection=False)
         return Strip(selectable(self, strip, 0, y))
+
+
+TONES = {"title": "bold $ink", "heading": "bold $faint"}
+"""Styles of the tones that are no colour."""
+
+
+def drawn(fields: Iterable[Field], width: int) -> list[Content]:
+    """Fields as lines of at most `width` cells, each wrapped below itself."""
+    lines: list[Content] = []
+    fields = list(fields)
+    label = label_width(fields)
+    for one in fields:
+        style = TONES.get(one.tone, f"${one.tone}")
+        if one.tone == "heading":
+            lines += [Content("")] if lines else []
+            lines.append(Content.styled(words.crop(one.text.upper(), width), style))
+        elif one.name:
+            first, *rest = Content.styled(one.text or " ", style).wrap(max(8, width - label))
+            lines.append(Content.assemble((f"{one.name:<{label}}", "$faint"), first))
+            lines += [Content.assemble(" " * label, line) for line in rest]
+        else:
+            lines += Content.styled(one.text or " ", style).wrap(max(8, width))
+    return lines

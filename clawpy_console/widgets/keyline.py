@@ -1,12 +1,79 @@
-"""The key line below every screen: what can be pressed here and now, made from the table of actions."""
+"""Widgets of one line: the keys that can be pressed, tabs, the columns of a narrow terminal, the words of a filter."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
 
 from textual.content import Content
 from textual.reactive import Reactive, reactive
 from textual.widget import Widget
+from textual.widgets import Input
 
 from clawpy_console.keys import BY_ID, LINE_ORDER, shown_key
+
+
+class Filter(Input):
+    """Out of sight until it is asked for, and while it holds words."""
+
+    DEFAULT_CSS = "Filter { display: none; height: 3; margin: 0 1; &.-shown { display: block; } }"
+
+    def __init__(self, placeholder: str = "") -> None:
+        super().__init__(placeholder=placeholder, id="filter")
+
+    @property
+    def words(self) -> list[str]:
+        """What stands in it, word by word, in lower case."""
+        return self.value.lower().split()
+
+    def open(self) -> None:
+        """Show it, and type."""
+        self.add_class("-shown")
+        self.screen.set_focus(self)  # at once: the next key is text
+
+    def put_away(self) -> None:
+        """Empty, and out of sight."""
+        with self.prevent(Input.Changed):
+            self.value = ""
+        self.remove_class("-shown")
+
+
+class Tabs(Widget):
+    """Names in a row, the one that is shown in brackets, and a hint at the end. A click does `ACTION` with a name."""
+
+    ACTION: ClassVar[str]
+    DEFAULT_CSS = "Tabs { height: 1; padding: 0 1; }"
+
+    auto_links = Reactive(False)
+    tabs: reactive[tuple[tuple[str, str], ...]] = reactive(())
+    here: reactive[str] = reactive("")
+    hint: reactive[str] = reactive("")
+
+    def show(self, tabs: Sequence[tuple[str, str]], here: str, hint: str = "") -> None:
+        """Show `tabs`, names and words of each, and that `here` is the one that is shown."""
+        self.tabs, self.here, self.hint = tuple(tabs), here, hint
+
+    def render(self) -> Content:
+        parts = [
+            (f"[{text}]", f"bold $accent @click={self.ACTION}('{name}')")
+            if name == self.here
+            else (f" {text} ", f"$grey @click={self.ACTION}('{name}')")
+            for name, text in self.tabs
+        ]
+        return Content.assemble(*parts, (f"  {self.hint}" if self.hint else "", "$faint"))
+
+
+class TabLine(Tabs):
+    """The tabs of a pane."""
+
+    ACTION = "screen.show_tab"
+
+
+class Columns(Tabs):
+    """The columns of a screen, for a terminal that has room for one."""
+
+    ACTION = "screen.show_column"
+
 
 GAP = 2
 """Cells between two keys."""

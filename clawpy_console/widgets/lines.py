@@ -17,8 +17,7 @@ from rich.style import Style
 from textual.selection import Selection
 from textual.strip import Strip
 
-from clawpy_console.widgets.row_view import RowView
-from clawpy_console.widgets.selecting import selectable
+from clawpy_console.widgets.row_view import RowView, selectable
 
 TRANSCRIPT = {
     "command": "$ ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ ",

@@ -1,23 +1,75 @@
-"""Views of many rows that draw only those in sight, in styles that have names; and such views with a cursor."""
+"""Views of many rows that draw only those in sight, in styles that have names; such views with a cursor; and what the
+keys of a list and the mouse do to all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
-from rich.style import Style as RichStyle
+from rich.style import Style
 from textual import events
+from textual.containers import VerticalScroll
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.style import Style
+from textual.style import Style as TextualStyle
+from textual.widget import Widget
 
 from clawpy_console import words
-from clawpy_console.widgets.scrolled import SCROLLS, ScrollKeys
+from clawpy_console.keys import bindings
+
+
+def selectable(widget: Widget, segments: Iterable[Segment], x: int, y: int) -> list[Segment]:
+    """`segments` of `widget` that say where they stand; what is selected is lit. They begin at character `x` of line
+    `y` of the text that is copied from the widget."""
+    span = widget.text_selection.get_span(y) if widget.text_selection is not None else None
+    light = widget.screen.get_component_rich_style("screen--selection").background_style if span else Style()
+    found = []
+    for text, style, _ in segments:
+        start, end = (max(0, min(one - x, len(text))) if one >= 0 else len(text) for one in span or (0, 0))
+        for begin, stop in pairwise((0, start, max(start, end), len(text))):
+            lit = light if begin == start and stop == end else Style()
+            place = Style.from_meta({"offset": (x + begin, y)})
+            found += [Segment(text[begin:stop], (style or Style()) + lit + place)] if begin < stop else []
+        x += len(text)
+    return found
+
+
+if TYPE_CHECKING:
+    from textual.widget import Widget as Scrolling
+else:
+    Scrolling = object  # a second widget among its bases would cost a widget the styles of the first
+
+SCROLLS = bindings("rows", but="rows.open")
+"""The bindings of a widget with `ScrollKeys`."""
+
+
+class ScrollKeys(Scrolling):
+    """What j and k, arrows, pages, ends do to a widget that scrolls and has no cursor."""
+
+    def action_step(self, by: int) -> None:
+        self.scroll_relative(y=by, animate=False)
+
+    def action_page(self, by: int) -> None:
+        self.scroll_relative(y=by * self.scrollable_content_region.height, animate=False)
+
+    def action_first(self) -> None:
+        self.scroll_home(animate=False)
+
+    def action_last(self) -> None:
+        self.scroll_end(animate=False)
+
+
+class Scrolled(ScrollKeys, VerticalScroll, can_focus=True):
+    """A column with the focus."""
+
+    BINDINGS = SCROLLS
+    DEFAULT_CSS = "Scrolled { scrollbar-size-vertical: 1; }"
 
 
 class RowView(ScrollKeys, ScrollView):
@@ -36,14 +88,14 @@ class RowView(ScrollKeys, ScrollView):
         super().__init__(id=id, classes=classes)
         self.empty = empty
         self.set_reactive(RowView.virtual_size, Size(0, 1))
-        self._tones: dict[str, RichStyle] = {}
+        self._tones: dict[str, Style] = {}
 
     @property
     def height(self) -> int:
         """How many rows there are."""
         raise NotImplementedError
 
-    def row(self, number: int, width: int, base: RichStyle) -> Strip:
+    def row(self, number: int, width: int, base: Style) -> Strip:
         """Row `number`, counted from 0, in `width` cells; `base` is the style of the widget."""
         raise NotImplementedError
 
@@ -61,12 +113,12 @@ class RowView(ScrollKeys, ScrollView):
             return Strip.blank(width, base)
         return Strip([Segment(words.fit(f"  {self.empty}", width), base + self.tone("faint"))])
 
-    def tone(self, name: str) -> RichStyle:
+    def tone(self, name: str) -> Style:
         """The style `name` in the colours of the theme, to lay over the widget's own."""
         if name not in self._tones:
-            style = Style.parse(self.TONES.get(name, f"${name}"))
+            style = TextualStyle.parse(self.TONES.get(name, f"${name}"))
             if style.background is not None and style.background.a < 1:
-                style = Style(background=self.background_colors[1]) + style
+                style = TextualStyle(background=self.background_colors[1]) + style
             self._tones[name] = style.rich_style
         return self._tones[name]
 

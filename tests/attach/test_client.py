@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.attach import wire
+from clawpy_console.attach import client as wire
 from clawpy_console.attach.client import RESTORE, Client, Refused, attach
 from engine import Home, __version__
 

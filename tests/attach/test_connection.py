@@ -15,7 +15,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import Input, Static
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.attach import wire
+from clawpy_console.attach import client as wire
 from clawpy_console.attach.consoles import Consoles
 from clawpy_console.attach.terminal import BEHIND, LARGEST, Terminal, TerminalDriver
 from engine import Home, Refusal

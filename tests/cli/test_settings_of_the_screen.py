@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawpy_console import themes
-from clawpy_console.cli.screen_settings import check_value, problems
+from clawpy_console.themes import check_value, problems
 from engine.config import Settings
 from engine.home import Home
 from engine.model import Refusal

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-from clawpy_console.cli.demo_people import tell
+from clawpy_console.cli.demo import tell
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory.ledger import append

@@ -15,8 +15,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.mission.details import Details
 from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.screens.mission.stack import CardStack
-from clawpy_console.screens.work.permission import STEADY, Asked
-from clawpy_console.screens.work.reply import ReplyLine
+from clawpy_console.screens.work.conversing import STEADY, Asked, ReplyLine
 from clawpy_console.screens.work.xray import XRay
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Rows

@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.changes import Changes
+from clawpy_console.screens.work.conversing import ReplyLine
 from clawpy_console.screens.work.diff_view import DiffView
-from clawpy_console.screens.work.reply import ReplyLine
 from clawpy_console.widgets.rows import Rows
 from engine.model import ChangeSet, FileChange, FileDiff, FilePart, Refusal
 from tests.console.conftest import live, screen_text, until

@@ -12,7 +12,7 @@ import pytest
 from clawpy_console.cli.printing.style import plain, printed
 from clawpy_console.fields import Field, spark
 from clawpy_console.screens.insights import figures
-from clawpy_console.widgets.parts import drawn
+from clawpy_console.widgets.drawn import drawn
 from engine import document
 from engine.model import ConfidenceBucket, Drift, Group, Insights, Shift, Slice
 from tests.console.stand_in import StandIn

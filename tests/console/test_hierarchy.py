@@ -10,12 +10,12 @@ import pytest
 from textual.widgets import Input, TextArea
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.outside import lead_to
 from clawpy_console.screens.hierarchy.screen import HierarchyScreen
 from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.screens.work.screen import WorkScreen
-from clawpy_console.sources import lead_to
+from clawpy_console.widgets.keyline import TabLine
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.tab_line import TabLine
 from engine.events import AgentFileChanged
 from engine.model import AgentView, BubbleState, PromptSource, SourceKind
 from tests.console.conftest import live, screen_text, until

@@ -10,10 +10,9 @@ from textual.widgets import Input
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.ask import Ask
-from clawpy_console.screens.learning.decide import Decide
-from clawpy_console.screens.learning.screen import LearningScreen
+from clawpy_console.outside import lead_to
+from clawpy_console.screens.learning.screen import Decide, LearningScreen
 from clawpy_console.screens.work.screen import WorkScreen
-from clawpy_console.sources import lead_to
 from clawpy_console.widgets.rows import Rows
 from engine.model import LearningScope, PromptSource, Refusal, SourceKind
 from engine.model.adaptation import CandidateStatus

@@ -11,7 +11,7 @@ from clawpy_console.cli.printing.style import plain, printed
 from clawpy_console.fields import Field, changes
 from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.screens.learning.lists import linked
-from clawpy_console.widgets.parts import drawn
+from clawpy_console.widgets.drawn import drawn
 from engine import document
 from engine.model.adaptation import LearningRecord
 from tests.console.stand_in import StandIn

@@ -175,7 +175,7 @@ async def test_who_used_a_memory_leads_to_the_session(console: ConsoleApp, engin
 
 @pytest.mark.long
 async def test_a_line_of_a_prompt_leads_to_its_memory(console: ConsoleApp) -> None:
-    from clawpy_console.sources import lead_to
+    from clawpy_console.outside import lead_to
 
     async with console.run_test(size=WIDE) as pilot:
         await live(pilot)

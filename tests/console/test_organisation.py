@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console.screens.hierarchy.organisation import LONG, Folds, Node, below, leaders, tree
+from clawpy_console.screens.hierarchy.tree import LONG, Folds, Node, below, leaders, tree
 from engine.model import AgentView
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.progress import BAR, Progress
+from clawpy_console.widgets.transcript import BAR, Progress
 from engine.model import CheckResult, SessionState, TranscriptLine
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn

@@ -17,9 +17,9 @@ from clawpy_console.cli.printing.style import plain, printed
 from clawpy_console.fields import Field
 from clawpy_console.screens.safety import standing
 from clawpy_console.state import AppState, Autonomy
+from clawpy_console.widgets.keyline import Columns
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.status import state_line
-from clawpy_console.widgets.tab_line import Columns
 from engine import open_engine
 from engine.home import Home
 from engine.model import RailVerdict, Refusal, Verdict

@@ -11,8 +11,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.work.xray import XRay
-from clawpy_console.widgets.filter import Filter
-from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.keyline import Filter, KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.whole import WholeScreen

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from clawpy_console.cli.printing.agents import agents, bubbles, guidance, permissions, profile, tasks
-from clawpy_console.cli.printing.candidates import candidates
-from clawpy_console.cli.printing.cards import cards, lap, muted, unmuted, work
-from clawpy_console.cli.printing.learnings import learnings
-from clawpy_console.cli.printing.memory import drafts, forget, recall, remember
-from clawpy_console.cli.printing.metrics import export, metrics, train
-from clawpy_console.cli.printing.notifications import notify
-from clawpy_console.cli.printing.settings import check, config, doctor, key, token
-from clawpy_console.cli.printing.simulation import simulate
-from clawpy_console.cli.printing.state import dnd, resume, status, stop
+from clawpy_console.cli.printing.cards import cards, lap, muted, reply, unmuted, work, xray
+from clawpy_console.cli.printing.engine import (
+    check,
+    config,
+    dnd,
+    doctor,
+    export,
+    key,
+    metrics,
+    notify,
+    resume,
+    simulate,
+    status,
+    stop,
+    token,
+    train,
+)
+from clawpy_console.cli.printing.learning import candidates, drafts, forget, learnings, recall, remember
 from clawpy_console.cli.printing.style import Document, Lines, bad, clean, dim, plain
-from clawpy_console.cli.printing.xray import reply, xray
 from engine.model import Refusal
 
 

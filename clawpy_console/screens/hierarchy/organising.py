@@ -6,18 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import outside, words
-from clawpy_console.dialogs.ask import Ask
+from clawpy_console.dialogs.ask import Ask, send_up
 from clawpy_console.dialogs.edit_file import EditFile
-from clawpy_console.dialogs.send_up import send_up
 from clawpy_console.keys import shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.hierarchy.agent import broken_file
-from clawpy_console.screens.hierarchy.edit_profile import EditProfile
-from clawpy_console.screens.hierarchy.move_agent import MoveAgent
-from clawpy_console.screens.hierarchy.new_agent import NewAgent
-from clawpy_console.screens.hierarchy.organisation import OWNER, Node, below
-from clawpy_console.screens.hierarchy.tree import Tree
-from clawpy_console.widgets.tab_line import TabLine
+from clawpy_console.screens.hierarchy.dialogs import EditProfile, MoveAgent, NewAgent
+from clawpy_console.screens.hierarchy.tree import OWNER, Node, Tree, below
+from clawpy_console.widgets.keyline import TabLine
 from engine.model import AgentView, LeaderProfile, Taught
 
 if TYPE_CHECKING:

@@ -16,18 +16,16 @@ from textual.widgets import Static
 from clawpy_console import words
 from clawpy_console.fields import Field
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.filtering import Filtering
+from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.hierarchy import agent as told
-from clawpy_console.screens.hierarchy.organisation import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, leaders, tree
 from clawpy_console.screens.hierarchy.organising import Organising
-from clawpy_console.screens.hierarchy.tree import Tree
+from clawpy_console.screens.hierarchy.tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.filter import Filter
+from clawpy_console.widgets.keyline import Filter, TabLine
 from clawpy_console.widgets.prompt_lines import PromptLines
+from clawpy_console.widgets.row_view import Scrolled
 from clawpy_console.widgets.rows import Row, Rows, grouped
-from clawpy_console.widgets.scrolled import Scrolled
 from clawpy_console.widgets.session import session_row
-from clawpy_console.widgets.tab_line import TabLine
 from engine import dispatch
 from engine.model import PromptPart, SourceKind
 

@@ -1,16 +1,192 @@
-"""The organisation as a list of rows that fold: with keys, and with a click on the mark before a name."""
+"""The organisation as rows of a tree that folds: who is below whom, and whose chain is broken (SPEC 1.1).
+
+Below the owner stand the agents, each below its leader. Agents whose chain does not reach the owner stand in groups
+below that: their leader is missing, they are in a circle, or their folder cannot be read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from textual import events
 from textual.message import Message
 
 from clawpy_console import words
 from clawpy_console.keys import bindings
-from clawpy_console.screens.hierarchy.organisation import FOLD, GROUP, OWNER, RETIRED, STATES, Node, busy
 from clawpy_console.widgets.rows import Row, Rows
+from engine.model import AgentView
+
+OWNER = "owner"
+FOLD = "+"
+"""The id of a row for folded agents: this, then their leader's id. No agent's id begins with it."""
+
+GROUP = "="
+"""The id of the heading of a group: this, then its title."""
+
+RETIRED = f"{GROUP}retired"
+
+LONG = 8
+"""In an organisation of more agents than this, agents that never worked are folded (SPEC 6)."""
+
+NAMED = 12
+"""So many of the folded agents are named on their row."""
+
+STATES: Mapping[str, tuple[str, str, str]] = {
+    "idle": ("○", "faint", ""), "queued": ("○", "accent", "waiting"), "running": ("◐", "accent", "working"),
+    "waiting": ("▲", "wants", "waiting"), "broken": ("✗", "wrong", "broken"), "retired": ("·", "faint", "retired"),
+}  # fmt: skip
+"""Sign, colour and word of each state of an agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A row of the tree. `agent` is None for the owner, for folded agents and for the heading of a group.
+
+    `open` is None where nothing is below. `text` stands beside an agent's name and says why it is not below its
+    leader; of the other rows it is the whole text. `matches` is False for a leader that the filter does not find.
+    """
+
+    id: str
+    depth: int
+    agent: AgentView | None = None
+    open: bool | None = None
+    text: str = ""
+    matches: bool = True
+    above: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """Rows that you folded (`closed`), and leaders whose unused agents are `shown`.
+
+    `everyone` shows unused agents everywhere; `kept` are agents that stay in sight.
+    """
+
+    closed: frozenset[str] = frozenset()
+    shown: frozenset[str] = frozenset()
+    everyone: bool = False
+    kept: frozenset[str] = frozenset()
+
+
+def tree(
+    agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: Folds, needle: Sequence[str] = ()
+) -> list[Node]:
+    """The rows. With `needle` (words in lower case) only agents that have all of them, and their leaders."""
+    below, why = _places(agents, retired)
+    found = {one.id for one in (*agents, *retired) if all(word in searched(one) for word in needle)}
+    kept = found if needle else {one.id for one in agents if busy(one) or one.id in folds.kept}
+    kept = kept.union(leaders(agents, kept))
+    folding = not needle and not folds.everyone and len(agents) > LONG
+
+    def is_open(id: str) -> bool:
+        return bool(needle) or (id in folds.shown if id == RETIRED else id not in folds.closed)
+
+    def children(node: Node) -> list[Node]:
+        if node.id.startswith(FOLD) or (node.agent and node.agent.state == "retired"):
+            return []
+        members = [one for one in below.get(node.id, ()) if not needle or one.id in kept]
+        rows = [
+            Node(one.id, node.depth + 1, one, None, why.get(one.id, ""), one.id in found, node.id) for one in members
+        ]
+        unused = [one for one in members if one.id not in kept]
+        hidden = sum(1 + len(_reach(below, one.id)) for one in unused) if folding else 0
+        with_all = node.id in folds.shown or (node.agent is not None and node.id not in kept)
+        if hidden < 2 or with_all or node.id.startswith(GROUP):
+            return rows
+        names = ", ".join(one.id for one in unused[:NAMED]) + (" …" if len(unused) > NAMED else "")
+        fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{hidden:,} not used yet: {names}", above=node.id)
+        return [*(row for row in rows if row.id in kept), fold]
+
+    rows: list[Node] = []
+    groups = [Node(name, 0, text=f"{name[1:]} ({len(below[name])})") for name in below if name.startswith(GROUP)]
+    todo = [*reversed(groups), Node(OWNER, 0, text="you")]
+    while todo:  # no recursion: a chain may be as long as there are agents
+        node = todo.pop()
+        members = children(node)
+        if members or node.id == OWNER:
+            node = replace(node, open=is_open(node.id))
+        elif node.id.startswith(GROUP):
+            continue
+        rows.append(node)
+        todo += reversed(members) if node.open else ()
+    return rows
+
+
+def leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
+    """All leaders above these agents that exist: of one agent from the direct one upward."""
+    leader = {one.id: one.reports_to for one in agents}
+    found: dict[str, None] = {}
+    for one in ids:
+        at = leader.get(one, "")
+        while at in leader and at not in found:
+            found[at] = None
+            at = leader[at]
+    return list(found)
+
+
+def below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
+    """Everyone below an agent."""
+    return _reach(_under(agents), agent_id)
+
+
+def busy(agent: AgentView) -> bool:
+    """Whether an agent has anything to show: it worked, works, or is broken."""
+    return bool(agent.sessions or agent.broken or agent.state not in ("idle", "retired"))
+
+
+def searched(agent: AgentView) -> str:
+    """The text that a filter searches."""
+    parts = (agent.id, agent.title, agent.domain, f"tier {agent.tier}", agent.state, STATES[agent.state][2],
+             *agent.channels, agent.archetype, agent.broken)  # fmt: skip
+    return " ".join(parts).lower()
+
+
+def _under(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
+    found: dict[str, list[AgentView]] = {}
+    for one in agents:
+        found.setdefault(one.reports_to, []).append(one)
+    return found
+
+
+def _reach(under: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
+    found: set[str] = set()
+    todo = [leader]
+    while todo:
+        new = [one.id for one in under.get(todo.pop(), ()) if one.id not in found]
+        found.update(new)
+        todo += new
+    return found
+
+
+def _places(
+    agents: Sequence[AgentView], retired: Sequence[AgentView]
+) -> tuple[dict[str, list[AgentView]], dict[str, str]]:
+    """The agents below each row, and for those whose chain does not reach the owner why."""
+    by_id, under = {one.id: one for one in agents}, _under(agents)
+    groups: dict[str, list[AgentView]] = {"leader missing": [], "in a circle": [], "broken": [], "retired": [*retired]}
+    why: dict[str, str] = {}
+    reached = _reach(under, OWNER)
+
+    def place(group: str, head: AgentView, said: str) -> None:
+        groups[group].append(head)
+        why[head.id] = said
+        reached.update({head.id} | _reach(under, head.id))
+
+    for one in agents:
+        if one.id not in reached and one.reports_to not in by_id:
+            missing = f"reports to {one.reports_to}, which does not exist"
+            place("broken" if one.broken else "leader missing", one, "" if one.broken else missing)
+    for one in agents:
+        if one.id not in reached:
+            above = leaders(agents, [one.id])
+            circle = above[above.index(by_id[above[-1]].reports_to) :]
+            head = by_id[min(circle)]
+            under[head.reports_to].remove(head)
+            whom = "itself" if head.reports_to == head.id else f"{head.reports_to}, whom it leads"
+            place("in a circle", head, f"reports to {whom}: a circle")
+    return under | {f"{GROUP}{title}": heads for title, heads in groups.items() if heads}, why
+
 
 DEEPEST = 12
 """Rows deeper than this are not indented further, so that names stay in sight."""

@@ -15,9 +15,9 @@ from clawpy_console import words
 from clawpy_console.fields import Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.insights import figures, training
+from clawpy_console.screens.insights import figures
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.scrolled import Scrolled
+from clawpy_console.widgets.row_view import Scrolled
 from engine import document
 from engine.model import Insights, Refusal, TrainingOffer
 
@@ -131,7 +131,7 @@ class InsightsScreen(ConsoleScreen):
             Field("", f"acting by itself{back}", "heading"),
             Field("", words.one_line(read.earning), "grey"),
         ]
-        third += training.training(read.training, now, *keys)
+        third += figures.training(read.training, now, *keys)
         more = f"   {next_key} training" if aside else ""
         return [left, [Field("", f"tables{more}", "heading"), *(tables or [Field("", NO_TABLES, "faint")])], third]
 
@@ -169,7 +169,7 @@ class InsightsScreen(ConsoleScreen):
         def stop() -> None:
             self.app.ask(lambda engine: engine.training.cancel(), lambda _: self._moved("the training is stopped"))
 
-        self.app.confirm("Stop the training?", training.stopping(run), "stop it", stop, risky=True)
+        self.app.confirm("Stop the training?", figures.stopping(run), "stop it", stop, risky=True)
 
     def _offered(self, offer: TrainingOffer) -> None:
         if (read := self._read) is None:
@@ -179,7 +179,7 @@ class InsightsScreen(ConsoleScreen):
             self.app.ask(lambda engine: engine.training.launch(), lambda run: self._moved(f"training: {run.state}"))
 
         key = shown_key("insights.train", self.app.keymap)
-        question = training.question(offer, read.training, key)
+        question = figures.question(offer, read.training, key)
         self.app.confirm("Train a Twin model?", question, "send and train", train, risky=True)
 
     def _not_yet(self, refusal: Refusal) -> None:
@@ -190,7 +190,7 @@ class InsightsScreen(ConsoleScreen):
         read = self._read
         if read is None or (run := read.training.swap) is None:
             return
-        title, question = training.swapping(run, read.training)
+        title, question = figures.swapping(run, read.training)
 
         def swap(engine: Engine) -> object:
             return engine.training.adopt() if run.state == "kept_old" else engine.training.put_back()

@@ -3,7 +3,7 @@ decide what is used (SPEC 5, 6)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -11,27 +11,65 @@ from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from clawpy_console import words
+from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.filtering import Filtering
+from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, linked, listed, read_listing
-from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.filter import Filter
-from clawpy_console.widgets.parts import drawn
+from clawpy_console.widgets.drawn import Drawn, drawn
+from clawpy_console.widgets.keyline import Filter, KeyLine
+from clawpy_console.widgets.row_view import Scrolled
 from clawpy_console.widgets.rows import Rows, grouped
-from clawpy_console.widgets.scrolled import Scrolled
 from engine import document
 from engine.model.adaptation import CANDIDATE_MOVES
 from engine.model.learnings import ChainReport, RetractReport
 
 if TYPE_CHECKING:
     from engine import Engine
+
+
+class Decide(PreviewDialog[str | None]):
+    """Gives the reason that was typed, "" for none; None on Escape. Enter decides nothing, and says so. `told` is what
+    the decision changes, `reason` stands in the line already."""
+
+    BINDINGS = bindings("deciding", "preview")
+    AUTO_FOCUS = "#reason"
+    DEFAULT_CSS = """
+    Decide .dialog { width: 100; }
+    Decide #pane { height: auto; max-height: 60vh; padding: 0; }
+    Decide #reason { height: 3; margin: 1 0 0 0; }
+    Decide KeyLine { dock: none; margin: 1 0 0 0; }
+    """
+
+    def __init__(self, title: str, told: Sequence[Field], reason: str) -> None:
+        super().__init__()
+        self._title, self._told, self._reason = title, told, reason
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = Content(self._title)
+            with VerticalScroll(id="pane", can_focus=False):
+                yield Drawn(id="change")
+            asks = "Reason, in a few words (kept with it)"
+            yield Input(self._reason, placeholder=asks, select_on_focus=False, id="reason", max_length=400)
+            yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.show(self._told)
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self.not_by_enter(f"{shown_key('deciding.decide', self.app.keymap)} confirms")
+
+    def action_decide(self) -> None:
+        self.dismiss(self.query_one("#reason", Input).value.strip())
+
 
 NOTHING = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
 """What stands in place of details while there are none."""
@@ -287,8 +325,6 @@ class LearningScreen(Filtering):
 
     def action_decide(self, how: str) -> None:
         """Ask, with what it changes, then do it."""
-        from clawpy_console.screens.learning.decide import Decide
-
         view, decision = self.view, DECISIONS[how]
         if view is None or self._still_undoing():
             return

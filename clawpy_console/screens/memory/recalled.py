@@ -11,10 +11,10 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from clawpy_console import words
-from clawpy_console.dialogs.preview import PreviewDialog
+from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.fields import Field, bar
 from clawpy_console.keys import bindings
-from clawpy_console.screens.memory.entry import NAMES, recalled
+from clawpy_console.screens.memory.entries import NAMES, recalled
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines

@@ -16,15 +16,14 @@ from clawpy_console import outside, words
 from clawpy_console.dialogs.edit_file import EditFile
 from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.filtering import Filtering
-from clawpy_console.screens.memory import layers
-from clawpy_console.screens.memory.entry import NAMES, STATES, Entry, detail, forgetting, layer
-from clawpy_console.screens.memory.layers import PAGE
+from clawpy_console.screens.base import Filtering
+from clawpy_console.screens.memory import entries
+from clawpy_console.screens.memory.entries import NAMES, PAGE, STATES, Entry, detail, forgetting, layer
 from clawpy_console.screens.memory.recalled import WouldRecall
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.filter import Filter
+from clawpy_console.widgets.keyline import Filter
+from clawpy_console.widgets.row_view import Scrolled
 from clawpy_console.widgets.rows import Row, Rows, grouped
-from clawpy_console.widgets.scrolled import Scrolled
 from engine import dispatch
 from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, Recalled
 
@@ -156,10 +155,10 @@ class MemoryScreen(Filtering):
             return
         if self._meaning and needle:
             self.read(
-                lambda engine: layers.by_meaning(engine, there, needle), self._take_meaning, group="entries", wait=wait
+                lambda engine: entries.by_meaning(engine, there, needle), self._take_meaning, group="entries", wait=wait
             )
         else:
-            self.read(lambda engine: layers.page(engine, there, needle), self._take, group="entries", wait=wait)
+            self.read(lambda engine: entries.page(engine, there, needle), self._take, group="entries", wait=wait)
 
     def _take(self, entries: list[Entry]) -> None:
         self._entries = entries
@@ -202,7 +201,7 @@ class MemoryScreen(Filtering):
         self._read_detail()
         there, after, needle = self._layer, self._entries, " ".join(self.needle)
         if self._more and self.entry is after[-1]:
-            self.read(lambda engine: [*after, *layers.page(engine, there, needle, after)], self._take, group="entries")
+            self.read(lambda engine: [*after, *entries.page(engine, there, needle, after)], self._take, group="entries")
 
     def _read_detail(self) -> None:
         one = self.entry
@@ -211,7 +210,7 @@ class MemoryScreen(Filtering):
             self._shown = None
             self._draw_detail()
         else:
-            self.read(lambda engine: layers.read(engine, one), self._take_detail, group="detail")
+            self.read(lambda engine: entries.read(engine, one), self._take_detail, group="detail")
 
     def _take_detail(self, shown: tuple[Entry, list[Entry]]) -> None:
         before, self._shown = self._shown, shown
@@ -249,7 +248,7 @@ class MemoryScreen(Filtering):
             self._take([one])
             self.go_to("entries")
 
-        self.read(lambda engine: layers.find(engine, there, id), found, group="led")
+        self.read(lambda engine: entries.find(engine, there, id), found, group="led")
 
     # Filter and meaning
 

@@ -16,9 +16,8 @@ from clawpy_console.fields import Field
 from clawpy_console.keys import bindings
 from clawpy_console.screens.mission.card import headline
 from clawpy_console.screens.mission.evidence import evidence, parameter_lines
-from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.drawn import Drawn, drawn
 from clawpy_console.widgets.keyline import KeyLine
-from clawpy_console.widgets.parts import drawn
 from engine.model import Card, RailVerdict, Refusal
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from textual.content import Content
 from clawpy_console import hiring, words
 from clawpy_console.keys import shown_key
 from clawpy_console.screens.mission.since import since
-from clawpy_console.widgets.parts import drawn
+from clawpy_console.widgets.drawn import drawn
 from engine import document
 
 if TYPE_CHECKING:

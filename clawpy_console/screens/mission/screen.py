@@ -386,7 +386,7 @@ class MissionScreen(ConsoleScreen):
             case "bubble" if waiting.text:
                 self._ask_to_approve(waiting)
             case "bubble":
-                from clawpy_console.dialogs.send_up import send_up
+                from clawpy_console.dialogs.ask import send_up
 
                 send_up(self.app)
             case "notification":

@@ -15,11 +15,11 @@ from textual.widgets import Static
 
 from clawpy_console import words
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.filtering import Filtering
+from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.safety import standing
 from clawpy_console.state import AppState
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.filter import Filter
+from clawpy_console.widgets.keyline import Filter
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import LogEntry, Verdict
 

@@ -20,8 +20,7 @@ from textual.strip import Strip
 from clawpy_console import words
 from clawpy_console.keys import bindings
 from clawpy_console.screens.work.diff_files import DiffFile, Hunk, Line, Mark, changed_part, language_of, mark_of
-from clawpy_console.widgets.row_view import CursorView
-from clawpy_console.widgets.selecting import selectable
+from clawpy_console.widgets.row_view import CursorView, selectable
 from engine.model import DiffComment
 
 SIDE_BY_SIDE, LEAST = 160, 100

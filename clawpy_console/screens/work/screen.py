@@ -14,18 +14,15 @@ from textual.widgets import Static
 
 from clawpy_console import words
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.filtering import Filtering
+from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.work.changes import Changes
-from clawpy_console.screens.work.conversing import Conversing
+from clawpy_console.screens.work.conversing import Asked, Conversing, ReplyLine
 from clawpy_console.screens.work.diff_view import DiffView
-from clawpy_console.screens.work.permission import Asked
-from clawpy_console.screens.work.reply import ReplyLine
 from clawpy_console.state import NEWEST
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.filter import Filter
+from clawpy_console.widgets.keyline import Columns, Filter
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import about, session_row, waits
-from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import Card, ChangeSet, ChangeState, ModelCall, Refusal, SessionView
 

@@ -1,4 +1,4 @@
-"""What the verb of learnings prints."""
+"""What the verbs of memory, learnings and candidates print."""
 
 from __future__ import annotations
 
@@ -19,7 +19,50 @@ from clawpy_console.cli.printing.style import (
     wants,
 )
 from clawpy_console.fields import Field
-from clawpy_console.screens.learning import entry
+from clawpy_console.screens.learning import candidate, entry
+from clawpy_console.screens.memory import entries as told
+
+
+def remember(document: Document) -> Lines:
+    """How much was remembered; bad lines were told as they came."""
+    said = f"{document['remembered']:,} remembered"
+    said += f", {document['known']:,} known before" if document["known"] else ""
+    said += wants(f", {count(document['badLines'], 'bad line')}") if document["badLines"] else ""
+    yield f"{said}, {document['seconds']:.1f} s"
+    if document["trouble"]:
+        yield wants(f"found by words alone: {document['trouble']}")
+    elif missing := document["missing"]:
+        yield dim(f"{count(missing, 'memory', 'memories')} can be found by meaning a little later")
+
+
+def recall(document: Document) -> Lines:
+    """What was found, each line with its layer, its source and why."""
+    for one in document["results"]:
+        yield from printed(told.recalled(one))
+    yield from (wants(f"left out: {words}") for words in document["leftOut"])
+
+
+def drafts(document: Document) -> Lines:
+    """Drafts of facts, or what became of one."""
+    if "fact" in document:
+        fact = document["fact"]
+        yield f"{good('kept')}  {bold(fact['id'])}  {fact['fact']}"
+        return
+    for one in document["drafts"]:
+        state = "" if one["state"] == "waiting" else f"  {one['state']}"
+        yield f"{bold(one['id'])}{state}  {one['fact']}"
+        instead = f", replacing {one['supersedes']}" if one["supersedes"] else ""
+        yield "    " + dim(f"{one['bucket']}/{one['group']} | {one['reason']}{instead}")
+    if document["drafts"] and document["drafts"][0]["state"] == "waiting":
+        yield dim("`clawpy drafts promote ID` keeps one as a fact, `clawpy drafts dismiss ID` does not")
+
+
+def forget(document: Document) -> Lines:
+    """What forgetting touches, or touched, and what it leaves."""
+    yield good("forgotten") if document["forgotten"] else wants("would be forgotten")
+    yield from printed(told.forgetting(document))
+    if not document["forgotten"]:
+        yield f"Nothing changed yet. Add `{bold('--yes')}` to forget it."
 
 
 def learnings(document: Document) -> Lines:
@@ -117,3 +160,68 @@ def _chain(document: Document) -> Lines:
 
 CHAINED = {"promoted": "promoted", "reinforced": "repeated", "compacted": "merged"}
 """What became of learnings on their way up, and how it is called."""
+
+
+NEXT = {
+    "promoted": "`clawpy candidates rollback {id}` rolls it back",
+    "rejected": "It is proposed again only if new evidence outweighs your decision.",
+    "rolled_back": "`clawpy candidates approve {id}` activates it again",
+}
+
+
+def candidates(document: Document) -> Lines:
+    """A list, one with all about it, what became of one, what a check found, or records."""
+    if "candidates" in document:
+        yield from _list(document)
+    elif "drafted" in document:
+        yield from map(_candidate_head, document["drafted"])
+        if not document["drafted"]:
+            yield "Nothing new was found."
+        yield from (dim(f"not drafted: {key}: {why}") for key, why in document["notDrafted"].items())
+    elif "candidate" in document:
+        one = document["candidate"]
+        yield _candidate_head(one)
+        if "stations" in document:
+            yield from _whole(document)
+        if one["status"] in NEXT:
+            yield dim(NEXT[one["status"]].format(id=one["id"]))
+    else:
+        yield from _records(document["records"])
+        if not document["records"]:
+            yield "Nothing was recorded yet."
+
+
+def _records(records: list[Document]) -> Lines:
+    now = datetime.now(UTC)
+    for one in records:
+        yield from printed(candidate.record(one, now))
+
+
+def _whole(document: Document) -> Lines:
+    _, *fields = candidate.candidate(document, datetime.now(UTC))
+    yield from printed(fields)
+    for name, title in candidate.EVIDENCE.items():
+        if records := [each for each in document["records"] if each["id"] in document["candidate"][name]]:
+            yield from ("", bold(title), *_records(records))
+
+
+def _list(document: Document) -> Lines:
+    """Those that need your decision first."""
+    for one in sorted(document["candidates"], key=lambda one: one["status"] != "review"):
+        yield _candidate_head(one)
+        yield "    " + dim(f"{candidate.TYPES[one['type']][1]}, for {candidate.where(one)}; {candidate.evidence(one)}")
+    if not document["candidates"]:
+        known = document["records"]
+        said = f"{count(known, 'record')}, none calls for a change" if known else "nothing was recorded yet"
+        yield f"No candidates: {said}. `clawpy candidates digest` checks now, instead of within ten minutes."
+        return
+    if waiting := document["counts"]["review"]:
+        told = "`clawpy candidates show ID` shows one, `approve ID` and `reject ID` decide"
+        yield dim(f"{waiting} need{'s' if waiting == 1 else ''} your decision: {told}")
+    if document["mode"] == "autonomous":
+        yield wants("adaptation.mode is autonomous: candidates with enough evidence become active")
+
+
+def _candidate_head(one: Document) -> str:
+    sign, tone, said = candidate.STATUS[one["status"]]
+    return f"{bold(one['id'])}  {paint(tone, f'{sign} {said}')}  score {one['score']:.0f}  {one['title']}"

@@ -1,0 +1,355 @@
+"""What the verbs of the engine, of settings, notifications, training and the simulation print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from clawpy_console import words
+from clawpy_console.cli.printing.style import (
+    Document,
+    Lines,
+    bad,
+    bold,
+    count,
+    dim,
+    good,
+    how_it_ended,
+    paint,
+    printed,
+    span,
+    table,
+    time,
+    wants,
+)
+from clawpy_console.fields import Field
+from clawpy_console.screens.insights import figures
+from clawpy_console.screens.insights.figures import STATES
+from clawpy_console.screens.mission.since import since
+from clawpy_console.screens.safety import standing
+
+MOST = 5
+"""Sessions that ran since you were away, and that were blocked, which are listed: the last ones."""
+
+
+def status(document: Document) -> Lines:
+    """State, caps, what waits."""
+    held = document["holds"]
+    tone = "wrong" if held or document["state"] == "DISABLED" else "good"
+    since = f"since {time(document['stateSince'])}, {document['cause']}"
+    runs = document["engine"] != "none"
+    if runs:
+        yield f"{paint(tone, '●')} {bold(document['state'])} {since}"
+    else:
+        yield f"{paint(tone, '○')} {bold('No engine is running.')} `clawpy` or `clawpy run` starts one."
+        yield f"  last state: {document['state']} {since}"
+    yield from printed(map(_hold, held))
+    yield from _cost(document["crossPollStatus"])
+    phase = document["phase"]
+    if phase["number"] > 0:
+        yield f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {phase['reason']}"
+    elif phase["learning"]:
+        yield f"  {phase['learning']}"
+    if document.get("byItself"):
+        yield f"  {document['byItself']['words']}"
+    silent, coming = document["silenceSeconds"], document["nextCycleAt"]
+    if runs:
+        yield f"  inactive for {span(silent)}" + (f", next check {time(coming)}" if coming else "")
+    yield f"  {count(document['pending'], 'card')} pending"
+    gateway = document.get("gateway") or {}
+    if gateway.get("url"):
+        listen = f", {count(gateway['clients'], 'client')}" if gateway["clients"] else ""
+        yield f"  gateway {gateway['url']}  {dim(gateway['words'] + listen)}"
+    elif gateway.get("words", "off") != "off":
+        yield f"  {wants('gateway')} {gateway['words']}"
+    if document["keysInFile"]:
+        yield f"  {wants(document['keysInFile'])}"
+    yield from _since(document["since"])
+    yield from (f"  running  {one['id']}  {words.one_line(one['prompt'])}" for one in document["running"])
+    yield from (f"  {wants('needs you')}  {one['id']}  {one['title']}" for one in document["waiting"])
+    for one in document["decisions"]:
+        said = words.DECISIONS.get(one["signal"], one["signal"])
+        yield dim(f"  {time(one['decidedAt'])}  {said}  {words.one_line(one['prompt'])}")
+
+
+def _cost(spent: Document) -> Lines:
+    """What was spent of each cap; nothing when nothing was spent this month."""
+    windows = (("hour", "ThisHour", "PerHour"), ("day", "Today", "PerDay"), ("month", "ThisMonth", "PerMonth"))
+    told = (f"{name} ${spent[f'cost{now}']:.2f}/{spent[f'costCap{cap}']:g}" for name, now, cap in windows)
+    if spent["costThisMonth"]:
+        yield f"  cost  {'  '.join(told)}"
+
+
+def _hold(one: Document) -> Field:
+    """A stop or a pause, and how it ends."""
+    until, now = one["until"] and datetime.fromisoformat(one["until"]), datetime.now(UTC)
+    left = words.duration(until - now) if until and until > now else ""
+    return standing.hold(one["word"], one["reason"], time(one["since"]), f"`clawpy resume {one['word']}`", left)
+
+
+def _since(then: Document) -> Lines:
+    """What happened since you were last away; nothing when nothing did."""
+    fields, ran, blocked = list(since(then)), then["ran"], then["blocked"]
+    if not fields:
+        return
+    yield bold(f"since {time(then['at'])}")
+    yield from printed(fields)
+    if len(ran) > MOST:
+        yield dim(f"    and {len(ran) - MOST} earlier ones; `clawpy work` lists them")
+    for one in ran[-MOST:]:
+        yield f"    {time(one['endedAt'])}  {how_it_ended(one)}  {words.one_line(one['prompt'])}"
+    if len(blocked) > MOST:
+        yield dim(f"    and {len(blocked) - MOST} earlier blocked ones")
+    for one in blocked[-MOST:]:
+        rail = f"{wants('blocked')} by {one['rail']}"
+        yield f"    {time(one['createdAt'])}  {rail}  {words.one_line(one['prompt'])}: {one['reason']}"
+
+
+def dnd(document: Document) -> Lines:
+    """Until when nobody is disturbed."""
+    if document["dndUntil"]:
+        yield f"{wants('do not disturb')} until {time(document['dndUntil'])}; `clawpy dnd --off` ends it"
+    else:
+        yield "Do not disturb is off." + ("; quiet hours still apply" if document["quiet"] else "")
+
+
+def resume(document: Document) -> Lines:
+    """What ended, and how everything stands now."""
+    for one in document.get("lifted", ()):
+        yield f"{good('▶')} Resumed after the {standing.HOLDS[one['word']]} of {time(one['since'])}: {one['reason']}"
+    yield from status(document)
+
+
+def stop(document: Document) -> Lines:
+    """What was stopped."""
+    ended = document["stopped"]
+    first = f"stopped; {count(len(ended), 'session')} ended" if ended else "stopped; nothing was running"
+    if not document["reached"]:
+        first = "stopped; no engine answered. A running engine will find the stop file; the next one starts stopped"
+    yield f"{bad('■')} {first}"
+    if document["killed"]:
+        yield f"  {count(document['killed'], 'process', 'processes')} ended"
+    if document["left"]:
+        yield f"  {bad('still running')}: {', '.join(document['left'])}; end them with `kill -9`"
+    yield "  Resume with `clawpy resume`."
+
+
+def config(document: Document) -> Lines:
+    """One setting or all."""
+    if "settings" in document:
+        yield from _flat("", document["settings"])
+        yield dim(f"# {document['file']}")
+        return
+    yield from _flat(document["key"], document["value"])
+    yield f"{dim(document['origin'])}; expected {document['accepted']}"
+
+
+def _flat(key: str, value: Any) -> Lines:
+    if isinstance(value, Mapping) and value:
+        for name, each in value.items():
+            yield from _flat(f"{key}.{_quoted(name)}" if key else name, each)
+    elif value is None:
+        yield f"# {key} is not set"
+    else:
+        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _quoted(name: str) -> str:
+    return name if name.replace("-", "").replace("_", "").isalnum() else f'"{name}"'
+
+
+def check(document: Document) -> Lines:
+    """The content filter's word."""
+    tone = {"allow": "good", "ask": "wants"}.get(document["verdict"], "wrong")
+    reason = f"  {document['reason']}" if document["reason"] else ""
+    rule = f" ({document['rule']})" if document["rule"] else ""
+    yield paint(tone, document["verdict"]) + reason + rule
+
+
+def key(document: Document) -> Lines:
+    """Which keys there are, or what was done with one."""
+    if "keys" in document:
+        for one in document["keys"]:
+            sign = good("✓") if one["usable"] else dim("-")
+            yield f"{sign} {one['name']:12}  {one['source'] or one['message']}"
+        yield dim(f"keyring: {document['keyring']}")
+    else:
+        yield document["message"]
+        if document.get("next"):
+            yield from document["next"].split("; ")
+    if document.get("badge"):
+        yield wants(f"! {document['badge']}")
+
+
+def token(document: Document) -> Lines:
+    yield document["token"]
+
+
+HELD = {"held": "good", "not held": "wrong"}
+"""The tone of what a sandbox holds or does not; it may not have been tried."""
+
+
+def _rungs(rungs: Sequence[Document]) -> Lines:
+    """What each rung of the sandbox ladder holds on this machine, a table."""
+    shown = [one for one in rungs if one["works"]]
+    names = "  ".join(f"{one['name'] + ('*' if one['inForce'] else ''):11}" for one in shown)
+    yield f"  {'tried in each sandbox':24}  {names}".rstrip()
+    for what in shown[0]["holds"]:
+        line = f"  {what:24}"
+        for one in shown:
+            held = one["holds"][what]
+            line += "  " + paint(HELD.get(held, "grey"), held) + " " * (11 - len(held))
+        yield line.rstrip()
+    yield dim("  * active")
+
+
+def doctor(document: Document) -> Lines:
+    """Every check, how to mend what is not well, and where things are."""
+    signs = {"ok": good("✓"), "warn": wants("!"), "fail": bad("✗")}
+    yield f"clawpy {document['version']}, Python {document['python']}"
+    for one in document["checks"]:
+        told = one["message"].replace("\n", "\n               ")
+        yield f"{signs[one['state']]} {one['name']:11}  {told}"
+        if one["fix"]:
+            yield "               " + dim(one["fix"])
+    yield from ("", *_rungs(document["rungs"]), "")
+    yield from (dim(f"  {name:20} {path}") for name, path in document["paths"].items())
+
+
+def notify(document: Document) -> Lines:
+    """Where notifications go and what did not arrive, or how a test went."""
+    if "message" in document:
+        yield document["message"]
+    elif "tested" in document:
+        for one in document["tested"]:
+            sign = good("✓") if one["delivered"] else bad("✗")
+            yield f"{sign} {one['surface']:8} {one['message']}{_fix(one)}"
+    else:
+        for name, verb in (("retried", "tried again"), ("dismissed", "dismissed")):
+            if name in document:
+                yield f"{document[name]} {verb}"
+        yield from map(_surface, document["surfaces"])
+        if document["quiet"]:
+            yield dim("quiet hours: only urgent notifications are sent until the morning")
+
+
+def _fix(one: Document) -> str:
+    return dim(f"  {one['fix']}") if one["fix"] else ""
+
+
+def _surface(one: Document) -> str:
+    works = bool(one["service"]) and not one["message"]
+    sign = bad("✗") if one["undelivered"] else good("✓") if works else dim("-")
+    service = f"{one['service']} ({one['source']})" if one["service"] else ""
+    line = f"{sign} {one['surface']:8} {'; '.join(filter(None, [service, one['message']]))}"
+    if one["undelivered"]:
+        told = f"{one['undelivered']} not delivered: {one['why']}; clawpy notify retry {one['surface']}, or dismiss"
+        return f"{line}  {bad(told)}"
+    return f"{line}  {wants(one['why'])}" if one["why"] else line + _fix(one)
+
+
+def export(document: Document) -> Lines:
+    """Where what was learnt now lies."""
+    what = "pairs" if document["what"] == "dpo" else "conversations"
+    yield f"{document['records']:,} {what}, {document['new']:,} of them new: {document['file']}"
+    if document["weights"]:
+        yield dim(f"their weights: {document['weights']}")
+
+
+def train(document: Document) -> Lines:
+    """The Twin model in use, the runs, and when the next one is due."""
+    model = document["twinModel"]
+    used = "no Twin model is set" if model is None else f"Twin model {model}"
+    yield used if document["enabled"] or model is None else f"{used}, off: clawpy config set twinModelEnabled true"
+    if "imported" in document:
+        yield count(document["imported"], "new pair")
+    for run in document["runs"]:
+        sign, said, tone = STATES[run["state"]]
+        state, examples = paint(tone, f"{sign} {said}"), count(run["records"], "example")
+        yield f"{run['id']}  {state}  {run['method']}  {examples}  ${run['cost']:.2f}"
+        yield dim(f"    {run['message']}")
+    yield document["next"]
+
+
+def metrics(document: Document) -> Lines:
+    """Rates, calibration, drift; sources, channels and kinds as tables."""
+    fields = [
+        *figures.head(document),
+        *figures.calibration(document),
+        *figures.drift(document["drift"]),
+        Field("training", document["nextTraining"]),
+        Field("", ""),
+        *figures.tables(document, ("sources", "channels", "kinds")),
+    ]
+    return printed(fields)
+
+
+def simulate(document: Document) -> Lines:
+    """The whole month. The same document gives the same text, whatever the machine."""
+    cards = document["cards"]
+    fates = ", ".join(f"{cards[name]} {name}" for name in ("approved", "dismissed", "expired", "withdrawn", "pending"))
+    yield bold(f"{count(document['days'], 'day')} from {document['from'][:10]}, seed {document['seed']}")
+    yield dim(f"real: {document['real']}")
+    yield dim(f"made up: {'; '.join(document['madeUp'])}\n")
+    yield f"cards    {cards['made']} made, {cards['followUps']} of them follow-ups: {fates}"
+    yield f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by itself\n"
+    kinds = [
+        (one["kind"], one["approved"], one["dismissed"],
+         "–" if one["confidence"] is None else f"{one['confidence']:.0%}")
+        for one in document["kinds"]
+    ]  # fmt: skip
+    yield from table(("kind", "approved", "dismissed", "confidence of its newest card"), kinds)
+    days = [
+        (one["day"], one["made"], one["approved"], one["dismissed"], one["byAutonomy"], one["blocked"],
+         _money(one["cost"]), ", ".join(one["odd"]))
+        for one in document["perDay"]
+    ]  # fmt: skip
+    yield ""
+    yield from table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), days)
+    rails = [(one["rail"], one["blocked"], _example(one["example"], "prompt")) for one in document["rails"]]
+    yield ""
+    yield from table(("rail", "blocked", "for example"), rails)
+    gates = [
+        (f"{one['gate']} {one['name']}", one["refused"], _example(one["example"], "text")) for one in document["gates"]
+    ]
+    yield ""
+    yield from table(("gate", "refused", "for example"), gates)
+    yield f"{document['wentUp']} went up to a leader\n"
+    yield from printed(_totals(document))
+    blocked = [
+        (_when(one["at"]), one["rail"], one["by"], f"{one['prompt']}: {one['reason']}") for one in document["blocked"]
+    ]
+    yield ""
+    yield from table(("blocked", "rail", "by", "what, and why"), blocked)
+    if not blocked:
+        yield "Nothing was blocked."
+
+
+def _totals(document: Document) -> Iterator[Field]:
+    cost, cycles = document["cost"], document["cycles"]
+    hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in document["states"].items())
+    yield Field("states", f"{hours}, laptop asleep {document['asleepHours']:.1f} h")
+    yield Field("checks", f"{cycles['cards']} for cards, {cycles['act']} to act by itself")
+    yield Field("phases", ", ".join(f"{one['phase']} from {_when(one['at'])}" for one in document["phases"]))
+    peaks = ", ".join(f"{name} {_money(cost['peaks'][name])} of {_money(cap)}" for name, cap in cost["caps"].items())
+    yield Field("cost", f"{_money(cost['total'])} in all; highest, reserved included: {peaks}")
+    if cost["endedByCap"]:
+        yield Field(
+            "", f"{count(len(cost['endedByCap']), 'session')} stopped before a call that would have exceeded a cap"
+        )
+    for one in document["holds"]:
+        yield Field(standing.HOLDS[one["word"]], f"{_when(one['at'])}: {one['reason']}")
+
+
+def _example(one: Document | None, key: str) -> str:
+    return f"“{one[key]}”: {one['reason']}" if one else "–"
+
+
+def _when(at: str) -> str:
+    return at[:16].replace("T", " ")
+
+
+def _money(amount: float) -> str:
+    return f"${amount:.2f}"
