@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.cli import demo_work
+from clawpy_console.cli import demo
 from clawpy_console.cli.demo import make_project, throw_away
 from clawpy_console.cli.main import main
 from engine import Home, open_engine
@@ -50,7 +50,7 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
     with closing(open_engine(home, workspaces=[str(project)], start_schedule=False)) as engine:
         engine.predictions.run_cycle(requested=True)
         assert {one.tier for one in engine.cards.pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
-        demo_work.check(engine, str(project))
+        demo.check(engine, str(project))
         stack = engine.cards.pending()
         doors = {
             "cards": dispatch(engine, "cards", {})["predictions"],

@@ -208,6 +208,23 @@ async def live(pilot: Pilot) -> None:
     await until(pilot, lambda: app.known.phase and not app._reading, "for the engine")  # type: ignore[attr-defined]
 
 
+@asynccontextmanager
+async def running(
+    console: ConsoleApp, *keys: str, size: tuple[int, int] = (120, 40), notifications: bool = False
+) -> AsyncIterator[Pilot]:
+    """The console once everything was read; `keys` are pressed then."""
+    async with console.run_test(size=size, notifications=notifications) as pilot:
+        await live(pilot)
+        await pilot.press(*keys)
+        yield pilot
+
+
+async def sees(pilot: Pilot, *wanted: str) -> None:
+    """Wait until all that is `wanted` stands on the screen."""
+    for text in wanted:
+        await until(pilot, lambda text=text: text in screen_text(pilot.app), f"for {text!r}")
+
+
 def screen_text(app: App[Any]) -> str:
     """What stands on the screen, as lines of text."""
     return "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console import alerts, last_screen
+from clawpy_console import bridge, last_screen
 from clawpy_console.app import ConsoleApp
 from clawpy_console.bridge import INTERVAL, OF_SCREENS, Bridge, EngineMoved
 from clawpy_console.state import TOPICS, AppState, read
 from engine.events import Event, EventBus, PredictionCreated, SessionEnded, SessionOutput
 from engine.home import Home
 from tests.console import stand_in
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import running, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
@@ -84,17 +84,16 @@ async def test_an_event_brings_the_screen_up_to_date_and_rings_when_nobody_looks
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(alerts, "notify", lambda app, text: said.append(text))
+    monkeypatch.setattr(bridge, "notify", lambda app, text: said.append(text))
     monkeypatch.setattr(type(console), "bell", lambda self: said.append("bell"))
-    async with console.run_test(size=(120, 60), notifications=True) as pilot:
-        await live(pilot)
+    async with running(console, size=(120, 60), notifications=True) as pilot:
         engine.cards.all["pred_new"] = stand_in.card(77, "Something new on the horizon")
         engine.bus.publish(
             PredictionCreated(subject="pred_new", flow="", channel="", confidence=0.5, source="template")
         )
-        await until(pilot, lambda: "Something new" in screen_text(console))
+        await sees(pilot, "Something new")
         engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="succeeded", summary="all green", cost=0))
-        await until(pilot, lambda: "Done: all green" in screen_text(console))
+        await sees(pilot, "Done: all green")
         assert said == []
         console.app_focus = False
         engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="2 red", cost=0))
@@ -106,11 +105,10 @@ async def test_one_port_that_fails_takes_away_its_own_part_only(console: Console
         raise RuntimeError("no such table: agents")
 
     engine.hierarchy.list = broken
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await live(pilot)
+    async with running(console, notifications=True) as pilot:
         assert console.known.cards
         assert console.known.tasks
-        await until(pilot, lambda: "no such table" in screen_text(console))
+        await sees(pilot, "no such table")
 
 
 def known() -> AppState:
@@ -154,10 +152,8 @@ def test_a_bad_cache_counts_as_none(tmp_path: Path, change) -> None:
 
 @pytest.mark.long
 async def test_leaving_keeps_the_screen_and_asks_when_sessions_run(console: ConsoleApp, home: Home) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("ctrl+q")
-        await until(pilot, lambda: "1 running session" in screen_text(console))
+    async with running(console, "ctrl+q") as pilot:
+        await sees(pilot, "1 running session")
         await pilot.press("enter", "escape")
         assert len(console.screen_stack) == 1
         await pilot.press("ctrl+q", "Q")

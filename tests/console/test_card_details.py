@@ -11,14 +11,13 @@ from engine.model import (
 )
 from tests.console import stand_in
 from tests.console.cards import FIRST, RISKY, SECOND, front, named, stack
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import running, screen_text, sees, until
 from tests.console.stand_in import StandIn
+from tests.support.texts import says
 
 
 async def test_details_approve_with_edited_parameters(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("j", "enter", "e")
+    async with running(console, "j", "enter", "e") as pilot:
         editor = console.screen.query_one("#editor")
         await until(pilot, lambda: editor.has_focus)
         assert editor.text == 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
@@ -35,57 +34,49 @@ async def test_before_the_twin_has_learnt_a_card_shows_its_tier_and_after_that_i
 ) -> None:
     engine.cards.all = {one.id: one for one in stand_in.cards(stated=False)}
     engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
-    async with console.run_test(size=(200, 60)) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: "Learning: 3 of 30" in screen_text(console))
+    async with running(console, size=(200, 60)) as pilot:
+        await sees(pilot, "Learning: 3 of 30")
         text = screen_text(console)
         assert text.count("Learning") == 1
         assert [word in text for word in ("BROKEN", "BLOCKS", "CHECK", "UPKEEP")] == [True] * 4
         assert "40%" not in text
         await pilot.press("enter")
-        await until(pilot, lambda: "PLACE IN THE STACK" in screen_text(console))
+        await sees(pilot, "PLACE IN THE STACK")
         told = screen_text(console)
-        assert "BROKEN: something is broken or about to be lost (group 1 of 4)" in told
-        assert "Test that broke" in told
+        says(told, "BROKEN: something is broken or about to be lost (group 1 of 4)", "Test that broke")
         assert "CONFIDENCE" not in told
 
 
 async def test_details_say_why_a_card_was_moved_and_what_its_confidence_is_made_of(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 60)) as pilot:
-        await live(pilot)
+    async with running(console, size=(120, 60)) as pilot:
         assert "Learning" not in screen_text(console)
         await pilot.press("j", "enter")
-        await until(pilot, lambda: "PLACE IN THE STACK" in screen_text(console))
+        await sees(pilot, "PLACE IN THE STACK")
         told = screen_text(console)
-        assert "moved up to “blocks soon”: you approved 19 of 19 like it" in told
-        assert "sum         = 0.720" in told
-        assert "72%  SUGGESTED" in told
+        says(told, "moved up to “blocks soon”: you approved 19 of 19 like it", "sum         = 0.720", "72%  SUGGESTED")
 
 
 async def test_details_say_what_a_card_lacks_where_it_can_be_given(console: ConsoleApp, engine: StandIn) -> None:
     lacks = "bisect needs test and good"
     engine.cards.all[FIRST] = dataclasses.replace(engine.cards.all[FIRST], note=lacks)
-    async with console.run_test(size=(80, 30)) as pilot:
-        await live(pilot)
-        await pilot.press("enter")
-        await until(pilot, lambda: "Card details" in screen_text(console))
+    async with running(console, "enter", size=(80, 30)) as pilot:
+        await sees(pilot, "Card details")
         told = [line.strip(" │▃▅▆▇█") for line in screen_text(console).splitlines()]
         assert told.index(f"▲ {lacks}") < told.index("PLACE IN THE STACK")
 
 
 async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 60)) as pilot:
-        await live(pilot)
+    async with running(console, size=(120, 60)) as pilot:
         shown = stack(console).front
         await pilot.press("enter")
-        await until(pilot, lambda: "approved 6 of 7" in screen_text(console))
+        await sees(pilot, "approved 6 of 7")
         assert "SIGNALS" in screen_text(console)
         await pilot.press("escape")
         bare = dataclasses.replace(shown, id="pred_bare", signals=(), verdicts=(), note="", reasoning="")
         bare = dataclasses.replace(bare, assignment=dataclasses.replace(bare.assignment, parameters={}))
         console.engine.cards.all[bare.id] = bare
         console.cards.show_details(bare)
-        await until(pilot, lambda: "No parameters set. Write key = value" in screen_text(console))
+        await sees(pilot, "No parameters set. Write key = value")
         told = [line.strip(" │") for line in screen_text(console).splitlines()]
         assert "WORK" in told
         assert not [one for one, below in itertools.pairwise(told) if one.isupper() and not below]
@@ -94,9 +85,7 @@ async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp
 async def test_details_hand_a_sentence_in_place_of_parameters_to_the_engine(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("enter", "e")
+    async with running(console, "enter", "e") as pilot:
         console.screen.query_one("#editor").text = "only the cart, and say why"
         await pilot.press("ctrl+s")
         await until(pilot, lambda: bool(named(engine, "approve")))

@@ -21,9 +21,10 @@ from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Rows
 from engine.events import PermissionAsked
 from engine.model import ChangeState, Refusal, SessionState
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions
+from tests.support.texts import says
 
 WIDE = (120, 40)
 
@@ -60,11 +61,7 @@ async def test_a_request_shows_what_exactly_why_and_since_when(console: ConsoleA
     async with console.run_test(size=WIDE) as pilot:
         await to_work(pilot)
         text = screen_text(console)
-        assert "run `git push origin main`" in text
-        assert "it leaves this machine" in text
-        assert "waits 1m 20s" in text
-        assert "1 of 2" in text
-        assert "ASKING YOU" in text
+        says(text, "run `git push origin main`", "it leaves this machine", "waits 1m 20s", "1 of 2", "ASKING YOU")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +101,7 @@ async def test_several_requests_are_answered_in_any_order(console: ConsoleApp, a
     async with console.run_test(size=WIDE) as pilot:
         asked = await to_work(pilot)
         await pilot.press("m")
-        await until(pilot, lambda: "branches: [main]" in screen_text(console))
+        await sees(pilot, "branches: [main]")
         assert "write deploy.yml" in screen_text(console)
         settle(asked)
         await pilot.press("a")
@@ -118,12 +115,11 @@ async def test_a_long_request_leaves_its_keys_in_sight_and_says_that_it_goes_on(
     agent.permissions.all = [dataclasses.replace(permissions()[0], detail=long)]
     async with console.run_test(size=(80, 24)) as pilot:
         await to_work(pilot)
-        await until(pilot, lambda: "more below" in screen_text(console))
-        assert "deny for this session" in screen_text(console)
-        assert "line 0 of the script" in screen_text(console)
+        await sees(pilot, "more below")
+        says(screen_text(console), "deny for this session", "line 0 of the script")
         console.screen.go_to("asked")
         await pilot.press("G")
-        await until(pilot, lambda: "line 59 of the script" in screen_text(console))
+        await sees(pilot, "line 59 of the script")
         assert "a allow once" in screen_text(console)
 
 
@@ -134,7 +130,7 @@ async def test_a_request_that_was_answered_elsewhere_is_said_and_goes(console: C
         agent.refuse["answer"] = Refusal("permission_answered", "it was answered already: denied", "")
         agent.permissions.all = []
         await pilot.press("a")
-        await until(pilot, lambda: "answered already" in screen_text(console))
+        await sees(pilot, "answered already")
         await until(pilot, lambda: asked.current is None)
 
 
@@ -146,12 +142,11 @@ async def test_a_request_that_comes_up_is_seen_at_once(console: ConsoleApp, agen
         agent.permissions.all = permissions()
         agent.bus.publish(PermissionAsked(subject="perm_000000000001", session_id=AGENT, tool="exec", title="run x"))
         await until(pilot, lambda: asked.current is not None)
-        await until(pilot, lambda: "Permission needed: run x" in screen_text(console))
+        await sees(pilot, "Permission needed: run x")
 
 
 async def test_mission_control_has_it_in_the_one_queue_and_leads_to_it(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
+    async with running(console, size=WIDE) as pilot:
         assert "backend_builder asks: run" in screen_text(console) or "backend_builder asks" in screen_text(console)
         queue = console.screen.query_one("#queue", Rows)
         console.screen.set_focus(queue)
@@ -191,9 +186,7 @@ async def test_a_finished_session_is_continued_by_a_card_on_top(console: Console
     agent.sessions.all[0] = dataclasses.replace(
         agent.sessions.all[0], state=SessionState.SUCCEEDED, ended_at=agent.now - timedelta(minutes=1)
     )
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
-        await pilot.press("2")
+    async with running(console, "2", size=WIDE) as pilot:
         await until(pilot, lambda: console.screen.query("#asked"))
         console.screen.query_one("#sessions", Rows).select(AGENT)
         await until(pilot, lambda: console.screen.session and console.screen.session.id == AGENT)
@@ -225,9 +218,7 @@ async def test_one_that_ended_while_one_wrote_can_be_continued_with_the_same_wor
 
 
 async def test_a_flow_takes_no_reply(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
-        await pilot.press("2", "f", "down", "f")
+    async with running(console, "2", "f", "down", "f", size=WIDE):
         assert not console.screen.query_one(ReplyLine).has_class("-shown")
 
 
@@ -238,26 +229,9 @@ async def test_a_flow_takes_no_reply(console: ConsoleApp, engine: StandIn) -> No
 async def test_the_heading_says_model_tokens_and_that_a_price_is_estimated(console: ConsoleApp, agent: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_work(pilot)
-        await until(pilot, lambda: "openai:gpt-5-mini" in screen_text(console))
+        await sees(pilot, "openai:gpt-5-mini")
         text = screen_text(console)
-        assert "≈$0.02" in text
-        assert "4.2k tokens" in text
-        assert "2 calls" in text
-
-
-async def test_what_is_said_thought_called_asked_and_replied_differs_without_colour(
-    console: ConsoleApp, agent: StandIn
-) -> None:
-    async with console.run_test(size=(200, 60)) as pilot:
-        await to_work(pilot)
-        await until(pilot, lambda: "● I look at the cart first." in screen_text(console))
-        text = screen_text(console)
-        assert "○ The totals are rounded" in text
-        assert "  It rounds twice" in text  # the second line of one text
-        assert "● It rounds twice" not in text
-        assert "▸ edit shop/cart.py: 1 place" in text
-        assert "▲ run `git push" in text
-        assert "┃ use Decimal, not float" in text
+        says(text, "≈$0.02", "4.2k tokens", "2 calls")
 
 
 # X-ray
@@ -278,12 +252,15 @@ async def test_the_xray_shows_the_newest_call_whole_with_sources(console: Consol
         view = await xray(pilot)
         assert "use Decimal, not float" in view.whole  # what came later in the conversation too
         text = screen_text(console)
-        assert "2 gpt-5-mini" in text
-        assert "soul.md        │ # Builder" in text
-        assert "AGENTS.md      │ Use Decimal for money." in text
-        assert "unknown price" in text
+        says(
+            text,
+            "2 gpt-5-mini",
+            "soul.md        │ # Builder",
+            "AGENTS.md      │ Use Decimal for money.",
+            "unknown price",
+        )
         await pilot.press("up")
-        await until(pilot, lambda: "recall was left out" in screen_text(console))
+        await sees(pilot, "recall was left out")
         assert "use Decimal, not float" not in view.whole
         assert "I look at the cart first." in screen_text(console)  # what it answered
 
@@ -349,9 +326,8 @@ async def test_the_folder_opens_in_a_window_of_tmux(
         await to_work(pilot)
         await pilot.press("o")
         await until(pilot, lambda: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
-        await until(pilot, lambda: "new tmux window" in screen_text(console))
-        assert "To come back" in screen_text(console)
-        assert "The session keeps" in screen_text(console)
+        await sees(pilot, "new tmux window")
+        says(screen_text(console), "To come back", "The session keeps")
 
 
 @pytest.mark.long
@@ -383,4 +359,4 @@ async def test_a_folder_that_is_gone_is_said(console: ConsoleApp, agent: StandIn
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         await to_work(pilot)
         await pilot.press("o")
-        await until(pilot, lambda: "only the diff is left" in screen_text(console))
+        await sees(pilot, "only the diff is left")

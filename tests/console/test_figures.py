@@ -17,6 +17,7 @@ from engine import document
 from engine.model import ConfidenceBucket, Drift, Group, Insights, Shift, Slice
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
+from tests.support.texts import says
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -57,9 +58,7 @@ def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -
     decided = ((0, 0), (0, 3), (1, 1), (3, 0))
     slices = tuple(Slice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))
     told = text(figures.over_time(document(dataclasses.replace(read, over_time=slices)), NOW))
-    assert "approval since 1 Jan" in told
-    assert "·▁▅█" in told
-    assert "at most 3" in told
+    says(told, "approval since 1 Jan", "·▁▅█", "at most 3")
     nothing = dataclasses.replace(read, over_time=slices[:1])
     assert list(figures.over_time(document(nothing), NOW)) == []  # no plot without data
 
@@ -67,8 +66,7 @@ def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -
 def test_a_table_has_the_first_groups_and_a_cost_where_there_is_one(read: Insights) -> None:
     groups = tuple(Group(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
     told = text(figures.tables(document(with_sources(read, groups)), ("sources",), most=2))
-    assert "SOURCE" in told
-    assert "1,000       2      50%  $0.09" in told
+    says(told, "SOURCE", "1,000       2      50%  $0.09")
     assert told.endswith("and 1 more")
     free = tuple(dataclasses.replace(one, cost_per_accepted=None) for one in groups)
     assert "cost" not in text(figures.tables(document(with_sources(read, free)), ("sources",)))
@@ -89,6 +87,9 @@ def test_every_line_fits(read: Insights, width: int) -> None:
 def test_a_change_of_taste_is_told_by_kind(read: Insights) -> None:
     drift = Drift(50, "your taste changed", (Shift("run_tests", 1, 20, 0.8), Shift("bisect", 19, 20, 0.3)))
     told = text(figures.drift(document(dataclasses.replace(read, drift=drift))["drift"]))
-    assert "your taste changed" in told
-    assert "▼ less  Tests of what changed: approved 1 of 20, before 80%" in told
-    assert "▲ more  Test that broke: approved 19 of 20, before 30%" in told
+    says(
+        told,
+        "your taste changed",
+        "▼ less  Tests of what changed: approved 1 of 20, before 80%",
+        "▲ more  Test that broke: approved 19 of 20, before 30%",
+    )

@@ -18,6 +18,7 @@ from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
+from tests.support.texts import says
 
 HEAVY = (
     "sqlalchemy", "sqlmodel", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
@@ -53,8 +54,7 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
         text = screen_text(app)
-        assert "Run the tests of the 3 modules" in text
-        assert "opening" in text
+        says(text, "Run the tests of the 3 modules", "opening")
         await pilot.press("right")  # a decision before the engine is there is not lost in silence
         await until(pilot, lambda: "still starting" in screen_text(app))
         assert app.screen.query_one("#stack").front.id == known.cards[0].id
@@ -85,8 +85,7 @@ async def test_a_home_that_cannot_be_opened_is_explained_and_can_be_tried_again(
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: "4711" in screen_text(app))
         text = screen_text(app)
-        assert "quit it, or use --home" in text
-        assert "try again" in text
+        says(text, "quit it, or use --home", "try again")
         await pilot.press("r")
         await live(pilot)
         assert len(app.screen_stack) == 1

@@ -13,6 +13,7 @@ from clawpy_console.palette import commands
 from clawpy_console.widgets.status import StatusBar
 from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
+from tests.support.texts import says
 
 
 def command(console: ConsoleApp, name: str) -> None:
@@ -39,8 +40,7 @@ async def test_on_and_off_shown_above_and_the_token_once(console: ConsoleApp, en
         assert not listens()
         command(console, "Gateway on")
         text = await read(pilot, console)
-        assert "http://127.0.0.1:8477" in text
-        assert "clawpy_secret" in text
+        says(text, "http://127.0.0.1:8477", "clawpy_secret")
         await until(pilot, listens, "for the status line")
         command(console, "Gateway: where it listens")
         text = await read(pilot, console)

@@ -13,7 +13,7 @@ from engine.model import (
 )
 from tests.console import stand_in
 from tests.console.cards import named
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 
 
@@ -22,32 +22,27 @@ def found(name: str, title: str, missing: str = "") -> SimpleNamespace:
 
 
 async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(console: ConsoleApp, engine: StandIn) -> None:
-    engine.agent_setup.serves, engine.agent_setup.here = (
-        "",
-        [found("claude", "Claude Code"), found("codex", "Codex", "npm i")],
-    )
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: "H connects Claude Code" in screen_text(console))
+    engine.agent_setup.serves, engine.agent_setup.here = "", [found("claude", "Claude Code"), found("codex", "Codex", "npm i")]
+    async with running(console) as pilot:
+        await sees(pilot, "H connects Claude Code")
         await pilot.press("H")
-        await until(pilot, lambda: "once its adapter is installed: npm i" in screen_text(console))
+        await sees(pilot, "once its adapter is installed: npm i")
         assert not named(engine, "hire")
         await pilot.press("1")
         await until(pilot, lambda: named(engine, "hire") == [("hire", "claude")])
-        await until(pilot, lambda: "run claude" in screen_text(console))
+        await sees(pilot, "run claude")
         await pilot.press("escape")
         assert len(console.screen_stack) == 1
 
 
 async def test_the_first_run_says_which_models_of_this_machine_could(console: ConsoleApp, engine: StandIn) -> None:
     engine.agent_setup.serves, engine.agent_setup.local = "", LocalModels(("ollama:qwen3", "ollama:llama3.2:3b"))
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: "H connects ollama:qwen3 or" in screen_text(console))
+    async with running(console, notifications=True) as pilot:
+        await sees(pilot, "H connects ollama:qwen3 or")
         await pilot.press("H")
-        await until(pilot, lambda: "a model on this machine" in screen_text(console))
+        await sees(pilot, "a model on this machine")
         await pilot.press("2")
-        await until(pilot, lambda: "koji-core is served by ollama:llama3.2:3b" in screen_text(console))
+        await sees(pilot, "koji-core is served by ollama:llama3.2:3b")
         assert named(engine, "take_model") == [("take_model", "ollama:llama3.2:3b")]
         assert named(engine, "look_again") == [("look_again",)]
         assert len(console.screen_stack) == 1
@@ -59,18 +54,15 @@ async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for
 ) -> None:
     fault = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
     engine.agent_setup.serves, engine.agent_setup.local = "", LocalModels(faults=(fault,))
-    async with console.run_test(size=(200, 60), notifications=True) as pilot:
-        await live(pilot)
-        await pilot.press("H")
-        await until(pilot, lambda: "ollama at 127.0.0.1:11434 did not list its" in screen_text(console))
+    async with running(console, "H", size=(200, 60), notifications=True) as pilot:
+        await sees(pilot, "ollama at 127.0.0.1:11434 did not list its")
         assert "No coding agent on the PATH" in screen_text(console)
 
 
 async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: ConsoleApp, engine: StandIn) -> None:
     engine.agent_setup.serves = "ollama:qwen3"
-    async with console.run_test(size=(200, 60)) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: "hides this" in screen_text(console))
+    async with running(console, size=(200, 60)) as pilot:
+        await sees(pilot, "hides this")
         assert "text prompts go to ollama:qwen3" in screen_text(console)
         assert "no model configured" not in screen_text(console)
 
@@ -81,9 +73,8 @@ async def test_the_first_run_says_what_to_press_and_what_happens(
 ) -> None:
     engine.agent_setup.serves = ""
     engine.settings.current.keys = {"work.land": "P"}
-    async with console.run_test(size=size) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: "hides this" in screen_text(console))
+    async with running(console, size=size) as pilot:
+        await sees(pilot, "hides this")
         for said in (
             "Each card is useful work: → runs it, ← dismisses it, ↑ snoozes it",
             "Changes wait as a diff: 2 shows them, P lands them, u undoes that",
@@ -94,8 +85,7 @@ async def test_the_first_run_says_what_to_press_and_what_happens(
 
 
 async def test_the_first_run_line_goes_with_escape_for_good(console: ConsoleApp, home) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         assert "hides this" in screen_text(console)
         await pilot.press("left")
         assert "hides this" in screen_text(console)

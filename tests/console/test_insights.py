@@ -14,11 +14,12 @@ from clawpy_console.screens.insights import screen as insights
 from engine.events import TrainingMoved
 from engine.home import Home
 from engine.model import CalibrationCheck, Phase, Refusal
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import live, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stand_in_insights import run
 from tests.console.test_snapshots import SIZES
+from tests.support.texts import says
 
 
 async def to_insights(pilot: Pilot, *keys: str) -> None:
@@ -73,9 +74,12 @@ async def test_the_error_stands_beside_the_threshold_and_the_phase_says_why(cons
     async with console.run_test(size=(120, 40)) as pilot:
         await to_insights(pilot)
         text = screen_text(console)
-        assert "error       ✓ 0.041" in text
-        assert "acts from   0.80: you approved 100% of 8 cards" in text
-        assert "phase       2: its calibration holds on 212" in text
+        says(
+            text,
+            "error       ✓ 0.041",
+            "acts from   0.80: you approved 100% of 8 cards",
+            "phase       2: its calibration holds on 212",
+        )
 
 
 async def test_cards_that_were_withdrawn_are_told_so_that_all_add_up(console: ConsoleApp, engine: StandIn) -> None:
@@ -94,19 +98,19 @@ async def test_period_and_workspace_change_what_is_read(console: ConsoleApp, eng
         await to_insights(pilot)
         assert ("insights", 30, "") in engine.noted
         await pilot.press("p")
-        await until(pilot, lambda: "last 90 days:" in screen_text(console))
+        await sees(pilot, "last 90 days:")
         await pilot.press("p")
-        await until(pilot, lambda: "all time:" in screen_text(console))
+        await sees(pilot, "all time:")
         await pilot.press("w")
         await until(pilot, lambda: ("insights", None, SHOP) in engine.noted)
-        await until(pilot, lambda: "Cards of shop" in screen_text(console))
+        await sees(pilot, "Cards of shop")
 
 
 @pytest.mark.long
 async def test_nothing_is_sent_before_it_is_said_what_and_where(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_insights(pilot, "t")
-        await until(pilot, lambda: "Train a Twin model?" in screen_text(console))
+        await sees(pilot, "Train a Twin model?")
         text = " ".join(screen_text(console).replace("│", " ").split())
         for said in ("112 preference pairs, 184 kB", "(https://api.together.xyz/v1)", "Qwen/Qwen3-8B",
                      "$1.00 is reserved", "26 decisions"):  # fmt: skip
@@ -139,7 +143,7 @@ async def test_what_is_missing_for_a_training_is_said(console: ConsoleApp, engin
     engine.refuse["offer"] = Refusal("no_key", "together has no key", "clawpy key set together")
     async with console.run_test(size=(80, 24)) as pilot:
         await to_insights(pilot, "t")
-        await until(pilot, lambda: "clawpy key set together" in screen_text(console))
+        await sees(pilot, "clawpy key set together")
 
 
 async def test_a_training_under_way_is_stopped_by_the_same_key(console: ConsoleApp, engine: StandIn) -> None:
@@ -149,7 +153,7 @@ async def test_a_training_under_way_is_stopped_by_the_same_key(console: ConsoleA
         await to_insights(pilot, "s")
         assert "Swap" not in screen_text(console)
         await pilot.press("t")
-        await until(pilot, lambda: "Stop the training?" in screen_text(console))
+        await sees(pilot, "Stop the training?")
         await pilot.press("X")
         await until(pilot, lambda: ("cancel",) in engine.noted)
 
@@ -161,30 +165,10 @@ async def test_models_are_swapped_in_and_out(console: ConsoleApp, engine: StandI
     engine.insights.training = dataclasses.replace(view, runs=(newer, *view.runs))
     async with console.run_test(size=(120, 40)) as pilot:
         await to_insights(pilot, "s")
-        await until(pilot, lambda: "me/twin-2" in screen_text(console))
+        await sees(pilot, "me/twin-2")
         assert (called,) not in engine.noted
         await pilot.press("y")
         await until(pilot, lambda: (called,) in engine.noted)
-
-
-@pytest.mark.long
-async def test_reports_in_a_row_neither_pile_up_nor_keep_figures_from_being_read(
-    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(insights, "SETTLED", 0.05)
-    async with console.run_test(size=(80, 24)) as pilot:
-        await to_insights(pilot)
-        before, count = len(engine.noted), 0
-
-        def reads() -> int:
-            return sum(one[0] == "insights" for one in engine.noted[before:])
-
-        while reads() < 3:  # while it goes on
-            engine.bus.publish(TrainingMoved(subject="train_1", state="started", note=str(count)))
-            await pilot.pause(0.01)
-            count += 1
-            assert count < 400
-        assert reads() < count
 
 
 async def test_the_end_of_a_training_is_told_and_read(
@@ -199,4 +183,4 @@ async def test_the_end_of_a_training_is_told_and_read(
         told = "training: the new model is not used; agrees with 71%"
         await until(pilot, lambda: any(one.message.startswith(told) for one in console._notifications))
         await pilot.press("shift+tab")
-        await until(pilot, lambda: "7 of 100 new" in screen_text(console))
+        await sees(pilot, "7 of 100 new")

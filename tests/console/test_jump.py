@@ -16,7 +16,7 @@ from clawpy_console.dialogs.prompt import OwnPrompt
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.status import StatusBar
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import running, screen_text, until
 from tests.console.stand_in import StandIn
 
 
@@ -39,9 +39,7 @@ def test_no_label_is_the_beginning_of_another(count: int) -> None:
 async def test_every_screen_has_a_label_on_each_tab_pane_and_key(
     console: ConsoleApp, screen: str, size: tuple[int, int]
 ) -> None:
-    async with console.run_test(size=size) as pilot:
-        await live(pilot)
-        await pilot.press(screen)
+    async with running(console, screen, size=size) as pilot:
         await until(pilot, lambda: console.screen.query(KeyLine) and console.screen.query_one(KeyLine).keys)
         screen_text(console)  # the keys have their places once they are drawn
         found = spots(console.screen)
@@ -59,23 +57,8 @@ async def test_every_screen_has_a_label_on_each_tab_pane_and_key(
 
 
 @pytest.mark.long
-async def test_a_label_stands_before_the_word_where_there_is_room(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        words = screen_text(console).splitlines()[-1]
-        await pilot.press("apostrophe")
-        await until(pilot, lambda: isinstance(console.screen, Jump))
-        keys = screen_text(console).splitlines()[-1]
-        for word in ("approve", "dismiss", "new", "check", "keys", "quit"):
-            assert word in words
-            assert word in keys
-        assert "p check" in keys
-
-
-@pytest.mark.long
 async def test_a_label_goes_to_a_screen_a_row_and_a_key(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         bar = console.screen.query_one(StatusBar)
         await pilot.press("apostrophe")
         await pilot.press(*label_of(console.screen, bar, 1))
@@ -91,9 +74,7 @@ async def test_a_label_goes_to_a_screen_a_row_and_a_key(console: ConsoleApp, eng
 
 @pytest.mark.long
 async def test_an_answer_of_a_question_is_reached_and_a_letter_that_is_no_label_ends_it(console: ConsoleApp) -> None:
-    async with console.run_test(size=(80, 24)) as pilot:
-        await live(pilot)
-        await pilot.press("ctrl+q")
+    async with running(console, "ctrl+q", size=(80, 24)) as pilot:
         await until(pilot, lambda: isinstance(console.screen, Ask))
         await pilot.press("apostrophe", "M")
         await until(pilot, lambda: isinstance(console.screen, Ask))
@@ -105,9 +86,7 @@ async def test_an_answer_of_a_question_is_reached_and_a_letter_that_is_no_label_
 
 @pytest.mark.long
 async def test_while_you_type_its_letter_is_a_letter_and_f2_jumps(console: ConsoleApp) -> None:
-    async with console.run_test(size=(80, 24)) as pilot:
-        await live(pilot)
-        await pilot.press("n")
+    async with running(console, "n", size=(80, 24)) as pilot:
         await until(pilot, lambda: isinstance(console.screen, OwnPrompt) and console.focused)
         await pilot.press("apostrophe")
         assert console.focused.text == "'"

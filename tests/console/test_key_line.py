@@ -10,9 +10,9 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import BY_ID
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.work import permission
+from clawpy_console.screens.work import conversing
 from clawpy_console.widgets.keyline import KeyLine
-from tests.console.conftest import live, screen_text, settled, until
+from tests.console.conftest import running, screen_text, settled, until
 from tests.console.people import make_people, with_people
 from tests.console.stand_in import StandIn
 
@@ -46,14 +46,12 @@ async def _at(pilot: Pilot, mode: str, pane: str) -> ConsoleScreen:
 async def test_every_key_that_is_shown_does_something(
     console: ConsoleApp, engine: StandIn, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permission, "STEADY", 0.0)  # a request may be answered as soon as it is shown
+    monkeypatch.setattr(conversing, "STEADY", 0.0)  # a request may be answered as soon as it is shown
     engine.with_agent()
     if mode == "hierarchy":
         (tmp_path / "made").mkdir()
         with_people(engine, make_people(tmp_path / "made"), tmp_path / "people")
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await live(pilot)
-        await pilot.press("escape")
+    async with running(console, "escape", notifications=True) as pilot:
         await console.switch_mode(mode)
         await _loaded(pilot)
         screen = console.screen

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from clawpy_console import themes
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.help import Help
-from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, check_keymap, shown_key
+from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, shown_key
 from clawpy_console.palette import commands
 from engine.home import Home
 from engine.model import Refusal
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 
 OWN = """
@@ -33,11 +33,6 @@ wrong = "red"
 good = "green"
 lit = "#333333"
 """
-
-
-def test_every_action_has_an_id_a_tooltip_and_a_known_group() -> None:
-    assert len(BY_ID) == len(ACTIONS)
-    assert all(action.tooltip and action.group in GROUPS for action in ACTIONS)
 
 
 def test_the_keys_as_shipped_do_not_clash() -> None:
@@ -81,26 +76,24 @@ def test_no_keymap_makes_it_fail(keys: dict[str, str]) -> None:
 
 @pytest.mark.long
 async def test_the_help_begins_with_the_keys_of_the_screen_and_finds_others(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("6", "question_mark")
+    async with running(console, "6", "question_mark") as pilot:
         await until(pilot, lambda: isinstance(console.screen, Help))
-        await until(pilot, lambda: "do not disturb for 2 hours; again" in screen_text(console))
+        await sees(pilot, "do not disturb for 2 hours; again")
         text = screen_text(console)
         assert text.index("In this pane, now") < text.index("one up") < text.index("Everywhere")
         await pilot.press(*"undo a landing")
-        await until(pilot, lambda: "undo a landing" in screen_text(console))
+        await sees(pilot, "undo a landing")
         assert "do not disturb for 2 hours; again" not in screen_text(console)
         assert "esc clear" in screen_text(console)
         await pilot.press("escape", "d")
-        await until(pilot, lambda: "The key d" in screen_text(console))
+        await sees(pilot, "The key d")
         text = screen_text(console)
         assert text.index("The key d") < text.index("do not disturb for 2 hours; again")
         await pilot.press("escape")
         assert "esc close" in screen_text(console)
-        await until(pilot, lambda: "do not disturb for 2 hours; again" in screen_text(console))
+        await sees(pilot, "do not disturb for 2 hours; again")
         await pilot.press(*["pagedown"] * 9)
-        await until(pilot, lambda: "close; the text is kept" in screen_text(console))
+        await sees(pilot, "close; the text is kept")
         await pilot.press("question_mark")
         assert len(console.screen_stack) == 1
 
@@ -112,18 +105,15 @@ def test_every_key_has_a_sign_that_can_be_printed() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("screen", ["1", "2", "4", "5", "6", "7"])
 async def test_y_copies_the_id_of_what_is_in_focus_on_every_screen(console: ConsoleApp, screen: str) -> None:
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await live(pilot)
-        await pilot.press(screen)
+    async with running(console, screen, notifications=True) as pilot:
         await until(pilot, lambda: console.screen.ready and console.screen.copy_text())
         await pilot.press("y")
         await until(pilot, lambda: console.clipboard == console.screen.copy_text())
-        await until(pilot, lambda: "copied" in screen_text(console))
+        await sees(pilot, "copied")
 
 
 async def test_the_palette_has_each_action_once_and_copies_the_id_too(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         offered = list(commands(console, console.screen))
         titles = [one.title for one in offered]
         assert len(titles) == len(set(titles))
@@ -134,8 +124,7 @@ async def test_the_palette_has_each_action_once_and_copies_the_id_too(console: C
 @pytest.mark.long
 async def test_q_leaves(console: ConsoleApp, engine: StandIn) -> None:
     engine.sessions.all = [one for one in engine.sessions.all if one.state.over]
-    async with console.run_test(size=(80, 24)) as pilot:
-        await live(pilot)
+    async with running(console, size=(80, 24)) as pilot:
         assert screen_text(console).splitlines()[-1].rstrip().endswith("? keys  q quit")
         await pilot.press("n")
         await pilot.press("q")  # while one types it is a letter
@@ -146,34 +135,21 @@ async def test_q_leaves(console: ConsoleApp, engine: StandIn) -> None:
 
 async def test_ctrl_c_ends_nothing_and_names_the_key_that_leaves(console: ConsoleApp, engine: StandIn) -> None:
     engine.settings.current.keys = {"app.quit_typing": "f10"}
-    async with console.run_test(size=(80, 24), notifications=True) as pilot:
-        await live(pilot)
-        await pilot.press("ctrl+c")
-        await until(pilot, lambda: "F10 quits, F12 stops everything" in screen_text(console))
+    async with running(console, "ctrl+c", size=(80, 24), notifications=True) as pilot:
+        await sees(pilot, "F10 quits, F12 stops everything")
         assert console.is_running
 
 
 @pytest.mark.long
 async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: StandIn) -> None:
     engine.settings.current.keys = {"stack.dismiss": "x", "stack.nope": "y"}
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: "stack.nope" in screen_text(console))  # the bad one is named
+    async with running(console, notifications=True) as pilot:
+        await sees(pilot, "stack.nope")  # the bad one is named
         await pilot.press("left")
         assert not any(call[0] == "dismiss" for call in engine.noted)
         await pilot.press("x")
         await until(pilot, lambda: any(call[0] == "dismiss" for call in engine.noted))
         assert "x dismiss" in screen_text(console)
-
-
-@pytest.mark.long
-async def test_help_shows_every_key(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 260)) as pilot:
-        await live(pilot)
-        await pilot.press("question_mark")
-        await pilot.pause()
-        text = screen_text(console)
-        assert [action.id for action in ACTIONS if action.id not in text] == []
 
 
 def test_all_shipped_themes_are_good() -> None:
@@ -239,16 +215,3 @@ async def test_the_operators_own_theme_and_a_bad_one_beside_it(home: Home, engin
         await live(pilot)
         assert app.theme == "own"
         await until(pilot, lambda: "torn.toml" in screen_text(app))
-
-
-@pytest.mark.long
-async def test_every_theme_draws_every_screen(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        for name in ("clawpy-ansi", "clawpy-light", "clawpy-high-contrast"):
-            await until(pilot, lambda name=name: name in console.available_themes)
-            console.theme = name
-            for keys in (("2",), ("6",), ("1", "enter", "escape"), ("question_mark", "escape")):
-                await pilot.press(*keys)
-            await pilot.pause()
-            assert "clawpy" in screen_text(console)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 
 import pytest
@@ -16,11 +15,12 @@ from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.widgets.rows import Rows
 from engine.model import LearningScope, PromptSource, Refusal, SourceKind
 from engine.model.adaptation import CandidateStatus
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_adaptation import CHEAP, EMOJI, LIFT, LINT, ROUNDING, STOCK, TRIES, YOUNG
+from tests.console.stand_in_adaptation import CHEAP, EMOJI, LINT, ROUNDING, STOCK, TRIES
 from tests.console.stand_in_learnings import FOUND, GLOBAL, OLD, PROJECT, PROXY, SESSIONS, TASK
 from tests.console.test_snapshots import SIZES, run
+from tests.support.texts import says
 
 WIDE = (150, 50)
 
@@ -59,26 +59,6 @@ def status(engine: StandIn, id: str) -> CandidateStatus:
     return engine.adaptation.all[id].status
 
 
-async def test_one_list_of_candidates_and_learnings_that_says_what_it_is_for(console: ConsoleApp) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
-        await pilot.press("5")
-        screen = pilot.app.screen
-        await until(pilot, lambda: screen.view is not None)
-        assert listed(screen)[:6] == [one.id for one in (ROUNDING, CHEAP, STOCK, TRIES, LINT, EMOJI)]
-        text = screen_text(console)
-        assert "Proposed changes and lessons from sessions. You decide what agents use." in text
-        for heading in (
-            "Needs your decision  2", "Active  1", "Needs more evidence  1", "Rejected / rolled back  2",
-            "Learned: all projects  1", "Learned: project shop  3", "Cannot be read  1",
-        ):  # fmt: skip
-            assert heading in text, heading
-        assert "+ 2. When test_a_discount_is_rounded is red" in text
-        assert "EVIDENCE AGAINST  1" in text
-        assert "3 attempts still failed: 60 + 3 · 8" in text
-        assert "LIFT" not in text  # it is not active: there is nothing to measure
-
-
 async def test_words_and_groups_filter_both(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to(pilot, ROUNDING.id, "slash", *"chronicler")
@@ -101,17 +81,16 @@ async def test_activating_shows_what_changes_and_can_be_undone(console: ConsoleA
         screen = await to(pilot, ROUNDING.id, "a")
         assert isinstance(console.screen, Ask)
         text = screen_text(console)
-        assert "for backend_builder, coding runs in shop" in text
-        assert "- 2. Look at what changed since it was green." in text
+        says(text, "for backend_builder, coding runs in shop", "- 2. Look at what changed since it was green.")
         await pilot.press("enter")  # the safe answer
         assert not noted(engine, "approve_candidate")
         await pilot.press("a", "y")
         await until(pilot, lambda: status(engine, ROUNDING.id) is CandidateStatus.PROMOTED)
-        await until(pilot, lambda: "● active by you" in screen_text(console))
+        await sees(pilot, "● active by you")
         await pilot.press("u")
         await until(pilot, lambda: status(engine, ROUNDING.id) is CandidateStatus.REVIEW)
         assert noted(engine, "undo_candidate") == [("undo_candidate", ROUNDING.id)]
-        await until(pilot, lambda: "▲ needs your decision" in screen_text(console))
+        await sees(pilot, "▲ needs your decision")
         assert not screen.check_action("undo", ())
 
 
@@ -134,9 +113,9 @@ async def test_rejecting_keeps_the_reason(console: ConsoleApp, engine: StandIn) 
         await pilot.press("ctrl+s")
         await until(pilot, lambda: status(engine, TRIES.id) is CandidateStatus.REJECTED)
         assert noted(engine, "reject_candidate") == [("reject_candidate", TRIES.id, "yes few")]
-        await until(pilot, lambda: "✗ rejected by you" in screen_text(console))
+        await sees(pilot, "✗ rejected by you")
         await pilot.press("u")
-        await until(pilot, lambda: "○ needs more evidence" in screen_text(console))
+        await sees(pilot, "○ needs more evidence")
         await pilot.press("x", *" indeed", "ctrl+s")  # the reason is there again
         await until(pilot, lambda: status(engine, TRIES.id) is CandidateStatus.REJECTED)
         assert noted(engine, "reject_candidate")[-1] == ("reject_candidate", TRIES.id, "yes few indeed")
@@ -147,15 +126,14 @@ async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp,
     answered, undo = threading.Event(), engine.adaptation.undo
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         await to(pilot, STOCK.id, "b")
-        assert "Its changes are removed:" in screen_text(console)
-        assert "- 3. Look at what changed since it was green." in screen_text(console)
+        says(screen_text(console), "Its changes are removed:", "- 3. Look at what changed since it was green.")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: "▼ rolled back by you" in screen_text(console))
+        await sees(pilot, "▼ rolled back by you")
         engine.adaptation.undo = lambda id: (answered.wait(5), undo(id))[1]
         await pilot.press("u", "a", "u")
-        await until(pilot, lambda: "Undo is still running. Try again in a moment." in screen_text(console))
+        await sees(pilot, "Undo is still running. Try again in a moment.")
         answered.set()
-        await until(pilot, lambda: "● active" in screen_text(console))
+        await sees(pilot, "● active")
         assert noted(engine, "undo_candidate") == [("undo_candidate", STOCK.id)]
 
 
@@ -184,21 +162,6 @@ async def test_what_the_engine_refuses_is_said(
         await until(pilot, lambda: "it was decided meanwhile" in told(console))
 
 
-async def test_lift_with_its_interval_or_too_little_evidence(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        screen = await to(pilot, STOCK.id)
-        text = screen_text(console)
-        assert "31 of 38 runs went well, 82%" in text
-        assert "+32 points, 80 % interval +2 to +58" in text
-        engine.adaptation.lift = YOUNG
-        screen.read_again()
-        await until(pilot, lambda: "not enough evidence" in screen_text(console))
-        assert "lift …" in screen_text(console)
-        engine.adaptation.lift = dataclasses.replace(LIFT, verdict="harms", difference=-0.3)
-        screen.read_again()
-        await until(pilot, lambda: "Needs your decision  3" in screen_text(console))
-
-
 @pytest.mark.long
 async def test_a_record_leads_to_its_session(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
@@ -215,8 +178,7 @@ async def test_a_learning_leads_to_its_sources_and_sessions(console: ConsoleApp)
     async with console.run_test(size=WIDE) as pilot:
         screen = await to(pilot, PROJECT.id)
         text = screen_text(console)
-        assert "confidence  ▇▇▇▇▇▇▇▇▇· 0.90" in text
-        assert "reached     12 prompts" in text
+        says(text, "confidence  ▇▇▇▇▇▇▇▇▇· 0.90", "reached     12 prompts")
         await pilot.press("enter", "enter")  # into its sources, to the first
         await until(pilot, lambda: screen.view and screen.current == FOUND[0].id)
         links = screen.query_one("#links", Rows)
@@ -238,7 +200,7 @@ async def test_retracting_says_what_it_queues_and_keeps_the_reason(console: Cons
         await pilot.press(*"wrong", "ctrl+s")
         await until(pilot, lambda: noted(engine, "retract") == [("retract", PROJECT.id, "wrong")])
         await until(pilot, lambda: "1 learning promoted from it: check below “Needs your decision”" in told(console))
-        await until(pilot, lambda: "Needs your decision  3" in screen_text(console))
+        await sees(pilot, "Needs your decision  3")
         await to(pilot, GLOBAL.id, "a")
         await until(pilot, lambda: noted(engine, "keep") == [("keep", GLOBAL.id)])
 
@@ -247,7 +209,7 @@ async def test_retracting_says_what_it_queues_and_keeps_the_reason(console: Cons
 async def test_a_learning_of_a_project_is_applied_everywhere(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to(pilot, TASK.id, "p")
-        await until(pilot, lambda: "If you confirm, a copy goes" in screen_text(console))
+        await sees(pilot, "If you confirm, a copy goes")
         await pilot.press("y")
         await until(pilot, lambda: noted(engine, "promote") == [("promote", TASK.id)])
         assert sum(one.scope is LearningScope.GLOBAL for one in engine.learnings.all.values()) == 2
@@ -262,16 +224,14 @@ async def test_what_recurs_is_promoted_now(console: ConsoleApp) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "id"), [(SourceKind.OVERLAY, STOCK.id), (SourceKind.LEARNING, PROJECT.id)])
 async def test_a_line_of_a_prompt_leads_here(console: ConsoleApp, kind: SourceKind, id: str) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
+    async with running(console, size=WIDE) as pilot:
         lead_to(console, PromptSource(kind, id, "learned here"), SESSIONS[0])
         await until(pilot, lambda: isinstance(console.screen, LearningScreen) and console.screen.current == id)
 
 
 @pytest.mark.long
 async def test_what_waits_in_mission_control_leads_here(console: ConsoleApp) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
+    async with running(console, size=WIDE) as pilot:
         console.screen.go_to("queue")
         console.screen.query_one("#queue", Rows).select(CHEAP.id)
         await pilot.press("enter")
@@ -279,31 +239,16 @@ async def test_what_waits_in_mission_control_leads_here(console: ConsoleApp) -> 
 
 
 async def test_a_candidate_that_is_gone_is_said(console: ConsoleApp) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
+    async with running(console, size=WIDE) as pilot:
         console.open("learning", "cand_gone")
         await until(pilot, lambda: "cand_gone no longer exists" in told(console))
-
-
-async def test_a_narrow_terminal_shows_one_side(console: ConsoleApp) -> None:
-    async with console.run_test(size=(80, 24)) as pilot:
-        screen = await to(pilot, ROUNDING.id)
-        assert not screen.query_one("#right").display
-        await pilot.press("right")
-        assert screen.query_one("#right").display
-        assert "[detail]" in screen_text(console)
-        await pilot.press("escape")
-        assert screen.pane == "list"
-        assert screen.query_one("#left").display
 
 
 async def test_an_empty_list_says_how_it_fills(console: ConsoleApp, engine: StandIn) -> None:
     engine.adaptation.all, engine.learnings.all = {}, {}
     engine.learnings.scopes = lambda: []
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
-        await pilot.press("5")
-        await until(pilot, lambda: "Learnings come from sessions" in screen_text(console))
+    async with running(console, "5", size=WIDE) as pilot:
+        await sees(pilot, "Learnings come from sessions")
 
 
 @pytest.mark.long
@@ -325,16 +270,6 @@ def test_how_it_looks_before_anything_was_learned(
     engine.adaptation.all, engine.learnings.all = {}, {}
     engine.learnings.scopes = lambda: []
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run("5"))
-
-
-@pytest.mark.long
-async def test_a_zoomed_pane_is_left_with_escape(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        screen = await to(pilot, ROUNDING.id, "right", "z")
-        assert screen.maximized is not None
-        await pilot.press("escape")
-        assert screen.maximized is None
-        assert screen.pane == "detail"
 
 
 @pytest.mark.long

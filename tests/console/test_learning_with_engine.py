@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.cli import demo_work
+from clawpy_console.cli import demo
 from clawpy_console.cli.demo import DECIDED, make_project
 from clawpy_console.screens.mission.greeting import since_then
 from engine import open_engine
@@ -52,8 +52,8 @@ def lines(engine: Engine) -> list[str]:
 
 @pytest.mark.long
 async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path) -> None:
-    demo_work.work(engine, str(engine.workspaces[0]))
-    demo_work.learn(engine)
+    demo.work(engine, str(engine.workspaces[0]))
+    demo.learn(engine)
     then = engine.since(engine.clock.now() - timedelta(hours=1))
     assert (then.learnt.learnings, then.learnt.facts, then.learnt.proposed) == (2, 2, 1)
     assert "2 learnings promoted, 2 facts kept, 1 candidate to review" in str(lines(engine))
@@ -81,14 +81,14 @@ async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path
         app.open("learning", known.id)
         await until(pilot, lambda: screen.view and screen.view["id"] == known.id, "for the learning")
         assert screen.view["scope"] == LearningScope.PROJECT
-        assert len(screen.view["from"]) == len(screen.view["sessions"]) == demo_work.SESSIONS
+        assert len(screen.view["from"]) == len(screen.view["sessions"]) == demo.SESSIONS
 
 
 @pytest.mark.long
 def test_parameters_of_a_flow_are_no_words_of_the_operator(engine: Engine) -> None:
     since = (engine.clock.now() - timedelta(days=1)).isoformat()
     for _ in range(2):
-        card = engine.cards.propose(demo_work.TASK, workspace=str(engine.workspaces[0]))
+        card = engine.cards.propose(demo.TASK, workspace=str(engine.workspaces[0]))
         engine.cards.approve(card.id, parameters={"since": since})
         session = engine.sessions.of_prediction(card.id)
         assert session is not None

@@ -2,105 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from rich.style import Style
 from textual import events
 from textual.app import App, ComposeResult
-from textual.color import Color
 from textual.content import Content
-from textual.css.stylesheet import Stylesheet
 from textual.geometry import Offset
 from textual.keys import _character_to_key
 from textual.selection import Selection
-from textual.widget import Widget
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.help import Help
 from clawpy_console.pauses import DUE, OVERDUE, QUIET, Pauses
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Rows
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import running, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
 
-async def test_a_key_that_changes_nothing_lays_nothing_out(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("escape")  # puts the first run's line away
-        layouts: list[object] = []
-        console.screen.screen_layout_refresh_signal.subscribe(console.screen, layouts.append, immediate=True)
-        await pilot.press("x", "x", "x")
-        assert layouts == []
-
-
-@pytest.mark.long
-async def test_a_screen_is_styled_as_its_widgets_are_mounted_and_not_again(
-    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[Stylesheet] = []
-    reparse = Stylesheet.reparse
-    monkeypatch.setattr(Stylesheet, "reparse", lambda sheet: (read.append(sheet), reparse(sheet))[1])
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        read.clear()
-        styled = dict[object, int]()
-        apply = Stylesheet.apply
-
-        def counted(sheet: Stylesheet, node: Widget, **how: object) -> None:
-            styled[node] = styled.get(node, 0) + 1
-            apply(sheet, node, **how)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(Stylesheet, "apply", counted)
-        await pilot.press("6")
-        await until(pilot, lambda: console.screen.ready)
-        assert len(read) == 1, "the screen's own style sheet"
-        outside = console.screen.query("#why, #machine")  # the pane in focus is styled again as it takes the focus
-        assert [styled[one] for one in outside] == [1, 1]
-        for key in ("1", "6"):
-            await pilot.press(key)
-        assert len(read) == 1
-
-
-async def test_a_theme_that_differs_in_one_colour_is_seen_in_lists(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        theme = console.current_theme
-        variables = theme.variables | {"wants": "#ff0000"}
-        console.register_theme(dataclasses.replace(theme, name="another", variables=variables))
-        console.theme = "another"
-        red = Style(color="#ff0000").color
-
-        def drawn() -> set[object]:
-            screen_text(console)
-            lines = console.screen.query_one("#queue", Rows)._styles_cache._cache.values()
-            return {one.style.color for line in lines for one in line if one.style}
-
-        await until(pilot, lambda: red in drawn(), "for the other colour")
-
-
-async def test_the_heading_of_the_pane_in_focus_is_lit_and_no_other(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("tab", "tab")
-        for pane in ("pane-agents", "pane-work"):
-            await pilot.press("tab")
-            accent = Color.parse(console.theme_variables["accent"])
-            lit = [one.parent.id for one in console.screen.query(".heading") if one.styles.color == accent]
-            assert lit == [pane]
-
-
 @pytest.mark.long
 async def test_what_is_read_while_the_app_ends_is_drawn_on_nothing(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         drawn: list[str] = []
         console.screen.read(lambda _: "there", drawn.append, group="before")
         await until(pilot, lambda: drawn == ["there"])
@@ -112,30 +39,13 @@ async def test_what_is_read_while_the_app_ends_is_drawn_on_nothing(console: Cons
 
 
 async def test_clocks_of_running_tasks_turn_together(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console):
         tasks = console.screen.query_one("#sessions", Rows)
         seen = set()
         for tenth in range(10):
             console.screen.tick(NOW.replace(microsecond=0) + timedelta(seconds=tenth / 10))
             seen.add(tasks._rows)
         assert len(seen) == 1
-
-
-async def test_a_screen_under_a_dialog_stands_still_and_catches_up(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        mission = console.screen
-        drawn: list[frozenset[str]] = []
-        mission.draw = drawn.append  # type: ignore[method-assign]
-        await console.push_screen(Help([]))
-        console.learn({"phase": "phase 2: another"})
-        console._tick()
-        await pilot.pause()
-        assert drawn == []
-        await pilot.press("escape")
-        await until(pilot, lambda: drawn, "for the screen to come up")
-        assert drawn[0] == frozenset(), "everything is drawn again"
 
 
 class Lines(App[None]):
@@ -156,30 +66,6 @@ class Lines(App[None]):
                 return super().render_line(y)
 
         yield Noting()
-
-
-async def test_only_the_lines_that_changed_are_drawn_again() -> None:
-    app = Lines()
-    async with app.run_test(size=(40, 5)) as pilot:
-        drawn = app.query_one(Drawn)
-        drawn.show(lambda width: [Content("one"), Content("two"), Content("three")])
-        await pilot.pause()
-        screen_text(app)
-        assert drawn.size.height == 3
-        app.asked.clear()
-        drawn.show(lambda width: [Content("one"), Content.styled("two", "bold"), Content("three")])
-        await pilot.pause()
-        screen_text(app)
-        assert app.asked == [1], "a change of style alone is one"
-        app.asked.clear()
-        drawn.show(lambda width: [Content("one"), Content.styled("two", "bold"), Content("three")])
-        await pilot.pause()
-        screen_text(app)
-        assert app.asked == []
-        drawn.show(lambda width: [Content("four")])
-        await pilot.pause()
-        screen_text(app)
-        assert drawn.size.height == 1
 
 
 async def test_drawn_lines_can_be_selected() -> None:
@@ -252,9 +138,7 @@ def test_full_collections_wait_until_nobody_types(collector: None) -> None:
 async def test_what_is_typed_in_one_burst_after_the_key_goes_into_the_text_it_opens(
     console: ConsoleApp, before: tuple[str, ...], key: str, opens: str
 ) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press(*before)
+    async with running(console, *before) as pilot:
         for character in f"{key}why so":
             console.post_message(events.Key(_character_to_key(character), character))
         await until(pilot, lambda: type(console.focused).__name__ == opens)

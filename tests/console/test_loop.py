@@ -12,7 +12,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from engine.events import CycleFinished, SessionOutput
 from engine.model import TranscriptLine
-from tests.console.conftest import live, until
+from tests.console.conftest import running, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
@@ -56,8 +56,7 @@ async def test_a_slow_port_does_not_block_the_loop(console: ConsoleApp, engine: 
         assert answer.wait(20)
         return slow(**more)
 
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         engine.cards.pending = pending  # type: ignore[method-assign]
         console.renew(["cards"])
         await until(pilot, asked.is_set)
@@ -74,9 +73,7 @@ async def test_streaming_a_thousand_lines_a_second_leaves_the_loop_free(
 ) -> None:
     session = engine.sessions.all[0].id
     lines = engine.sessions.transcripts[session]
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("escape")
+    async with running(console, "escape") as pilot:
         watchdog = Watchdog(monkeypatch)
         for burst in range(40):
             start = len(lines)
@@ -94,8 +91,7 @@ async def test_streaming_a_thousand_lines_a_second_leaves_the_loop_free(
 async def test_nothing_ticks_faster_than_a_second_and_a_still_screen_is_not_drawn_again(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         await until(pilot, lambda: not any(worker.is_running for worker in console.workers), "for the greeting")
         assert all(timer._interval >= 1 for timer in console._timers)
         drawn: list[str] = []

@@ -10,10 +10,14 @@ from clawpy_console.screens.memory.screen import MemoryScreen
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
 from engine.model import Layer, PromptSource, Recalled, Refusal, SourceKind, Waiting
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.console.test_snapshots import SIZES, run
+from tests.support.texts import says
+
+pytestmark = pytest.mark.long
+
 
 WIDE = (150, 45)
 
@@ -35,24 +39,11 @@ def calls(engine: StandIn, name: str) -> list[tuple]:
     return [one for one in engine.noted if one[0] == name]
 
 
-@pytest.mark.long
-async def test_layers_say_how_many_how_fresh_and_how_they_stand(console: ConsoleApp) -> None:
-    async with console.run_test(size=(200, 60)) as pilot:
-        await live(pilot)
-        await pilot.press("4")
-        await until(pilot, lambda: "12,480" in screen_text(console))
-        text = screen_text(console)
-        assert "▲ degraded: gardener/comms.json" in text
-        for name in ("A  files", "B  ledger", "C  vectors", "D  captured", "E  context", "F  tasks", "G  facts"):
-            assert name in text
-
-
-@pytest.mark.long
 async def test_what_is_being_built_says_so_and_is_looked_at_again(console: ConsoleApp, engine: StandIn) -> None:
     engine.memory.building = 0.41
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
-        await until(pilot, lambda: "41%" in screen_text(console))
+        await sees(pilot, "41%")
         assert "building" in screen_text(console)
         engine.memory.building = 0.0
         screen._look_again()
@@ -70,7 +61,6 @@ SHOWS = {
 }
 
 
-@pytest.mark.long
 async def test_each_layer_shows_its_entries_and_where_they_came_from(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         for layer in Layer:
@@ -78,7 +68,6 @@ async def test_each_layer_shows_its_entries_and_where_they_came_from(console: Co
             await until(pilot, lambda layer=layer: SHOWS[layer] in screen_text(console), f"for {layer}")
 
 
-@pytest.mark.long
 async def test_words_filter_as_one_types(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
@@ -90,7 +79,6 @@ async def test_words_filter_as_one_types(console: ConsoleApp, engine: StandIn) -
         await until(pilot, lambda: len(screen._entries) == 5)
 
 
-@pytest.mark.long
 async def test_meaning_is_asked_for_with_a_key_of_its_own(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
@@ -99,12 +87,11 @@ async def test_meaning_is_asked_for_with_a_key_of_its_own(console: ConsoleApp, e
         await pilot.press("enter")
         await until(pilot, lambda: screen._entries and isinstance(screen._entries[0].thing, Recalled))
         assert calls(engine, "recall") == [("recall", "cents", frozenset({Layer.VECTORS}))]
-        await until(pilot, lambda: "without graph: no answer" in screen_text(console))
+        await sees(pilot, "without graph: no answer")
         assert "0.90" in screen_text(console)
-        await until(pilot, lambda: "tags" in screen_text(console))  # the entry is whole
+        await sees(pilot, "tags")  # the entry is whole
 
 
-@pytest.mark.long
 async def test_the_next_page_is_read_at_the_end_of_the_last(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.LEDGER)
@@ -115,27 +102,23 @@ async def test_the_next_page_is_read_at_the_end_of_the_last(console: ConsoleApp)
         assert not screen._more
 
 
-@pytest.mark.long
 async def test_an_outside_edit_shows_up_at_once(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.MARKDOWN)
         engine.files.all["backend_builder", "soul.md"] = "# Another\n"
         engine.bus.publish(AgentFileChanged(subject="backend_builder", file="soul.md", how="on disk"))
-        await until(pilot, lambda: "# Another" in screen_text(console))
+        await sees(pilot, "# Another")
 
 
-@pytest.mark.long
 async def test_around_a_task_edges_are_named_and_one_can_walk_on(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.GRAPH)
         await pilot.press("down")
-        await until(pilot, lambda: "AROUND THIS TASK" in screen_text(console))
+        await sees(pilot, "AROUND THIS TASK")
         await until(pilot, lambda: screen._shown and screen._shown[0].id == "sess_000000000003")
-        await until(pilot, lambda: "led to" in screen_text(console))
+        await sees(pilot, "led to")
         text = " ".join(screen_text(console).split())
-        assert "✓ blocked Format and fix" in text
-        assert "○ led to Hunt flakes" in text
-        assert "· formerly similar to Round per line" in text
+        says(text, "✓ blocked Format and fix", "○ led to Hunt flakes", "· formerly similar to Round per line")
         screen.query_one("#links", Rows).focus()
         await pilot.press("enter")
         await until(pilot, lambda: screen._shown and screen._shown[0].id == "sess_000000000002")
@@ -144,13 +127,12 @@ async def test_around_a_task_edges_are_named_and_one_can_walk_on(console: Consol
         await until(pilot, lambda: len(screen._entries) == 4)
 
 
-@pytest.mark.long
 async def test_the_chain_of_a_fact_is_walked_both_ways(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.PARA)
         screen.show(Layer.PARA, "fact_0002")
         await until(pilot, lambda: screen._shown and screen._shown[0].id == "fact_0002")
-        await until(pilot, lambda: "this one" in screen_text(console))
+        await sees(pilot, "this one")
         text = screen_text(console)
         assert text.index("rounded per line.") < text.index("this one") < text.rindex("Cart totals are Decimal")
         screen.query_one("#links", Rows).focus()
@@ -161,57 +143,50 @@ async def test_the_chain_of_a_fact_is_walked_both_ways(console: ConsoleApp) -> N
         await until(pilot, lambda: screen._shown and screen._shown[0].id == "fact_0003")
 
 
-@pytest.mark.long
 async def test_who_used_a_memory_leads_to_the_session(console: ConsoleApp, engine: StandIn) -> None:
     engine.with_agent()
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
-        await until(pilot, lambda: "USED BY" in screen_text(console))
+        await sees(pilot, "USED BY")
         screen.query_one("#links", Rows).focus()
         await pilot.press("end", "enter")
         await until(pilot, lambda: console.current_mode == "work")
         await until(pilot, lambda: console.screen.session and console.screen.session.id == "sess_000000000009")
 
 
-@pytest.mark.long
 async def test_a_line_of_a_prompt_leads_to_its_memory(console: ConsoleApp) -> None:
     from clawpy_console.outside import lead_to
 
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
+    async with running(console, size=WIDE) as pilot:
         lead_to(console, PromptSource(SourceKind.MEMORY, "mem_0000000000000002", "C sess_3"), "sess_9")
         await until(pilot, lambda: isinstance(console.screen, MemoryScreen) and console.screen._led)
         assert console.screen.entry.id == "mem_0000000000000002"
         assert "from another screen" in screen_text(console)
 
 
-@pytest.mark.long
 async def test_a_memory_that_is_gone_says_so(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
         screen.show(Layer.CONTEXT, "mem_gone")
-        await until(pilot, lambda: "layer E has no mem_gone" in screen_text(console))
+        await sees(pilot, "layer E has no mem_gone")
 
 
 # Recall
 
 
-@pytest.mark.long
 async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_out(
     console: ConsoleApp, engine: StandIn
 ) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
         await pilot.press("r")
-        await until(pilot, lambda: "212 of 600 tokens" in screen_text(console))
+        await sees(pilot, "212 of 600 tokens")
         first = engine.cards.pending()[0]
         assert calls(engine, "preview")[-1][1:] == (first.assignment.prompt, first.assignment.workspace, first.agent)
         text = screen_text(console)
-        assert "<recalled-memory>" in text
-        assert "left out (budget)" in text
-        assert "▲ without graph" in text
+        says(text, "<recalled-memory>", "left out (budget)", "▲ without graph")
         await pilot.press("tab")
-        await until(pilot, lambda: "meaning" in screen_text(console))
+        await sees(pilot, "meaning")
         assert "▇▇▇▇▇▇▇▇·· 0.82 × 0.60" in screen_text(console)
         before = console.screen._found
         await pilot.press("slash", "end", *" now", "enter")
@@ -221,7 +196,6 @@ async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_ou
         await until(pilot, lambda: console.screen is screen and screen._led)
 
 
-@pytest.mark.long
 async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn) -> None:
     def fails(request: object) -> None:
         raise Refusal("damaged_home", "the database is damaged", "put back a copy")
@@ -230,13 +204,12 @@ async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn)
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.VECTORS)
         await pilot.press("r")
-        await until(pilot, lambda: "the database is damaged" in screen_text(console))
+        await sees(pilot, "the database is damaged")
 
 
 # Editing
 
 
-@pytest.mark.long
 async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.MARKDOWN)
@@ -245,10 +218,9 @@ async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) 
         await pilot.press(*"New ", "ctrl+s")
         await until(pilot, lambda: calls(engine, "wrote"))
         assert engine.files.all["backend_builder", "soul.md"].startswith("New # Builder")
-        await until(pilot, lambda: "New # Builder" in screen_text(console))
+        await sees(pilot, "New # Builder")
 
 
-@pytest.mark.long
 async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.MARKDOWN)
@@ -256,7 +228,7 @@ async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: Conso
         await until(pilot, lambda: console.screen.query("#mine"))
         engine.files.all["backend_builder", "soul.md"] = "# Theirs\n"
         await pilot.press(*"Mine ", "ctrl+s")
-        await until(pilot, lambda: "Another program changed the file" in screen_text(console))
+        await sees(pilot, "Another program changed the file")
         assert "# Theirs" in screen_text(console)
         assert calls(engine, "wrote") == []
         await pilot.press("ctrl+t")
@@ -268,7 +240,6 @@ async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: Conso
         assert engine.files.all["backend_builder", "soul.md"].startswith("Mine # Builder")
 
 
-@pytest.mark.long
 async def test_a_file_that_is_refused_stays_open_with_the_reason(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["wrote"] = Refusal("bad_file", "line 2, column 3: there is a comma too many here", "fix it")
     async with console.run_test(size=WIDE) as pilot:
@@ -276,14 +247,13 @@ async def test_a_file_that_is_refused_stays_open_with_the_reason(console: Consol
         await pilot.press("e")
         await until(pilot, lambda: console.screen.query("#mine"))
         await pilot.press("x", "ctrl+s")
-        await until(pilot, lambda: "line 2, column 3" in screen_text(console))
+        await sees(pilot, "line 2, column 3")
         await pilot.press("escape")
         assert len(console.screen_stack) == 2  # it is not saved yet
         await pilot.press("escape")
         await until(pilot, lambda: len(console.screen_stack) == 1)
 
 
-@pytest.mark.long
 async def test_the_operators_editor_gets_the_file(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,8 +271,7 @@ async def test_the_operators_editor_gets_the_file(
 async def test_drafts_are_kept_or_turned_down_and_the_queue_leads_to_them(console: ConsoleApp, engine: StandIn) -> None:
     queue = engine.queue
     engine.queue = lambda: [*queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]  # type: ignore[method-assign]
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
+    async with running(console, size=WIDE) as pilot:
         console.screen.query_one("#queue", Rows).focus()
         await pilot.press("end", "enter")
         await until(pilot, lambda: isinstance(console.screen, MemoryScreen) and console.screen.entry is not None)
@@ -319,12 +288,11 @@ async def test_drafts_are_kept_or_turned_down_and_the_queue_leads_to_them(consol
         assert len(calls(engine, "promote")) == len(calls(engine, "reject")) == 1
 
 
-@pytest.mark.long
 async def test_forgetting_shows_what_it_touches_and_asks_for_a_second_key(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.VECTORS)
         await pilot.press("x")
-        await until(pilot, lambda: "Forget it in 3 places" in screen_text(console))
+        await sees(pilot, "Forget it in 3 places")
         assert "stays: prompts that were sent already" in screen_text(console)
         await pilot.press("y", "up", "enter", "x", "enter")  # never by Enter
         assert calls(engine, "forget") == []
@@ -333,7 +301,6 @@ async def test_forgetting_shows_what_it_touches_and_asks_for_a_second_key(consol
         await until(pilot, lambda: "We take Decimal" not in screen_text(console))
 
 
-@pytest.mark.long
 async def test_files_and_rows_of_the_ledger_are_not_forgotten(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.LEDGER)
@@ -341,25 +308,6 @@ async def test_files_and_rows_of_the_ledger_are_not_forgotten(console: ConsoleAp
         await pilot.pause()
         assert len(console.screen_stack) == 1
         assert "x forget" not in screen_text(console)
-
-
-@pytest.mark.long
-async def test_nothing_of_a_slow_memory_holds_the_keys(console: ConsoleApp, engine: StandIn) -> None:
-    import threading
-
-    gate = threading.Event()
-    slow = engine.memory.entries
-    engine.memory.entries = lambda *a, **k: (gate.wait(10), slow(*a, **k))[1]
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
-        await pilot.press("4", "down", "down")
-        await pilot.pause(0.3)
-        await pilot.press("down", "down", "down")  # the layer is left again while it is read
-        screen = console.screen
-        await until(pilot, lambda: screen.entry is not None and screen.entry.layer is Layer.GRAPH)
-        gate.set()
-        await pilot.pause(0.1)
-        assert screen.entry.layer is Layer.GRAPH
 
 
 # How it looks
@@ -383,26 +331,22 @@ SHOWN = (
 )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("screen", "size"), SHOWN)
 def test_screens(console: ConsoleApp, snap_compare, screen: str, size: str) -> None:
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run(*SCREENS[screen]))
 
 
-@pytest.mark.long
 def test_building(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
     engine.memory.building = 0.41
     keys = ("4", "down", "down", "enter")
     assert snap_compare(console, terminal_size=(120, 40), run_before=run(*keys))
 
 
-@pytest.mark.long
 def test_one_entry_when_narrow(console: ConsoleApp, snap_compare) -> None:
     keys = ("4", *["down"] * 5, "enter", "down", "enter")
     assert snap_compare(console, terminal_size=(80, 24), run_before=run(*keys))
 
 
-@pytest.mark.long
 def test_without_colour(console: ConsoleApp, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert snap_compare(console, terminal_size=(120, 40), run_before=run(*SCREENS["facts"]))

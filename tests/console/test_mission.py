@@ -11,7 +11,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import RailVerdict, SessionState, Verdict
 from tests.console.cards import FIRST, SECOND, front, named
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 
 
@@ -26,8 +26,7 @@ def row(app: ConsoleApp, rows: str, text: str) -> tuple[Row, str]:
 async def test_work_says_in_words_how_each_session_ended_and_when(console: ConsoleApp, engine: StandIn) -> None:
     landed = engine.sessions.all[1]
     engine.sessions.all[1] = dataclasses.replace(landed, discarded_at=engine.now - timedelta(minutes=2))
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console):
         first = console.screen.query_one("#sessions", Rows)._rows[0]
         assert (first.mark, first.text) == ("◐", "shop: Hunt flakes: 4 slowest tests, 20 times")
         told = {
@@ -45,15 +44,13 @@ async def test_what_could_not_run_is_not_called_a_failure(console: ConsoleApp, e
     at = next(at for at, one in enumerate(engine.sessions.all) if one.id == "sess_000000000004")
     ran = engine.sessions.all[at]
     engine.sessions.all[at] = dataclasses.replace(ran, state=SessionState.CANNOT_RUN, error="ruff is not found")
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console):
         shown, below = row(console, "#sessions", "Lint the 6 files")
         assert (shown.mark, "could not run" in below) == ("○", True)
 
 
 async def test_tasks_and_agents_are_shown_only_while_there_are_any(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         tasks = console.screen.query_one("#tasks", Rows)._rows
         assert [one.text for one in tasks] == ["cart rounding"]  # sessions are in the list of work
         assert [one.text for one in console.screen.query_one("#agents", Rows)._rows] == ["koji-core"]
@@ -64,48 +61,17 @@ async def test_tasks_and_agents_are_shown_only_while_there_are_any(console: Cons
         await until(pilot, lambda: "TASKS" not in screen_text(console) and "AGENTS" not in screen_text(console))
 
 
-@pytest.mark.parametrize(("size", "side_by_side"), [((120, 40), False), ((160, 50), True), ((200, 60), True)])
-async def test_the_live_output_has_the_room_below_the_card_or_beside_its_evidence(
-    console: ConsoleApp, size: tuple[int, int], side_by_side: bool
-) -> None:
-    async with console.run_test(size=size) as pilot:
-        await live(pilot)
-        card, output, why = (console.screen.query_one(one).region for one in ("#stack", "#live", "#why"))
-        if side_by_side:
-            assert card.right < why.x < why.right < output.x
-            await until(pilot, lambda: "approved 6 of 7" in screen_text(console))
-        else:
-            assert card.bottom < output.y
-            assert output.width >= card.width
-            assert not why.area
-        assert "100 %  24 run, 1 failed" in screen_text(console)
-
-
-async def test_before_the_first_session_there_is_no_pane_for_output_or_work(
-    console: ConsoleApp, engine: StandIn
-) -> None:
-    engine.sessions.all, engine.changes.all = [], []
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: not console.screen.query_one("#live").region.area)
-        assert "WORK" not in screen_text(console)
-        await pilot.press("shift+tab")
-        assert console.screen.pane == "agents"
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("keys", [(), ("2",), ("2", "f"), ("3",), ("4",), ("5",), ("6",), ("7",)])
 async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
     console: ConsoleApp, engine: StandIn, keys: tuple[str, ...]
 ) -> None:
     engine.with_agent()
-    async with console.run_test(size=(80, 24), notifications=True) as pilot:
-        await live(pilot)
-        await pilot.press(*keys)
+    async with running(console, *keys, size=(80, 24), notifications=True) as pilot:
         console.say("something is wrong, and how to fix it")
         console.say("something else is wrong, in more words than fit one line of so small a terminal, and fixed thus")
-        await until(pilot, lambda: "something is wrong, and how to fix it" in screen_text(console))
-        await until(pilot, lambda: "fixed thus" in screen_text(console))
+        await sees(pilot, "something is wrong, and how to fix it")
+        await sees(pilot, "fixed thus")
         seen = {
             one: region.intersection(clip)
             for one, (region, clip) in console.screen._compositor.visible_widgets.items()
@@ -121,23 +87,21 @@ async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
 async def test_a_new_prompt_a_check_and_the_filter_are_there_in_every_pane(
     console: ConsoleApp, engine: StandIn, pane: str
 ) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         console.screen.go_to(pane)
         await pilot.press("w")
         assert "only shop" in screen_text(console)
         await pilot.press("p")
         await until(pilot, lambda: ("run_cycle", True) in engine.noted)
         await pilot.press("n")
-        await until(pilot, lambda: "New prompt" in screen_text(console))
+        await sees(pilot, "New prompt")
 
 
 async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, engine: StandIn) -> None:
     """Not what they said when the card was made."""
     said = "first days: 7 of 10 decisions made"
     engine.cards.rails = lambda id: (RailVerdict("gate", Verdict.ASK, said),)  # type: ignore[method-assign]
-    async with console.run_test(size=(200, 60)) as pilot:
-        await live(pilot)
+    async with running(console, size=(200, 60)) as pilot:
         await until(pilot, lambda: said in screen_text(console))
         said = "first days: 8 of 10 decisions made"
         engine.cards.dismiss(SECOND)  # in another console
@@ -148,9 +112,7 @@ async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, eng
 async def test_keys_of_the_stack_do_nothing_while_another_pane_has_the_focus(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("tab")
+    async with running(console, "tab") as pilot:
         assert console.screen.pane == "queue"
         await pilot.press("l", "h", "right", "left", "s", "j", "k")
         assert front(console) == FIRST
@@ -159,8 +121,7 @@ async def test_keys_of_the_stack_do_nothing_while_another_pane_has_the_focus(
 
 @pytest.mark.long
 async def test_panes_are_walked_with_tab_both_ways(console: ConsoleApp) -> None:
-    async with console.run_test(size=(80, 24)) as pilot:
-        await live(pilot)
+    async with running(console, size=(80, 24)) as pilot:
         seen = []
         for _ in range(6):
             await pilot.press("tab")
@@ -177,8 +138,7 @@ async def test_panes_are_walked_with_tab_both_ways(console: ConsoleApp) -> None:
 async def test_escape_leads_back_to_the_cards_from_every_pane(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int], pane: str
 ) -> None:
-    async with console.run_test(size=size) as pilot:
-        await live(pilot)
+    async with running(console, size=size) as pilot:
         console.screen.go_to(pane)
         await until(pilot, lambda: console.screen.pane == pane)
         await until(pilot, lambda: "→ approve" not in screen_text(console).split("\n")[-1])  # it would do nothing
@@ -190,8 +150,7 @@ async def test_escape_leads_back_to_the_cards_from_every_pane(
 
 @pytest.mark.long
 async def test_a_screen_is_reached_by_a_click_on_its_tab(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         header = screen_text(console).split("\n")[0]
         for tab, mode in (("4 memory", "memory"), ("1 mission", "mission")):
             await pilot.click(offset=(header.index(tab) + 3, 0))
@@ -204,16 +163,13 @@ async def test_folded_the_queue_tells_how_long_something_waits(
 ) -> None:
     engine.changes.all = [dataclasses.replace(one, created_at=engine.now - since) for one in engine.changes.all]
     engine.permissions.all = []
-    async with console.run_test(size=(80, 24)) as pilot:
-        await live(pilot)
-        await until(pilot, lambda: f", {told}" in screen_text(console))
+    async with running(console, size=(80, 24)) as pilot:
+        await sees(pilot, f", {told}")
 
 
 @pytest.mark.long
 async def test_the_queue_leads_to_the_session(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("tab", "enter")
+    async with running(console, "tab", "enter") as pilot:
         await until(pilot, lambda: console.current_mode == "work")
         await until(pilot, lambda: console.screen.session and console.screen.session.id == "sess_000000000002")
 
@@ -222,8 +178,7 @@ async def test_enter_on_an_agent_that_never_worked_shows_it_in_the_hierarchy(
     console: ConsoleApp, engine: StandIn
 ) -> None:
     engine.sessions.all = []
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         console.screen.go_to("agents")
         await pilot.press("enter")
         await until(pilot, lambda: console.current_mode == "hierarchy")

@@ -9,7 +9,7 @@ from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.status import StatusBar
 from clawpy_console.widgets.transcript import Transcript
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import running, screen_text, until
 from tests.console.test_zoom import LongList
 
 
@@ -19,9 +19,7 @@ async def _click_words(pilot, widget, words: str, line: int) -> None:
 
 
 async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("escape")
+    async with running(console, "escape") as pilot:
         await _click_words(pilot, console.screen.query_one(StatusBar), "2 work", 0)
         await until(pilot, lambda: console.current_mode == "work")
         rows = console.screen.query_one("#sessions", Rows)
@@ -34,9 +32,7 @@ async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp) -> None:
 
 
 async def test_the_wheel_scrolls_lists_and_output(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("escape", "2")
+    async with running(console, "escape", "2") as pilot:
         output = console.screen.query_one(Transcript)
         output.extend([("output", f"line {number}") for number in range(200)])
         output.scroll_home(animate=False)

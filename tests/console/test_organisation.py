@@ -28,10 +28,6 @@ def test_everyone_stands_below_his_leader() -> None:
     assert leaders(agents, ["lead"]) == ["cto", "ceo"]
 
 
-def test_nobody_is_an_owner_alone() -> None:
-    assert drawn(tree([], folds=Folds())) == ["owner"]
-
-
 def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
     agents = [
         agent("ceo", "owner", worked=False),
@@ -46,11 +42,6 @@ def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
     assert unfolded[3:6] == ["    w1", "      junior", "    w2"]
     assert len(tree(agents, folds=Folds(everyone=True))) == 1 + len(agents)
     assert "    w3" in drawn(tree(agents, folds=Folds(kept=frozenset({"w3"}))))
-
-
-def test_one_alone_is_not_worth_a_fold() -> None:
-    agents = [agent("ceo", "owner"), *(agent(f"w{n}", "ceo", worked=n > 0) for n in range(LONG))]
-    assert "    w0" in drawn(tree(agents, folds=Folds()))
 
 
 def test_whom_no_chain_leads_to_the_owner_stands_below_with_the_reason() -> None:

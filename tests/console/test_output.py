@@ -9,7 +9,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.transcript import BAR, Progress
 from engine.model import CheckResult, SessionState, TranscriptLine
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import running, screen_text, sees
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
@@ -50,10 +50,9 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
     failing = ("tests/test_cart.py::test_total", "tests/test_cart.py::test_tax")
     engine.sessions.transcripts[session.id] = lines[:2]
     engine.sessions.all[0] = dataclasses.replace(session, state=SessionState.RUNNING, lines=2)
-    async with console.run_test(size=(200, 60)) as pilot:
-        await live(pilot)
+    async with running(console, size=(200, 60)) as pilot:
         console.open("work", session.id)
-        await until(pilot, lambda: " 20 %  6 run" in screen_text(console))
+        await sees(pilot, " 20 %  6 run")
         engine.sessions.transcripts[session.id] = lines
         engine.sessions.all[0] = dataclasses.replace(
             session, state=SessionState.SUCCEEDED, ended_at=NOW, lines=5,
@@ -61,7 +60,7 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
             facts={"signatures": dict.fromkeys(failing, "TypeError: N is no price in cart.py")},
         )  # fmt: skip
         console.renew(["sessions"])
-        await until(pilot, lambda: "2 tests: TypeError: N is no price in cart.py" in screen_text(console))
+        await sees(pilot, "2 tests: TypeError: N is no price in cart.py")
         assert "100 %  20 run, 2 failed" in screen_text(console)
         assert " 20 %" not in screen_text(console)
         assert "test_total  and 1 more like it" in screen_text(console)

@@ -18,7 +18,7 @@ from engine.execution.runners.flows.learned import Registry
 from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in
 from tests.console.cards import front, named
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.test_greeting import found
 
@@ -50,13 +50,12 @@ async def test_a_prompt_that_names_a_flow_runs_at_once(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow(engine, monkeypatch)
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         await box(pilot, console)
         await pilot.press(*"run the tests", "enter")
         await until(pilot, lambda: named(engine, "approve"))
         assert named(engine, "propose") == [("propose", "run the tests", stand_in.SHOP)]
-        await until(pilot, lambda: "✓ Started: run the tests" in screen_text(console))
+        await sees(pilot, "✓ Started: run the tests")
 
 
 @pytest.mark.long
@@ -67,8 +66,7 @@ async def test_a_flow_that_needs_the_network_or_lacks_something_is_a_card_first(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch, asks: dict[str, str]
 ) -> None:
     flow(engine, monkeypatch, **asks)
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         await box(pilot, console)
         await pilot.press(*"tests", "enter")
         await until(pilot, lambda: front(console) == stand_in.card(90, "").id)
@@ -79,8 +77,7 @@ async def test_a_flow_that_needs_the_network_or_lacks_something_is_a_card_first(
 async def test_text_for_an_agent_becomes_a_card_on_top_of_the_workspace_that_was_chosen(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         area = await box(pilot, console)
         await pilot.press(*"look", "ctrl+j", *"twice", "ctrl+t")
         assert area.text == "look\ntwice"
@@ -95,18 +92,17 @@ async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_i
     console: ConsoleApp, engine: StandIn
 ) -> None:
     engine.agent_setup.serves, engine.agent_setup.here = "", [found("claude", "Claude Code")]
-    async with console.run_test(size=(80, 24)) as pilot:
-        await live(pilot)
+    async with running(console, size=(80, 24)) as pilot:
         await box(pilot, console)
-        await until(pilot, lambda: "no model configured: ^o connects Claude Code" in screen_text(console))
+        await sees(pilot, "no model configured: ^o connects Claude Code")
         await pilot.press(*"explain the cart", "enter")
-        await until(pilot, lambda: "No model or agent is set up, so this text cannot" in screen_text(console))
+        await sees(pilot, "No model or agent is set up, so this text cannot")
         assert not named(engine, "propose")
         await pilot.press("ctrl+o")
-        await until(pilot, lambda: "Which agent or model" in screen_text(console))
+        await sees(pilot, "Which agent or model")
         engine.agent_setup.serves = "claude"
         await pilot.press("1")
-        await until(pilot, lambda: "koji-core is served by Claude Code" in screen_text(console))
+        await sees(pilot, "koji-core is served by Claude Code")
         await pilot.press("escape", "enter")
         await until(pilot, lambda: named(engine, "propose"))
         assert named(engine, "propose") == [("propose", "explain the cart", stand_in.SHOP)]
@@ -115,19 +111,17 @@ async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_i
 @pytest.mark.long
 async def test_without_a_model_a_second_enter_keeps_the_text_as_a_card(console: ConsoleApp, engine: StandIn) -> None:
     engine.agent_setup.serves = ""
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         await box(pilot, console)
         await pilot.press(*"explain the cart", "enter")
-        await until(pilot, lambda: "to keep it as a card" in screen_text(console))
+        await sees(pilot, "to keep it as a card")
         await pilot.press("enter")
         await until(pilot, lambda: named(engine, "propose"))
 
 
 @pytest.mark.long
 async def test_what_was_typed_is_never_lost(console: ConsoleApp, engine: StandIn, home: Any) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         area = await box(pilot, console)
         await pilot.press(*"look", "escape")
         area = await box(pilot, console)
@@ -147,8 +141,7 @@ async def test_what_was_typed_is_never_lost(console: ConsoleApp, engine: StandIn
 
 @pytest.mark.long
 async def test_a_draft_is_offered_where_it_was_written(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         await box(pilot, console)
         assert "in shop  (1 of 2; ^t: the next)" in screen_text(console)
         await pilot.press("ctrl+t", *"look", "escape")
@@ -176,8 +169,7 @@ async def test_consoles_of_one_process_keep_what_was_typed_in_another(
 
 @pytest.mark.long
 async def test_what_is_typed_before_the_box_is_there_goes_into_it(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         for key in "nlook":  # all at once, as from a slow line
             console.post_message(events.Key(key, key))
         await until(pilot, lambda: isinstance(console.screen, OwnPrompt) and console.screen.query("#text"))
@@ -187,8 +179,7 @@ async def test_what_is_typed_before_the_box_is_there_goes_into_it(console: Conso
 @pytest.mark.long
 async def test_what_may_be_a_key_is_not_written_down(console: ConsoleApp, engine: StandIn, home: Any) -> None:
     secret = "sk-ant-api03-" + "a1B2" * 20
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         (await box(pilot, console)).text = f"use {secret}"
         await pilot.press("end", "escape")
         await console._save()
@@ -207,11 +198,10 @@ async def test_a_prompt_that_is_refused_stays_with_what_would_be_right(
         raise Refusal("bad_parameters", f"bisect: '{text[7:]}' is not a parameter", "`bisect test=… good=… [bad=…]`")
 
     monkeypatch.setattr(engine.cards, "propose", strict)
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         await box(pilot, console)
         await pilot.press(*"bisect a.py", "enter")
-        await until(pilot, lambda: "`bisect test=… good=… [bad=…]`" in screen_text(console))
+        await sees(pilot, "`bisect test=… good=… [bad=…]`")
         await pilot.press("=", "b", "enter")
         await until(pilot, lambda: named(engine, "propose"))
         assert named(engine, "propose") == [("propose", "bisect a.py=b", stand_in.SHOP)]
@@ -219,13 +209,12 @@ async def test_a_prompt_that_is_refused_stays_with_what_would_be_right(
 
 @pytest.mark.long
 async def test_tab_completes_a_flow_and_its_parameters(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         area = await box(pilot, console)
-        await until(pilot, lambda: "run_tests" in screen_text(console))
+        await sees(pilot, "run_tests")
         await pilot.press(*"bis", "tab")
         assert area.text == "bisect "
-        await until(pilot, lambda: "id of the test that fails, as its tool names it (required)" in screen_text(console))
+        await sees(pilot, "id of the test that fails, as its tool names it (required)")
         await pilot.press("tab", "tab")
         assert area.text == "bisect good="
         await pilot.press(*"v1", "space", "tab")

@@ -6,16 +6,14 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.palette import commands
-from tests.console.conftest import live, until
+from tests.console.conftest import running, until
 from tests.console.stand_in import StandIn
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("screen", ["1", "6"])
 async def test_the_palette_resumes_after_a_stop_only_after_y(console: ConsoleApp, engine: StandIn, screen: str) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press(screen, "f12")
+    async with running(console, screen, "f12") as pilot:
         await until(pilot, lambda: console.known.holds)
         [resume] = [one for one in commands(console, console.screen) if one.title == "Resume after the stop"]
         resume.callback()

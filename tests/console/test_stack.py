@@ -16,8 +16,9 @@ from engine.execution.runners.flows import FLOWS
 from engine.model import RailVerdict, Refusal, Status, Tier, Verdict
 from tests.console import stand_in
 from tests.console.cards import FIRST, RISKY, SECOND, front, named, shown, stack
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import running, screen_text, sees, until
 from tests.console.stand_in import StandIn
+from tests.support.texts import says
 
 
 @pytest.mark.parametrize(
@@ -27,8 +28,7 @@ from tests.console.stand_in import StandIn
 async def test_a_swipe_decides_the_card_on_screen_and_the_next_stands_there(
     console: ConsoleApp, engine: StandIn, key: str, call: str
 ) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         assert front(console) == FIRST
         await pilot.press(key)
         assert front(console) == SECOND  # at once, before the engine answered
@@ -40,9 +40,7 @@ async def test_a_swipe_decides_the_card_on_screen_and_the_next_stands_there(
 
 async def test_a_refusal_brings_the_card_back_with_its_reason(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["approve"] = Refusal("blocked", "cost: the hour's cap is reached", "wait until 15:00")
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("right")
+    async with running(console, "right") as pilot:
         await until(pilot, lambda: front(console) == FIRST)
         assert "the hour's cap is reached" in screen_text(console)
         assert "wait until 15:00" in shown(console, console.screen.query_one("#message").region)
@@ -62,9 +60,7 @@ async def test_the_whole_of_a_refusal_can_be_read(
     console: ConsoleApp, engine: StandIn, key: str, size: tuple[int, int]
 ) -> None:
     engine.refuse[key] = Refusal("blocked", WHY, MEND)
-    async with console.run_test(size=size) as pilot:
-        await live(pilot)
-        await pilot.press(*(["right"] if key == "approve" else ["left", "u"]))
+    async with running(console, *(["right"] if key == "approve" else ["left", "u"]), size=size) as pilot:
         message = console.screen.query_one("#message")
         await until(pilot, lambda: "✗" in shown(console, message.region))
         assert shown(console, message.region) == f"✗ {WHY} ({MEND})"
@@ -75,9 +71,7 @@ async def test_the_whole_of_a_refusal_can_be_read(
 
 
 async def test_undo_takes_back_the_last_decision_then_the_one_before(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("left")
+    async with running(console, "left") as pilot:
         await pilot.press("left")
         await until(pilot, lambda: len(named(engine, "dismiss")) == 2)
         assert "CARDS  1 of 3" in screen_text(console)
@@ -88,7 +82,7 @@ async def test_undo_takes_back_the_last_decision_then_the_one_before(console: Co
         await until(pilot, lambda: len(console.known.cards) == 5)
         assert "CARDS  1 of 5" in screen_text(console)
         await pilot.press("u")
-        await until(pilot, lambda: "Nothing to undo." in screen_text(console))
+        await sees(pilot, "Nothing to undo.")
 
 
 @pytest.mark.long
@@ -96,9 +90,7 @@ async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp
     answered = threading.Event()
     snooze, undo = engine.cards.snooze, engine.cards.undo
     engine.cards.snooze = lambda *a, **k: (answered.wait(5), snooze(*a, **k))[1]  # type: ignore[method-assign]
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("s", "u")
+    async with running(console, "s", "u") as pilot:
         assert front(console) == FIRST
         assert "CARDS  1 of 5" in screen_text(console)
         assert not named(engine, "snooze", "undo")  # nothing has reached the engine yet
@@ -115,22 +107,17 @@ async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp
 
 
 async def test_an_undo_that_is_refused_leaves_again_with_its_reason(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("left")
+    async with running(console, "left") as pilot:
         await until(pilot, lambda: named(engine, "dismiss"))
         engine.refuse["undo"] = Refusal("too_late", "it ran to its end already", "look at its session")
         await pilot.press("u")
         await until(pilot, lambda: front(console) == SECOND)
-        assert "it ran to its end already" in screen_text(console)
-        assert "CARDS  1 of 4" in screen_text(console)
+        says(screen_text(console), "it ran to its end already", "CARDS  1 of 4")
 
 
 @pytest.mark.long
 async def test_a_risky_card_needs_its_own_second_key_and_never_enter(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("left", "left")
+    async with running(console, "left", "left") as pilot:
         assert front(console) == RISKY
         assert "touches production" in screen_text(console)
         await pilot.press("A")  # not before its reason was pointed out
@@ -150,8 +137,7 @@ async def test_a_risky_card_needs_its_own_second_key_and_never_enter(console: Co
 async def test_keys_are_ignored_for_a_moment_after_the_card_changed_under_the_hands(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         now = [100.0]
         stack(console).clock = lambda: now[0]
         engine.cards.all.pop(FIRST)  # withdrawn while the operator looks at it
@@ -168,8 +154,7 @@ async def test_keys_are_ignored_for_a_moment_after_the_card_changed_under_the_ha
 
 
 async def test_a_new_card_never_takes_the_place_of_the_one_on_screen(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         engine.cards.all = {"pred_new": stand_in.card(77, "Something hotter", confidence=0.79), **engine.cards.all}
         console.renew(["cards"])
         await until(pilot, lambda: len(stack(console).cards) == 6)
@@ -184,17 +169,16 @@ def rows(app: ConsoleApp) -> Rows:
 async def test_down_j_and_k_show_another_card_and_the_keys_decide_the_one_that_is_shown(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         assert "CARDS  1 of 5" in screen_text(console)
         assert [row.mark.strip() for row in rows(console)._rows] == ["BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"]
         await pilot.press("j", "down")
-        await until(pilot, lambda: "CARDS  3 of 5" in screen_text(console))
+        await sees(pilot, "CARDS  3 of 5")
         assert rows(console).current == front(console) == RISKY
         await pilot.press("k")
         assert front(console) == SECOND
         await pilot.press("k", "k")
-        await until(pilot, lambda: "CARDS  5 of 5" in screen_text(console))  # from the first to the last
+        await sees(pilot, "CARDS  5 of 5")  # from the first to the last
         assert not named(engine, "approve", "dismiss", "snooze")
         await pilot.press("j", "j", "left")
         await until(pilot, lambda: named(engine, "dismiss"))
@@ -215,15 +199,14 @@ async def click(pilot: Pilot, text: str) -> None:
 async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int]
 ) -> None:
-    async with console.run_test(size=size) as pilot:
-        await live(pilot)
+    async with running(console, size=size) as pilot:
         await pilot.press("escape", *(["tab"] if size[0] > 80 else []))  # on a narrow terminal another pane hides them
         await click(pilot, "Rehearse merging")
         assert front(console) == RISKY
         assert stack(console).has_focus  # the keys of the cards work at once
         assert "CARDS  3 of 5" in screen_text(console)
         await click(pilot, "Rehearse merging")
-        await until(pilot, lambda: "Card details" in screen_text(console))
+        await sees(pilot, "Card details")
         await pilot.press("escape")
         await click(pilot, "← dismiss")  # a key of the footer
         await until(pilot, lambda: named(engine, "dismiss") == [("dismiss", RISKY)])
@@ -231,22 +214,19 @@ async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
 
 @pytest.mark.parametrize("engine_says", ["decided", "new"])
 async def test_the_count_is_of_what_is_pending(console: ConsoleApp, engine: StandIn, engine_says: str) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("j", "j")
+    async with running(console, "j", "j") as pilot:
         if engine_says == "decided":  # elsewhere: on the phone, or by another program
             engine.cards._decide(FIRST, Status.REJECTED)
         else:
             engine.cards.all["pred_new"] = stand_in.card(77, "Something else", tier=Tier.UPKEEP)
         console.renew(["cards"])
         place = "2 of 4" if engine_says == "decided" else "3 of 6"
-        await until(pilot, lambda: f"CARDS  {place}" in screen_text(console))
+        await sees(pilot, f"CARDS  {place}")
         assert front(console) == RISKY
 
 
 async def test_the_card_you_look_at_stays_whatever_comes_before_it(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console):
         shown = stack(console)
         check = replace(shown.cards[0], id="pred_check", tier=Tier.CHECK)
         shown.show([check], empty="")
@@ -258,11 +238,9 @@ async def test_the_card_you_look_at_stays_whatever_comes_before_it(console: Cons
 
 
 async def test_predict_now_and_filter_by_workspace(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("p")
+    async with running(console, "p") as pilot:
         await until(pilot, lambda: ("run_cycle", True) in engine.noted)
-        await until(pilot, lambda: "Nothing new." in screen_text(console))
+        await sees(pilot, "Nothing new.")
         await pilot.press("w", "w")
         assert front(console) == "pred_000000000004"
         assert "only blog" in screen_text(console)
@@ -272,17 +250,14 @@ async def test_predict_now_and_filter_by_workspace(console: ConsoleApp, engine: 
 
 async def test_the_empty_stack_says_when_the_next_look_is(console: ConsoleApp, engine: StandIn) -> None:
     engine.cards.all = {}
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         assert "Next check: 14:30" in screen_text(console)
         await pilot.press("right", "left", "up", "enter")
         assert not named(engine, "approve", "dismiss", "snooze")
 
 
 async def test_the_card_on_screen_counts_as_shown_once(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("left")
+    async with running(console, "left") as pilot:
         await until(pilot, lambda: len(named(engine, "mark_shown")) == 2)
         assert named(engine, "mark_shown") == [("mark_shown", FIRST), ("mark_shown", SECOND)]
 
@@ -307,8 +282,7 @@ async def test_text_from_elsewhere_is_shown_literally_and_breaks_no_column(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int]
 ) -> None:
     first = engine.cards.all[FIRST]
-    async with console.run_test(size=size) as pilot:
-        await live(pilot)
+    async with running(console, size=size) as pilot:
         for text in HOSTILE:
             engine.cards.all[FIRST] = dataclasses.replace(
                 first,

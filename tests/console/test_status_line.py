@@ -10,7 +10,7 @@ from clawpy_console.state import AppState, Autonomy, in_use
 from clawpy_console.widgets.status import SCREENS, STOP, StatusBar, state_line
 from engine.model import MICRO, Hold, Phase
 from engine.model.rails import CostState
-from tests.console.conftest import live, screen_text
+from tests.console.conftest import running, screen_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, agents
 
@@ -61,8 +61,7 @@ async def test_what_is_not_used_yet_stays_out_of_sight_until_it_is_called(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never_used(engine, monkeypatch)
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         top = screen_text(console).splitlines()[0]
         assert "1 mission  2 work" in top
         assert not any(word in top for word in ("hierarchy", "memory", "learning", "safety", "insights"))

@@ -10,7 +10,7 @@ from clawpy_console.app import ConsoleApp
 from engine.events import CostWarned, HoldLifted, HoldPlaced
 from engine.home import Home
 from engine.model import Refusal
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
@@ -33,8 +33,7 @@ PLACES = {
 async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+    async with running(console) as pilot:
         for place, keys in PLACES.items():
             await pilot.press(*keys)
             await pilot.press("f12")
@@ -52,9 +51,7 @@ async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
 async def test_f12_waits_for_nobody_and_is_seen_at_once(console: ConsoleApp, engine: StandIn) -> None:
     hang = threading.Event()
     engine.safety.stop = lambda reason, by: hang.wait(10)  # type: ignore[method-assign]
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("f12")
+    async with running(console, "f12") as pilot:
         await pilot.pause()
         assert "STOPPED" in screen_text(console)
         hang.set()
@@ -72,10 +69,8 @@ async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) 
 
 async def test_a_stop_that_fails_says_what_else_stops(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["stop"] = Refusal("failed", "the database is full")
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await live(pilot)
-        await pilot.press("f12")
-        await until(pilot, lambda: "clawpy stop" in screen_text(console))
+    async with running(console, "f12", notifications=True) as pilot:
+        await sees(pilot, "clawpy stop")
         assert "STOPPED" not in screen_text(console)
         await pilot.press("R")  # nothing to resume
         assert not any(call[0] == "resume" for call in engine.noted)
@@ -84,13 +79,11 @@ async def test_a_stop_that_fails_says_what_else_stops(console: ConsoleApp, engin
 
 
 async def test_one_key_resumes_on_every_screen(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("R")
+    async with running(console, "R") as pilot:
         assert not any(call[0] == "resume" for call in engine.noted)  # nothing to lift
         await pilot.press("f12")
         await until(pilot, lambda: console.known.holds)
-        await until(pilot, lambda: "Press R to resume" in screen_text(console))
+        await sees(pilot, "Press R to resume")
         await pilot.press("R", "R", "enter")
         assert not any(call[0] == "resume" for call in engine.noted)  # Enter gives the safe answer
         await pilot.press("R", "y")
@@ -99,13 +92,12 @@ async def test_one_key_resumes_on_every_screen(console: ConsoleApp, engine: Stan
 
 
 async def test_what_was_said_of_a_stop_goes_when_it_is_lifted(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await live(pilot)
+    async with running(console, notifications=True) as pilot:
         engine.bus.publish(HoldPlaced(subject="stop", reason="F12 pressed in the console"))
         engine.bus.publish(CostWarned(subject="hour", window="hour", spent=1_600_000, cap=2_000_000))
         await until(pilot, lambda: "stop: F12 pressed" in screen_text(console) and "cost: 80 %" in screen_text(console))
         engine.bus.publish(HoldLifted(subject="stop", reason="resumed by you"))
-        await until(pilot, lambda: "The stop ended." in screen_text(console))
+        await sees(pilot, "The stop ended.")
         await pilot.pause()
         assert "stop: F12 pressed" not in screen_text(console)
         assert "cost: 80 %" in screen_text(console)  # which is as true as before
@@ -113,12 +105,10 @@ async def test_what_was_said_of_a_stop_goes_when_it_is_lifted(console: ConsoleAp
 
 async def test_a_card_that_a_stop_refused_says_so_until_that_is_lifted(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["approve"] = Refusal("blocked", "kill: stop: lunch", "fix the cause")
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("f12")
+    async with running(console, "f12") as pilot:
         await until(pilot, lambda: console.known.holds)
         await pilot.press("right")
-        await until(pilot, lambda: "✗ kill: stop: lunch" in screen_text(console))
+        await sees(pilot, "✗ kill: stop: lunch")
         console.resume("stop")
         await until(pilot, lambda: not console.known.holds and "kill: stop: lunch" not in screen_text(console))
 
@@ -127,19 +117,15 @@ async def test_what_no_hold_refused_stays_told(console: ConsoleApp, engine: Stan
     """The settings, or the API's toggle: nothing that is lifted here ends what was said."""
     why = "kill: crossPollEnabled is false in the settings"
     engine.refuse["approve"] = Refusal("blocked", why, "lift that")
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("right")
-        await until(pilot, lambda: f"✗ {why}" in screen_text(console))
+    async with running(console, "right") as pilot:
+        await sees(pilot, f"✗ {why}")
         console.screen.draw(frozenset({"cards"}))
         await pilot.pause()
         assert f"✗ {why}" in screen_text(console)
 
 
 async def test_switches_ask_before_they_are_turned_on(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("6", "tab", "tab", "down", "enter", "enter")
+    async with running(console, "6", "tab", "tab", "down", "enter", "enter") as pilot:
         assert not any(call[0] == "set" for call in engine.noted)
         await pilot.press("enter", "y")
         await until(pilot, lambda: ("set", "autonomousModeEnabled", True) in engine.noted)

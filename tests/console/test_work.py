@@ -9,16 +9,16 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.work.screen import WorkScreen
-from clawpy_console.widgets.lines import LinesView
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import about
 from clawpy_console.widgets.transcript import Transcript
 from clawpy_console.words import moment, name
 from engine.events import SessionOutput
 from engine.model import ChangeState, Refusal, SessionState, TranscriptLine
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, NOW, sessions
+from tests.support.texts import says
 
 CHANGE = "chg_000000000001"
 
@@ -32,21 +32,18 @@ async def to_the_change(pilot) -> None:
 async def test_the_diff_and_the_test_result_are_shown_by_file(console: ConsoleApp) -> None:
     async with console.run_test(size=(200, 60)) as pilot:
         await to_the_change(pilot)
-        await until(pilot, lambda: "return round(sum(lines), 2)" in screen_text(console))
+        await sees(pilot, "return round(sum(lines), 2)")
         text = screen_text(console)
-        assert "pytest: 24 passed" in text
-        assert "+18 -0" in text
+        says(text, "pytest: 24 passed", "+18 -0")
 
 
 @pytest.mark.long
 async def test_commands_and_exit_codes_are_told_from_output(console: ConsoleApp) -> None:
-    async with console.run_test(size=(200, 60)) as pilot:
-        await live(pilot)
-        await pilot.press("2", "up")
-        await until(pilot, lambda: "$ python -m pytest" in screen_text(console))
+    async with running(console, "2", "up", size=(200, 60)) as pilot:
+        await sees(pilot, "$ python -m pytest")
         assert "✗ exit 1" in screen_text(console)
         await pilot.press("down")
-        await until(pilot, lambda: "→ exit 0" in screen_text(console))
+        await sees(pilot, "→ exit 0")
 
 
 @pytest.mark.long
@@ -54,9 +51,7 @@ async def test_it_opens_on_what_waits_for_the_operator_until_he_chooses(console:
     first = engine.changes.all[0]
     running, lands, red, *_ = engine.sessions.all
     engine.changes.all.append(dataclasses.replace(first, id="chg_2", session_id=red.id))
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("2")
+    async with running(console, "2") as pilot:
         work = console.screen
         assert work.session.id == lands.id  # not the one that runs, which is listed first
         await pilot.press("1")
@@ -76,7 +71,7 @@ async def test_who_landed_something_finds_it_when_he_comes_back(console: Console
     async with console.run_test(size=(120, 40)) as pilot:
         await to_the_change(pilot)
         await pilot.press("L")
-        await until(pilot, lambda: "3 files landed" in screen_text(console))
+        await sees(pilot, "3 files landed")
         await pilot.press("1", "2", "u")
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
 
@@ -85,9 +80,7 @@ async def test_who_landed_something_finds_it_when_he_comes_back(console: Console
 async def test_what_waits_to_be_landed_has_a_mark_that_is_not_the_cursors(
     console: ConsoleApp, keys: tuple[str, ...], list: str
 ) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press(*keys)
+    async with running(console, *keys):
         rows = console.screen.query_one(list, Rows)
         assert rows.has_focus
         assert [line for line in screen_text(console).split("\n") if "▸▼ " in line]
@@ -97,9 +90,7 @@ async def test_what_waits_to_be_landed_has_a_mark_that_is_not_the_cursors(
 @pytest.mark.long
 async def test_sessions_name_their_repository_where_there_are_several(console: ConsoleApp, engine: StandIn) -> None:
     first = engine.sessions.all[0]
-    async with console.run_test(size=(80, 24)) as pilot:
-        await live(pilot)
-        await pilot.press("2")
+    async with running(console, "2", size=(80, 24)) as pilot:
         await until(pilot, lambda: f"{name(first.workspace)}: {first.prompt}"[:30] in screen_text(console))
         engine.sessions.all = [dataclasses.replace(one, workspace=first.workspace) for one in engine.sessions.all]
         console.renew(["sessions"])
@@ -109,9 +100,7 @@ async def test_sessions_name_their_repository_where_there_are_several(console: C
 
 async def test_it_opens_on_what_asks_before_what_can_be_landed(console: ConsoleApp, engine: StandIn) -> None:
     engine.with_agent()
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("2")
+    async with running(console, "2"):
         assert console.screen.session.id == AGENT
 
 
@@ -123,10 +112,10 @@ async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: Stand
         assert not engine.changes.all[0].decided_at
         await pilot.press("L")
         await until(pilot, lambda: ("landed", CHANGE) in engine.noted)
-        await until(pilot, lambda: "3 files landed" in screen_text(console))
+        await sees(pilot, "3 files landed")
         await pilot.press("u")
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
-        await until(pilot, lambda: "L lands it again" in screen_text(console))
+        await sees(pilot, "L lands it again")
         await pilot.press("L")  # taken back is not thrown away
         await until(pilot, lambda: engine.noted.count(("landed", CHANGE)) == 2)
 
@@ -138,12 +127,12 @@ async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp,
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await to_the_change(pilot)
         await pilot.press("L")
-        await until(pilot, lambda: "3 files landed" in screen_text(console))
+        await sees(pilot, "3 files landed")
         await pilot.press("u", "b")
-        await until(pilot, lambda: "is still running. Try again in a moment." in screen_text(console))
+        await sees(pilot, "is still running. Try again in a moment.")
         await pilot.press("u")
         answered.set()
-        await until(pilot, lambda: "anding undone" in screen_text(console))
+        await sees(pilot, "anding undone")
         assert engine.noted.count(("undone", CHANGE)) == 1
         assert ("branched", CHANGE) not in engine.noted
         await pilot.press("b")
@@ -156,11 +145,11 @@ async def test_after_an_undo_that_was_refused_its_keys_are_there_again(console: 
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await to_the_change(pilot)
         await pilot.press("L")
-        await until(pilot, lambda: "3 files landed" in screen_text(console))
+        await sees(pilot, "3 files landed")
         await pilot.press("u")
-        await until(pilot, lambda: "was edited since" in screen_text(console))
+        await sees(pilot, "was edited since")
         await pilot.press("u")
-        await until(pilot, lambda: "anding undone" in screen_text(console))
+        await sees(pilot, "anding undone")
 
 
 async def test_branch(console: ConsoleApp, engine: StandIn) -> None:
@@ -176,7 +165,7 @@ async def test_a_landing_that_conflicts_says_so_and_changes_nothing(console: Con
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await to_the_change(pilot)
         await pilot.press("L")
-        await until(pilot, lambda: "changed by both" in screen_text(console))
+        await sees(pilot, "changed by both")
         assert "to land" in screen_text(console)
 
 
@@ -205,18 +194,14 @@ async def test_discard_is_of_the_changes_that_were_asked_about(console: ConsoleA
 
 
 async def test_stop_the_running_session(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("2", "up", "S")
+    async with running(console, "2", "up", "S") as pilot:
         await until(pilot, lambda: ("stop_session", "sess_000000000001") in engine.noted)
         await pilot.press("down", "S")
         assert len([call for call in engine.noted if call[0] == "stop_session"]) == 1
 
 
 async def test_filter_keeps_the_sessions_with_these_words(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("2", "slash", *"lint", "space", *"failed", "enter")
+    async with running(console, "2", "slash", *"lint", "space", *"failed", "enter") as pilot:
         await until(pilot, lambda: console.screen.session and console.screen.session.id == "sess_000000000004")
         assert "Summarise the day" not in screen_text(console)
 
@@ -231,9 +216,7 @@ async def test_the_transcript_follows_its_end_unless_one_scrolled_up(console: Co
         lines.extend(TranscriptLine(start + n + 1, NOW, "output", f"line {start + n + 1}") for n in range(count))
         engine.bus.publish(SessionOutput(subject=session, last_line=len(lines), text=""))
 
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("2", "up", "enter")
+    async with running(console, "2", "up", "enter") as pilot:
         view = console.screen.query_one("#transcript", Transcript)
         grow(5000)
         await until(pilot, lambda: view.last_line == f"line {len(lines)}")
@@ -245,7 +228,7 @@ async def test_the_transcript_follows_its_end_unless_one_scrolled_up(console: Co
         assert view.scroll_offset.y == where
         await pilot.press("G")
         grow(1)
-        await until(pilot, lambda: f"line {len(lines)}" in screen_text(console))
+        await sees(pilot, f"line {len(lines)}")
 
 
 @pytest.mark.parametrize("scrolled", [False, True])
@@ -256,9 +239,7 @@ async def test_the_end_of_a_transcript_stays_in_sight_while_something_else_needs
     lines = [TranscriptLine(n, NOW, "output", f"line {n}") for n in range(1, 101)]
     engine.sessions.transcripts[session.id] = lines
     engine.sessions.all[0] = dataclasses.replace(session, lines=100)
-    async with console.run_test(size=(80, 24), notifications=True) as pilot:
-        await live(pilot)
-        await pilot.press("2", "up", "enter")
+    async with running(console, "2", "up", "enter", size=(80, 24), notifications=True) as pilot:
         view = console.screen.query_one("#transcript", Transcript)
         await until(pilot, lambda: view.last_line == "line 100" and view.at_end)
         if scrolled:
@@ -266,7 +247,7 @@ async def test_the_end_of_a_transcript_stays_in_sight_while_something_else_needs
         top = view.scroll_offset.y
         for n in range(3):
             console.say(f"said {n}")
-        await until(pilot, lambda: "said 2" in screen_text(console))
+        await sees(pilot, "said 2")
         assert ("line 100" in screen_text(console)) != scrolled
         assert not scrolled or view.scroll_offset.y == top
         lines.append(TranscriptLine(101, NOW, "output", "line 101"))
@@ -281,50 +262,24 @@ async def test_a_long_transcript_is_read_from_its_tail_and_capped(console: Conso
     session = engine.sessions.all[0]
     engine.sessions.transcripts[session.id] = [TranscriptLine(n, NOW, "output", f"l{n}") for n in range(1, 30_001)]
     engine.sessions.all[0] = dataclasses.replace(session, lines=30_000)
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("2", "up")
+    async with running(console, "2", "up") as pilot:
         view = console.screen.query_one("#transcript", Transcript)
         await until(pilot, lambda: view.last_line == "l30000")
         assert len(view._lines) == 20_000
-
-
-async def test_lines_over_the_cap_fall_off_the_top_without_moving_what_one_reads() -> None:
-    from textual.app import App, ComposeResult
-
-    class Small(App[None]):
-        def get_theme_variable_defaults(self) -> dict[str, str]:
-            return dict.fromkeys(("ink", "accent", "grey", "wrong", "faint", "good", "wants", "lit"), "white")
-
-        def compose(self) -> ComposeResult:
-            yield LinesView(cap=100, id="lines")
-
-    async with Small().run_test(size=(40, 10)) as pilot:
-        view = pilot.app.query_one("#lines", LinesView)
-        view.extend(("output", f"line {n}") for n in range(100))
-        await pilot.pause()
-        view.scroll_to(y=50, animate=False)
-        await pilot.pause()
-        view.extend([("output", "one more"), ("output", "and one")])
-        await pilot.pause()
-        assert len(view._lines) == 100
-        assert view.scroll_offset.y == 48
 
 
 async def test_older_sessions_are_listed_at_the_end_of_the_list(console: ConsoleApp, engine: StandIn) -> None:
     last = engine.sessions.all[-1]
     engine.sessions.all += [dataclasses.replace(last, id=f"sess_old_{n:03}", prompt=f"old one {n}") for n in range(70)]
     everything = [one.id for one in engine.sessions.all]
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("2")
-        await until(pilot, lambda: "SESSIONS  60+" in screen_text(console))
+    async with running(console, "2") as pilot:
+        await sees(pilot, "SESSIONS  60+")
         await pilot.press("G")
-        await until(pilot, lambda: "older: ⏎ lists 60 more" in screen_text(console))
+        await sees(pilot, "older: ⏎ lists 60 more")
         assert [one.id for one in console.known.sessions] == everything[:60]
         await pilot.press("enter")
         await until(pilot, lambda: console.screen.session and console.screen.session.id == everything[60])
-        await until(pilot, lambda: f"SESSIONS  {len(everything)} " in screen_text(console))
+        await sees(pilot, f"SESSIONS  {len(everything)} ")
         await pilot.press("G")
         assert console.screen.session.id == everything[-1]
         assert "older:" not in screen_text(console)
@@ -334,12 +289,10 @@ async def test_older_sessions_are_listed_at_the_end_of_the_list(console: Console
 async def test_a_filter_says_that_it_looked_among_the_newest_only(console: ConsoleApp, engine: StandIn) -> None:
     last = engine.sessions.all[-1]
     engine.sessions.all += [dataclasses.replace(last, id=f"sess_old_{n:03}", prompt=f"old one {n}") for n in range(70)]
-    async with console.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
-        await pilot.press("2", "slash", *"one 69", "enter")
-        await until(pilot, lambda: "older: ⏎ looks further" in screen_text(console))
+    async with running(console, "2", "slash", *"one 69", "enter") as pilot:
+        await sees(pilot, "older: ⏎ looks further")
         await pilot.press("G", "enter")
-        await until(pilot, lambda: "old one 69" in screen_text(console))
+        await sees(pilot, "old one 69")
 
 
 def test_of_an_interrupted_session_nobody_knows_how_long_it_took() -> None:

@@ -10,13 +10,10 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.work.xray import XRay
 from clawpy_console.widgets.keyline import Filter, KeyLine
-from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.whole import WholeScreen
-from tests.console.conftest import live, until
-from tests.console.stand_in import StandIn
+from tests.console.conftest import live, running, until
 
 MODES = [*ConsoleApp.MODES]
 
@@ -78,23 +75,6 @@ async def test_while_words_are_typed_z_is_a_letter_and_escape_leaves_the_words(c
         assert screen.maximized is None
 
 
-async def test_the_prompt_of_a_session_zooms(console: ConsoleApp, engine: StandIn) -> None:
-    engine.with_agent()
-    async with console.run_test(size=(80, 24)) as pilot:
-        await _shown(pilot, "work")
-        await pilot.press("x")
-        await until(pilot, lambda: isinstance(console.screen, XRay) and console.screen.query_one(PromptLines)._lines)
-        await pilot.press("tab", "z")
-        prompt = console.screen.query_one(PromptLines)
-        assert prompt.has_focus
-        assert prompt.region.width == 80
-        assert "esc back" in str(console.screen.query_one(KeyLine).render())
-        await pilot.press("escape")
-        assert prompt.region.width < 80
-        await pilot.press("escape")
-        assert not isinstance(console.screen, XRay)
-
-
 class LongList(WholeScreen[None]):
     """A screen with a list that is longer than it."""
 
@@ -110,8 +90,7 @@ class LongList(WholeScreen[None]):
 
 
 async def test_a_long_list_is_scrolled_as_it_was_and_its_cursor_is_in_sight(console: ConsoleApp) -> None:
-    async with console.run_test(size=(80, 24)) as pilot:
-        await live(pilot)
+    async with running(console, size=(80, 24)) as pilot:
         await console.push_screen(LongList())
         rows = console.screen.query_one("#list", Rows)
         rows.focus()
