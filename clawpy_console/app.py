@@ -291,7 +291,7 @@ class ConsoleApp(KnowingApp):
         else:
             self.draw_frames()
         told = (self.known.autonomy.next_change, self.known.autonomy.next_cycle)
-        if any(one is not None and one <= now for one in told):
+        if any(item is not None and item <= now for item in told):
             self.renew(["autonomy"])  # what was to come has come: a next one may stand
         if self.known.fault:
             self.renew(["settings"])  # that it is mended is no event
@@ -434,7 +434,9 @@ class ConsoleApp(KnowingApp):
         from clawpy_console.dialogs.help import Help
 
         if not isinstance(self.screen, Help):
-            self.push_screen(Help(one.binding.id or "" for one in self.screen.active_bindings.values() if one.enabled))
+            self.push_screen(
+                Help(active.binding.id or "" for active in self.screen.active_bindings.values() if active.enabled)
+            )
 
     def action_jump(self, typing: bool = False) -> None:
         """Put a label on everything that can be reached, and go where the label says that is typed."""

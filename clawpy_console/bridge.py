@@ -93,13 +93,13 @@ class Bridge:
             return
         self._last = self._loop.time()
         events = self._subscription.drain()
-        facts = [one for one in events if one.kind != "SessionOutput"]
+        facts = [event for event in events if event.kind != "SessionOutput"]
         if events:
             self._post(
                 EngineMoved(
-                    frozenset(topic for one in facts for topic in one.topics),
-                    frozenset(one.subject for one in events if one.kind == "SessionOutput"),
-                    tuple([one for one in facts if one.kind in NOTICED][-20:]),
+                    frozenset(topic for fact in facts for topic in fact.topics),
+                    frozenset(event.subject for event in events if event.kind == "SessionOutput"),
+                    tuple([fact for fact in facts if fact.kind in NOTICED][-20:]),
                 )
             )
 

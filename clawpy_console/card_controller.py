@@ -56,7 +56,7 @@ class CardController:
         self._override(card.id, None)
 
         def no(refusal: Refusal) -> None:
-            self._decided = [one for one in self._decided if one.id != card.id]
+            self._decided = [decided for decided in self._decided if decided.id != card.id]
             self._unsettled.pop(card.id, None)
             refused(card, refusal)
             self._app.renew(["cards"])

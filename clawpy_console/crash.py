@@ -60,6 +60,6 @@ def report(error: BaseException, home: Home, engine: Engine | None, terminal: Te
 def _events(engine: Engine) -> list[str]:
     """The kinds of the last events, newest first."""
     try:
-        return [f"{one.at.isoformat(timespec='seconds')} {one.kind}" for one in engine.ledger.latest(EVENTS)]
+        return [f"{fact.at.isoformat(timespec='seconds')} {fact.kind}" for fact in engine.ledger.latest(EVENTS)]
     except Exception as failure:  # the report is worth more than its last part
         return [f"not readable: {type(failure).__name__}"]

@@ -37,7 +37,7 @@ class Field:
 
 def label_width(fields: Iterable[Field]) -> int:
     """Cells for the names of `fields`, the space behind them included."""
-    return max((cell_len(one.name) for one in fields), default=0) + 2
+    return max((cell_len(field.name) for field in fields), default=0) + 2
 
 
 def present(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Iterator[Field]:

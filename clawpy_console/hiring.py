@@ -39,7 +39,7 @@ def _choose(
         app.say(fault, "warning")
     from clawpy_console.dialogs.ask import Ask
 
-    choices = [(one.name, _meaning(one)) for one in found] + [(one, "a model on this machine") for one in models]
+    choices = [(item.name, _meaning(item)) for item in found] + [(model, "a model on this machine") for model in models]
     answers = [(key, name, meaning) for key, (name, meaning) in zip(KEYS, choices, strict=False)]
 
     def chosen(key: str | None) -> None:
@@ -66,11 +66,11 @@ def _hire(engine: Engine, name: str, is_model: bool) -> FoundAgent | None:
     return agent
 
 
-def _meaning(one: FoundAgent) -> str:
-    if one.missing:
-        return f"{one.title}, once its adapter is installed: {one.missing}"
-    reaches = f"; reaches {one.hosts[0]}" + (f" and {len(one.hosts) - 1} more" if len(one.hosts) > 1 else "")
-    return one.title + (reaches if one.hosts else "")
+def _meaning(agent: FoundAgent) -> str:
+    if agent.missing:
+        return f"{agent.title}, once its adapter is installed: {agent.missing}"
+    reaches = f"; reaches {agent.hosts[0]}" + (f" and {len(agent.hosts) - 1} more" if len(agent.hosts) > 1 else "")
+    return agent.title + (reaches if agent.hosts else "")
 
 
 def _hired(app: ConsoleApp, name: str, agent: FoundAgent | None) -> None:
@@ -86,8 +86,8 @@ def line(served: str, found: list[FoundAgent], models: list[str], key: str) -> C
     """What the first run says of it; `key` offers what is found."""
     if served:
         return Content.styled(f"text prompts go to {words.crop(served, 60)}", "$grey")
-    here = [one.title for one in found if not one.missing] + models
-    here = here or [f"{one.title} (adapter missing)" for one in found]
+    here = [agent.title for agent in found if not agent.missing] + models
+    here = here or [f"{agent.title} (adapter missing)" for agent in found]
     if not here:
         return Content.styled("no model configured: clawpy key set openai", "$grey")
     told = f" connects {words.crop(' or '.join(here), 60)}, found here; or clawpy key set openai"

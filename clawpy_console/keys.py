@@ -93,7 +93,7 @@ def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
 def shown_keys(action_id: str, keymap: Mapping[str, str]) -> str:
     """The key as `shown_key` writes it, then the letters that do the same."""
     others = keymap.get(action_id, BY_ID[action_id].keys).split(",")[1:]
-    return " ".join([shown_key(action_id, keymap), *(one for one in others if len(one) == 1)])
+    return " ".join([shown_key(action_id, keymap), *(other for other in others if len(other) == 1)])
 
 
 _SHORT = {
@@ -115,11 +115,13 @@ def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[Refusal]
     refusals: list[Refusal] = []
     for action_id, text in keys.items():
         if action_id not in BY_ID:
-            near = ", ".join(one.id for one in ACTIONS if one.group == action_id.partition(".")[0]) or ", ".join(GROUPS)
+            near = ", ".join(
+                action.id for action in ACTIONS if action.group == action_id.partition(".")[0]
+            ) or ", ".join(GROUPS)
             refusals.append(Refusal("bad_keys", f"[keys] {action_id}: no such action", f"there are: {near}"))
             continue
-        wanted = [one.strip() for one in text.split(",") if one.strip()]
-        unknown = [one for one in wanted if not _is_key(one)]
+        wanted = [item.strip() for item in text.split(",") if item.strip()]
+        unknown = [item for item in wanted if not _is_key(item)]
         if unknown or not wanted:
             said = f"{unknown[0]!r} is not a key" if unknown else "names no key"
             refusals.append(Refusal("bad_keys", f"[keys] {action_id}: {said}", "for example: x, X, ctrl+x, f5, left"))
@@ -138,7 +140,7 @@ def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[Refusal]
 
 def _is_key(key: str) -> bool:
     *modifiers, last = key.split("+") if key != "+" else ["+"]
-    if any(one not in ("ctrl", "shift", "alt") for one in modifiers):
+    if any(modifier not in ("ctrl", "shift", "alt") for modifier in modifiers):
         return False
     return key in _NAMED or last in _NAMED or last in _SHORT or key_to_character(last) is not None
 

@@ -88,8 +88,8 @@ class KnowingApp(App[None]):
 
     def keep(self, **changed: Any) -> None:
         """Keep these fields of the last screen, in the home and in every console of this process: each saves them."""
-        for one in self.together:
-            one.last = dataclasses.replace(one.last, **changed)
+        for console in self.together:
+            console.last = dataclasses.replace(console.last, **changed)
         self._save_soon()
 
     def keep_prompt(self, draft: str, workspace: str, *, sent: str = "") -> None:
@@ -97,7 +97,7 @@ class KnowingApp(App[None]):
         from engine.model.secrets import redact
 
         before = self.last.prompts
-        kept = (sent, *(one for one in before if one != sent)) if sent else before
+        kept = (sent, *(item for item in before if item != sent)) if sent else before
         if redact(draft) == draft and redact(sent) == sent:
             self.keep(draft=draft, draft_of=workspace, prompts=kept[:PROMPTS])
 
@@ -105,7 +105,7 @@ class KnowingApp(App[None]):
         """Read `topics` again, off the loop; a topic that `AppState` does not have is a screen's own. Topics that come
         while a reading is under way are read after it. `before` is called when the first reading of the cards that
         begins from now on is there, before it is drawn."""
-        self._stale.update(one for one in topics if one in TOPICS)
+        self._stale.update(topic for topic in topics if topic in TOPICS)
         if before is not None:
             self._before.append(before)
         if not self._reading and self.engine is not None:
@@ -121,7 +121,7 @@ class KnowingApp(App[None]):
         complained: set[str] = set()
         try:
             while self._stale and self.engine is not None:
-                topics = [one for one in TOPICS if one in self._stale][:3]
+                topics = [topic for topic in TOPICS if topic in self._stale][:3]
                 self._stale.difference_update(topics)
                 settled, self._before = (self._before, []) if "cards" in topics else ([], self._before)
                 wanted = Wanted(self._newest, self.workspace)
@@ -197,7 +197,7 @@ class KnowingApp(App[None]):
         refused: Callable[[Refusal], object] | None = None,
     ) -> None:
         """`ask` for what a dialog has to show, which `then` opens. Until it is there further presses open no other."""
-        if not any(one.group == "look up" and not one.is_finished for one in self.workers):
+        if not any(worker.group == "look up" and not worker.is_finished for worker in self.workers):
             self.ask(call, then, refused, group="look up")
 
     async def in_thread(

@@ -90,7 +90,7 @@ def trim(screen: LastScreen) -> LastScreen:
 
 def _write(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        return {one.name: _write(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {field.name: _write(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Enum):
@@ -112,10 +112,14 @@ def _read(kind: Any, value: Any) -> Any:
         return kind(**{name: _read(hints[name], item) for name, item in value.items()})
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        return None if value is None else _read(next(one for one in arguments if one is not type(None)), value)
+        return (
+            None
+            if value is None
+            else _read(next(argument for argument in arguments if argument is not type(None)), value)
+        )
     if origin is tuple:
         kinds = [arguments[0]] * len(value) if arguments[-1] is ... else arguments
-        return tuple(_read(one, item) for one, item in zip(kinds, value, strict=True))
+        return tuple(_read(kind, item) for kind, item in zip(kinds, value, strict=True))
     if origin is frozenset:
         return frozenset(_read(arguments[0], item) for item in value)
     if kind is datetime:

@@ -26,8 +26,12 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     """The commands that make sense on `screen`: those of the focused pane first."""
     for hold in app.holds:
         yield SystemCommand(f"Resume after the {hold.word}", hold.reason, partial(app.ask_to_resume, hold))
-    bound = {one.binding.id: one for one in screen.active_bindings.values() if one.enabled and one.binding.id in BY_ID}
-    for active in sorted(bound.values(), key=lambda one: (one.binding.id or "").startswith("app.")):
+    bound = {
+        active.binding.id: active
+        for active in screen.active_bindings.values()
+        if active.enabled and active.binding.id in BY_ID
+    }
+    for active in sorted(bound.values(), key=lambda item: (item.binding.id or "").startswith("app.")):
         action = BY_ID[active.binding.id or ""]
         if not action.id.startswith(LEFT_OUT):
             title = action.tooltip[:1].upper() + action.tooltip[1:]
@@ -89,9 +93,9 @@ def show_muted(app: ConsoleApp) -> None:
         def chosen(key: str | None) -> None:
             if key:
                 mute = by_key[key]
-                app.ask(lambda engine: engine.cards.lift(mute.id), lambda one: app.say(f"Unmuted: {_what(one)}"))
+                app.ask(lambda engine: engine.cards.lift(mute.id), lambda item: app.say(f"Unmuted: {_what(item)}"))
 
-        answers = [(key, _what(one), _when(one)) for key, one in by_key.items()]
+        answers = [(key, _what(item), _when(item)) for key, item in by_key.items()]
         app.push_screen(Ask("Muted: which should appear again?", "", answers), chosen)
 
     app.look_up(lambda engine: engine.cards.muted(), listed)

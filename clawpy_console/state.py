@@ -119,21 +119,21 @@ class AppState:
     @property
     def running(self) -> tuple[SessionView, ...]:
         """Sessions that are not over, newest first."""
-        return tuple(one for one in self.sessions if not one.state.over)
+        return tuple(session for session in self.sessions if not session.state.over)
 
     @property
     def newest_running(self) -> SessionView | None:
         """The session whose output mission control follows: the newest running, else the newest at all."""
-        begun = [one for one in self.sessions if one.state is SessionState.RUNNING]
+        begun = [session for session in self.sessions if session.state is SessionState.RUNNING]
         return begun[0] if begun else (self.sessions[0] if self.sessions else None)
 
     def asked_by(self, session_id: str) -> tuple[PermissionRequest, ...]:
         """What a session waits to be allowed, longest first."""
-        return tuple(one for one in self.permissions if one.session_id == session_id)
+        return tuple(request for request in self.permissions if request.session_id == session_id)
 
     def change_of(self, session: SessionView) -> ChangeSet | None:
         """The change set of `session`, if it left one."""
-        return next((one for one in self.changes if one.session_id == session.id), None)
+        return next((change for change in self.changes if change.session_id == session.id), None)
 
 
 def in_use(known: AppState) -> frozenset[str]:
@@ -143,11 +143,11 @@ def in_use(known: AppState) -> frozenset[str]:
     Files of agents and the event log are there from the first start, so these layers of memory do not count."""
     costs = known.costs
     shown = {
-        "hierarchy": known.served or any(one.tokens or one.used or one.broken for one in known.agents),
-        "memory": any(one.count for one in known.layers if one.layer not in (Layer.MARKDOWN, Layer.LEDGER)),
+        "hierarchy": known.served or any(agent.tokens or agent.used or agent.broken for agent in known.agents),
+        "memory": any(layer.count for layer in known.layers if layer.layer not in (Layer.MARKDOWN, Layer.LEDGER)),
         "learning": known.proposed or known.taught,
         "safety": known.blocked or known.holds,
-        "insights": any(one.decided_at for one in known.recent),
+        "insights": any(card.decided_at for card in known.recent),
         "costs": known.served or (costs is not None and costs.month),
     }
     return known.used | {name for name, used in shown.items() if used}
@@ -181,7 +181,7 @@ def _autonomy(engine: Engine, _: Wanted) -> dict[str, Any]:
             next_cycle=engine.autonomy.next_cycle(),
             silence=engine.autonomy.silence().total_seconds(),
             threshold=engine.settings.current.silence_threshold_ms / 1000,
-            remark=next((f"{words.name(one)}: {said}" for one, said in engine.predictions.remarks().items()), ""),
+            remark=next((f"{words.name(remark)}: {said}" for remark, said in engine.predictions.remarks().items()), ""),
             looked=tuple(sorted(engine.predictions.looked().items())),
         )
     }
@@ -214,7 +214,7 @@ def _settings(engine: Engine, _: Wanted) -> dict[str, Any]:
         "autonomies": tuple((place, str(current.workspace(place).autonomy)) for place in places),
         "switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items()),
         "fault": engine.settings.fault,
-        "served": tuple((one, by) for one in current.channels if (by := engine.agent_setup.served(one))),
+        "served": tuple((channel, by) for channel in current.channels if (by := engine.agent_setup.served(channel))),
         "sandbox": _sandbox(engine),
     }
 
@@ -225,13 +225,13 @@ def _sandbox(engine: Engine) -> str:
     said = sandbox.describe(network=False)
     if sandbox.confines:
         return said
-    waived = [place for place, one in engine.settings.current.workspaces.items() if one.without_sandbox]
+    waived = [place for place, workspace in engine.settings.current.workspaces.items() if workspace.without_sandbox]
     how = "you confirm each approval, and nothing runs by itself; install bubblewrap to get a sandbox"
     return f"{said}: {how}" + (f"; no confirmation needed in {', '.join(waived)}" if waived else "")
 
 
 def _place(engine: Engine, wanted: Wanted) -> dict[str, Any]:
-    workspaces = sorted(engine.workspaces, key=lambda one: one != wanted.workspace)
+    workspaces = sorted(engine.workspaces, key=lambda workspace: workspace != wanted.workspace)
     return {
         "workspaces": workspaces,
         "place": engine.place(workspaces[0]) if workspaces else "",
@@ -288,4 +288,4 @@ def read(
             values |= TOPICS[topic](engine, wanted)
         except Exception as error:
             failed.append((topic, error))
-    return {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}, failed
+    return {name: tuple(item) if isinstance(item, list) else item for name, item in values.items()}, failed

@@ -188,11 +188,11 @@ class Looks:
     async def load_themes(self) -> None:
         """Offer every theme there is, the operator's own too."""
         found = await asyncio.to_thread(lambda: list(load_all(self._app.home.config / "themes")))
-        for one in found:
-            if isinstance(one, Refusal):
-                self._app.complain(one)
+        for theme in found:
+            if isinstance(theme, Refusal):
+                self._app.complain(theme)
             else:
-                self._app.register_theme(one)
+                self._app.register_theme(theme)
 
     async def take(self, engine: Engine) -> None:
         """Take over what the settings say. At the start and whenever a setting changes."""
@@ -221,7 +221,7 @@ def check_theme(name: str, user_themes: Path) -> None:
     """Raises `Refusal`: `unknown_theme` when there is no such theme, `bad_theme` when its file is no good."""
     file = find(name, user_themes)
     if file is None:
-        known = sorted({one.stem for folder in (shipped(), user_themes) for one in folder.glob("*.toml")})
+        known = sorted({found_file.stem for folder in (shipped(), user_themes) for found_file in folder.glob("*.toml")})
         raise Refusal(
             "unknown_theme",
             f"console.theme: there is no theme {sanitise(name)[:60]!r}",

@@ -77,9 +77,9 @@ def name(workspace: str) -> str:
     return PurePath(workspace).name or workspace
 
 
-def after(choices: Sequence[T], one: T) -> T:
+def after(choices: Sequence[T], choice: T) -> T:
     """The choice after `one`; the first after the last, and after what is no choice."""
-    return choices[(choices.index(one) + 1) % len(choices)] if one in choices else choices[0]
+    return choices[(choices.index(choice) + 1) % len(choices)] if choice in choices else choices[0]
 
 
 def one_line(text: str) -> str:
@@ -168,4 +168,4 @@ def _asked(card: Card) -> str:
 
 def blocked(card: Card) -> RailVerdict | None:
     """The first rail that would block the card now."""
-    return next((one for one in card.verdicts if one.verdict is Verdict.BLOCK), None)
+    return next((verdict for verdict in card.verdicts if verdict.verdict is Verdict.BLOCK), None)

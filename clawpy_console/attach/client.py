@@ -145,7 +145,7 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     note = _note(home)
     if not (address := note.get("address")):
         return None
-    hello = here() | {"workspaces": [str(Path(one).expanduser().absolute()) for one in workspaces]}
+    hello = here() | {"workspaces": [str(Path(workspace).expanduser().absolute()) for workspace in workspaces]}
     request = {"verb": "attach", "arguments": hello}
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

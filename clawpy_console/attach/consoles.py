@@ -193,9 +193,9 @@ class Consoles:
     def _open(self, app: ConsoleApp, repositories: Sequence[str]) -> Engine:
         """The engine, which looks after `repositories` from now on; `app` hears of one that it may not."""
         engine = self._open_engine()
-        for one in repositories:
+        for repository in repositories:
             try:
-                engine.look_after(one)
+                engine.look_after(repository)
             except Refusal as refusal:
                 app.not_here = refusal
         return engine

@@ -73,7 +73,7 @@ class Terminal(asyncio.Protocol):
             _environ=self.environment,
         )
         app.no_color = "NO_COLOR" in self.environment
-        app._filters = [one for one in app._filters if not isinstance(one, (Monochrome, NoColor))]
+        app._filters = [item for item in app._filters if not isinstance(item, (Monochrome, NoColor))]
         if app.no_color:
             app._filters.append(Monochrome())
 
@@ -184,11 +184,11 @@ class TerminalDriver(Driver):
             self._loop.call_later(constants.ESCAPE_DELAY + 0.001, lambda: self._hand_on(self._parser.tick()))
 
     def _hand_on(self, messages: Iterable[Message]) -> None:
-        for one in messages:
-            if isinstance(one, events.Key) and one.key == "f12":
+        for message in messages:
+            if isinstance(message, events.Key) and message.key == "f12":
                 self._terminal.stop_pressed()  # ahead of every key that still waits
             else:
-                self.process_message(one)
+                self.process_message(message)
 
     def send_message(self, message: Message) -> None:
         self._app.post_message(message)

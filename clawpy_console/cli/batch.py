@@ -94,11 +94,11 @@ def remember(name: str, where: Where, *, opener: Callable[..., Any], wait: bool)
     answer: dict[str, Any] = {"missing": 0, "trouble": ""}
 
     def tally(some: Iterable[dict[str, Any]]) -> None:
-        for one in some:
+        for item in some:
             found["badLines"] += 1
             if len(bad) < BAD_NAMED:
-                bad.append(one)
-            print(f"line {one['line']}: {one['message']}", file=sys.stderr)
+                bad.append(item)
+            print(f"line {item['line']}: {item['message']}", file=sys.stderr)
 
     def lines() -> Iterator[tuple[int, str]]:
         """Those that fit into a piece. A longer one leaves an empty one in its place: the engine counts them too."""

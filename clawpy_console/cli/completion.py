@@ -46,8 +46,8 @@ def answer() -> None:
 def _complete(made: argparse.ArgumentParser) -> None:
     for action in made._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for one in action.choices.values():
-                _complete(one)
+            for choice in action.choices.values():
+                _complete(choice)
         elif action.choices is None:
             action.completer = partial(_values, getattr(action, "values", ""))  # type: ignore[attr-defined]
 

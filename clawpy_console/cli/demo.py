@@ -249,8 +249,8 @@ def tell(engine: Engine) -> None:
     engine.hierarchy.assign_tier("junior_frontend", 4)
     engine.wisdom.offer(SENT_UP)
     engine.wisdom.flush()
-    for one in FOUND:
-        engine.wisdom.offer(one)
+    for item in FOUND:
+        engine.wisdom.offer(item)
 
 
 log = logging.getLogger(__name__)

@@ -115,7 +115,7 @@ def show_once(token: str, source: str) -> None:
         return
     lasts = "`clawpy token new --store file` makes a permanent one, in a file that only you can read"
     kept = source in ("keyring", "file", "environment")
-    screen = next((one for one in (sys.stdout, sys.stderr) if one.isatty()), None)
+    screen = next((item for item in (sys.stdout, sys.stderr) if item.isatty()), None)
     if screen is not None:
         then = (
             f"it is stored in the {source}; `clawpy token` shows it again"

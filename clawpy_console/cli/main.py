@@ -202,7 +202,7 @@ def _failed(verb: str, document: Mapping[str, Any]) -> bool:
         case "key":
             return document.get("reached") is False
         case "notify":
-            return any(not one["delivered"] for one in document.get("tested", ()))
+            return any(not surface["delivered"] for surface in document.get("tested", ()))
         case "remember":
             return document["badLines"] and not document["remembered"] + document["known"]
     return False
@@ -314,8 +314,8 @@ def _doctor(options: argparse.Namespace, where: Where) -> Any:
 
         # Only here is known what the screen can use of them.
         document["checks"] += [
-            {"name": "config", "state": "warn", "message": one.message, "fix": one.fix}
-            for one in problems(document["settings"], where.home.config / "themes")
+            {"name": "config", "state": "warn", "message": problem.message, "fix": problem.fix}
+            for problem in problems(document["settings"], where.home.config / "themes")
         ]
     return document
 
@@ -328,7 +328,7 @@ def _check(options: argparse.Namespace, where: Where) -> Any:
         from clawpy_console.cli.batch import answer, parsed
 
         def ask(lines: list[str]) -> Any:
-            return _call("check", folder | {"lines": [parsed(one) for one in lines]}, where, ())
+            return _call("check", folder | {"lines": [parsed(line) for line in lines]}, where, ())
 
         return DONE if answer(options.batch, ask, most=5000) else REFUSED
     words = options.command

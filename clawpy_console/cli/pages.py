@@ -76,7 +76,9 @@ def _keys(home: Home) -> str:
     lines = ["# Keys of the console", "", f"To change the keys of an action, put its ID in quotes: `{example}`."]
     for group, title in GROUPS.items():
         rows = [
-            f"| {shown_keys(one.id, keymap)} | {one.tooltip} | `{one.id}` |" for one in ACTIONS if one.group == group
+            f"| {shown_keys(action.id, keymap)} | {action.tooltip} | `{action.id}` |"
+            for action in ACTIONS
+            if action.group == group
         ]
         lines += ["", f"## {title}", "", "| Key | What it does | ID |", "| --- | --- | --- |", *rows]
     return "\n".join(lines)

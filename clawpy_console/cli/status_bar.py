@@ -40,8 +40,10 @@ def line(document: Any, form: str, now: datetime) -> str:
     """What the file says at `now`. Raises what reading any other document raises."""
     if document["version"] != 1:
         raise ValueError(document["version"])
-    hold = next((one for one in document["holds"] if _after(one["until"], now) is not False), None)
-    cards = [one for one in document["cards"] if _after(one["expiresAt"], now) and not _after(one["snoozedUntil"], now)]
+    hold = next((hold for hold in document["holds"] if _after(hold["until"], now) is not False), None)
+    cards = [
+        card for card in document["cards"] if _after(card["expiresAt"], now) and not _after(card["snoozedUntil"], now)
+    ]
     return shown(form, hold, len(cards), cards[0] if cards else None, now)
 
 

@@ -48,7 +48,7 @@ class Ask(Dialog[str | None]):
         self._title, self._text = title, Content(text) if isinstance(text, str) else text
         self._answers: tuple[Answer, ...] = (*answers, (*cancel, ""))
         self._present = present
-        self._at = next((at for at, one in enumerate(answers) if one[1] == present), len(answers))
+        self._at = next((at for at, answer in enumerate(answers) if answer[1] == present), len(answers))
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
@@ -75,7 +75,7 @@ class Ask(Dialog[str | None]):
                 (f"{dot}{word:<{wide}}", "bold $ink" if here else "$ink"),
             )
             first, *rest = Content.styled(more, "$grey").wrap(max(10, width - head.cell_length)) or [Content("")]
-            answer = [head + first, *(Content(" " * head.cell_length) + one for one in rest)]
+            answer = [head + first, *(Content(" " * head.cell_length) + item for item in rest)]
             lines += [
                 line.pad_right(max(0, width - line.cell_length)).stylize(f"@click=screen.take({at})") for line in answer
             ]
@@ -120,8 +120,11 @@ def send_up(app: ConsoleApp) -> None:
 
 def question(queued: Sequence[Bubble]) -> str:
     """What would be sent up, and what becomes of it."""
-    ready = [one for one in queued if one.may_guide]
-    lines = [words.crop(f"▸ {one.learning.agent} → {one.leader}: {one.learning.text}", 70) for one in ready[:6]]
+    ready = [finding for finding in queued if finding.may_guide]
+    lines = [
+        words.crop(f"▸ {finding.learning.agent} → {finding.leader}: {finding.learning.text}", 70)
+        for finding in ready[:6]
+    ]
     if len(ready) > 6:
         lines.append(f"  and {len(ready) - 6:,} more")
     if len(ready) < len(queued):

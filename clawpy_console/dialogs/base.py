@@ -89,8 +89,8 @@ def _dimmed(strips: list[Strip], behind: BackgroundScreen) -> list[Strip]:
 
     def dimmed(segment: Segment) -> Segment:
         if segment.style not in dim:
-            [one] = behind.process_segments([Segment(" ", segment.style)], behind.color)
-            dim[segment.style] = one.style
+            [item] = behind.process_segments([Segment(" ", segment.style)], behind.color)
+            dim[segment.style] = item.style
         return Segment(segment.text, dim[segment.style])
 
     return [Strip([dimmed(segment) for segment in strip], strip.cell_length) for strip in strips]

@@ -56,19 +56,19 @@ class Help(Dialog[None]):
         self.query_one("#keys", Drawn).show(lambda width: list(self._lines(width, wanted)))
 
     def _lines(self, width: int, wanted: list[str]) -> Iterable[Content]:
-        here = [one for one in ACTIONS if one.id in self._here and one.group != "app"]
+        here = [action for action in ACTIONS if action.id in self._here and action.group != "app"]
         groups = [("In this pane, now", here)]
-        groups += [(title, [one for one in ACTIONS if one.group == group]) for group, title in GROUPS.items()]
+        groups += [(title, [action for action in ACTIONS if action.group == group]) for group, title in GROUPS.items()]
         if len(wanted) == 1 and len(wanted[0]) == 1:
-            keys = {one.id: shown_keys(one.id, self.app.keymap).lower().split() for one in ACTIONS}
-            groups.insert(0, (f"The key {wanted[0]}", [one for one in ACTIONS if wanted[0] in keys[one.id]]))
+            keys = {action.id: shown_keys(action.id, self.app.keymap).lower().split() for action in ACTIONS}
+            groups.insert(0, (f"The key {wanted[0]}", [action for action in ACTIONS if wanted[0] in keys[action.id]]))
         shown: list[Action] = []
         for title, actions in groups:
-            found = [one for one in actions if one not in shown and self._has(one, wanted)]
+            found = [action for action in actions if action not in shown and self._has(action, wanted)]
             if found:
                 yield from [Content("")] if shown else []
                 yield Content.styled(title, "bold $accent")
-                yield from (self._row(one, width) for one in found)
+                yield from (self._row(item, width) for item in found)
                 shown += found
         if not shown:
             yield Content.styled("No match.", "$grey")

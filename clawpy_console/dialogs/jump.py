@@ -46,19 +46,23 @@ def spots(screen: Screen[object]) -> list[Spot]:
                 widget, _ = screen.get_widget_at(x, y)
                 found.setdefault((widget, action), Spot(widget, Offset(x, y), partial(widget.run_action, action)))
             x += cell_len(text)
-    reached = {one.widget for one in found.values()}
+    reached = {spot.widget for spot in found.values()}
     for widget, (region, clip) in screen._compositor.visible_widgets.items():
         own = getattr(widget, "spots", []) or ([(Offset(0, 0), None)] if widget.focusable else [])
         for at, act in own if widget not in reached else ():
             if clip.contains_point(region.offset + at) and region.contains_point(region.offset + at):
                 found[widget, at] = Spot(widget, region.offset + at, act)
-    return sorted(found.values(), key=lambda one: (one.on_screen.y, one.on_screen.x))
+    return sorted(found.values(), key=lambda spot: (spot.on_screen.y, spot.on_screen.x))
 
 
 def labels(count: int) -> list[str]:
     """`count` labels of one or two letters, none the beginning of another; at most 676."""
     letters = len(LETTERS)
-    firsts = next(one for one in range(letters + 1) if letters - one + one * letters >= min(count, letters**2))
+    firsts = next(
+        first_letters
+        for first_letters in range(letters + 1)
+        if letters - first_letters + first_letters * letters >= min(count, letters**2)
+    )
     pairs = [first + second for first in LETTERS[letters - firsts :] for second in LETTERS]
     return [*LETTERS[: letters - firsts], *pairs][:count]
 

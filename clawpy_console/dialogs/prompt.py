@@ -39,28 +39,28 @@ Completion = tuple[str, str]
 def completions(text: str, forms: Sequence[FlowForm]) -> list[Completion]:
     """What `text`, up to its end, may become: the name of a flow, or the next of its parameters."""
     name, space, rest = text.lstrip().partition(" ")
-    form = next((one for one in forms if one.name == name), None)
+    form = next((form for form in forms if form.name == name), None)
     if form is None or not space:
         typed = text.lower().replace("_", " ").split()
-        meant = [one for one in forms if "\n" not in text and one.name != text and _begins(typed, one)]
-        return [(f"{one.name} " if one.parameters else one.name, one.title) for one in meant]
+        meant = [form for form in forms if "\n" not in text and form.name != text and _begins(typed, form)]
+        return [(f"{item.name} " if item.parameters else item.name, item.title) for item in meant]
     *given, last = rest.split(" ")
     key, value, _ = last.partition("=")
     if value:
-        return [(text, f"{key}: {means}") for one, means, _ in form.parameters if one == key]
-    taken = {one.partition("=")[0] for one in given}
+        return [(text, f"{key}: {means}") for parameter, means, _ in form.parameters if parameter == key]
+    taken = {item.partition("=")[0] for item in given}
     head = text.removesuffix(last)
     return [
-        (f"{head}{one}=", f"{means} (required)" if required else means)
-        for one, means, required in form.parameters
-        if one.startswith(last) and one not in taken
+        (f"{head}{parameter}=", f"{means} (required)" if required else means)
+        for parameter, means, required in form.parameters
+        if parameter.startswith(last) and parameter not in taken
     ]
 
 
 def _begins(typed: Sequence[str], form: FlowForm) -> bool:
     """Whether each word that was typed begins a word of the flow's name or title."""
     known = f"{form.name.replace('_', ' ')} {form.title.lower()}".split()
-    return all(word == "the" or any(one.startswith(word) for one in known) for word in typed)
+    return all(word == "the" or any(item.startswith(word) for item in known) for word in typed)
 
 
 class PromptArea(TextArea):
@@ -130,7 +130,7 @@ class OwnPrompt(Dialog[Card | None]):
 
     def on_mount(self) -> None:
         self._area.move_cursor(self._area.document.end)
-        self._past += [one for one in self.app.last.prompts if one != self._past[0]]
+        self._past += [prompt for prompt in self.app.last.prompts if prompt != self._past[0]]
         self._draw_place()
         self._look_up()
 
@@ -146,7 +146,7 @@ class OwnPrompt(Dialog[Card | None]):
         return self.query_one("#text", PromptArea)
 
     def _learn_forms(self, forms: list[FlowForm]) -> None:
-        self._forms = sorted(forms, key=lambda one: sum(required for _, _, required in one.parameters))
+        self._forms = sorted(forms, key=lambda form: sum(required for _, _, required in form.parameters))
         if self.is_attached:
             self._complete_again()
 

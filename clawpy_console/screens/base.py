@@ -149,7 +149,7 @@ class ConsoleScreen(WholeScreen[None]):
     def _show_column(self, pane: str) -> None:
         """On a narrow terminal: the column of `pane`, and no other."""
         if (column := self.COLUMNS.get(pane)) is not None:
-            self.update_classes({f"-at-{one}": one == column for one in self.COLUMNS.values()})
+            self.update_classes({f"-at-{item}": item == column for item in self.COLUMNS.values()})
 
     def _go(self, by: int) -> None:
         panes = list(self.PANES)

@@ -79,15 +79,15 @@ def drawn(fields: Iterable[Field], width: int) -> list[Content]:
     lines: list[Content] = []
     fields = list(fields)
     label = label_width(fields)
-    for one in fields:
-        style = TONES.get(one.tone, f"${one.tone}")
-        if one.tone == "heading":
+    for field in fields:
+        style = TONES.get(field.tone, f"${field.tone}")
+        if field.tone == "heading":
             lines += [Content("")] if lines else []
-            lines.append(Content.styled(words.crop(one.text.upper(), width), style))
-        elif one.name:
-            first, *rest = Content.styled(one.text or " ", style).wrap(max(8, width - label))
-            lines.append(Content.assemble((f"{one.name:<{label}}", "$faint"), first))
+            lines.append(Content.styled(words.crop(field.text.upper(), width), style))
+        elif field.name:
+            first, *rest = Content.styled(field.text or " ", style).wrap(max(8, width - label))
+            lines.append(Content.assemble((f"{field.name:<{label}}", "$faint"), first))
             lines += [Content.assemble(" " * label, line) for line in rest]
         else:
-            lines += Content.styled(one.text or " ", style).wrap(max(8, width))
+            lines += Content.styled(field.text or " ", style).wrap(max(8, width))
     return lines

@@ -106,7 +106,7 @@ class KeyLine(Widget):
                 found[action.id] = (action.id, shown_key(action.id, keymap), action.label)
         place = {action_id: number for number, action_id in enumerate(BY_ID)}
         self.keys = tuple(
-            sorted(found.values(), key=lambda one: (LINE_ORDER.index(one[0].partition(".")[0]), place[one[0]]))
+            sorted(found.values(), key=lambda item: (LINE_ORDER.index(item[0].partition(".")[0]), place[item[0]]))
         )
 
     def render(self) -> Content:

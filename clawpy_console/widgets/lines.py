@@ -137,7 +137,7 @@ class LinesView(RowView, can_focus=True):
             lead = selectable(self, lead, 0, line)
         else:  # it is not copied: a press there begins with the text
             begin = Style.from_meta({"offset": (place, line)})
-            lead = [Segment(one, (style or base) + begin) for piece, style, _ in lead for one in piece]
+            lead = [Segment(item, (style or base) + begin) for piece, style, _ in lead for item in piece]
         piece = Segment(text[start:end], base + self.kind(kind))
         return Strip([*lead, *selectable(self, [piece], place, line)]).crop_extend(0, width, base)
 

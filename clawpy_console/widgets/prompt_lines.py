@@ -87,7 +87,7 @@ class PromptLines(LinesView, CursorView):
             found = objections[number] if objections else repeat("")
             origins += [OURS, OURS, *zip((line.source for line in part.lines), found, strict=False)]
         if reply:
-            lines += [("hunk", ""), ("file", "answered"), *(("say", one) for one in reply.rstrip("\n").split("\n"))]
+            lines += [("hunk", ""), ("file", "answered"), *(("say", item) for item in reply.rstrip("\n").split("\n"))]
         origins += [OURS] * (len(lines) - len(origins))
         self.clear(empty="nothing was sent")
         self._origins = origins[1:]  # no empty line on top
@@ -98,7 +98,9 @@ class PromptLines(LinesView, CursorView):
 
     def seek(self, kind: SourceKind) -> None:
         """Put the cursor on the first line of this kind, the view stays at its top."""
-        found = (number for number, (one, _) in enumerate(self._origins) if one is not None and one.kind is kind)
+        found = (
+            number for number, (origin, _) in enumerate(self._origins) if origin is not None and origin.kind is kind
+        )
         self.set_reactive(PromptLines.cursor, next(found, self.cursor))
         self.refresh()
 

@@ -31,7 +31,7 @@ def selectable(widget: Widget, segments: Iterable[Segment], x: int, y: int) -> l
     light = widget.screen.get_component_rich_style("screen--selection").background_style if span else Style()
     found = []
     for text, style, _ in segments:
-        start, end = (max(0, min(one - x, len(text))) if one >= 0 else len(text) for one in span or (0, 0))
+        start, end = (max(0, min(item - x, len(text))) if item >= 0 else len(text) for item in span or (0, 0))
         for begin, stop in pairwise((0, start, max(start, end), len(text))):
             lit = light if begin == start and stop == end else Style()
             place = Style.from_meta({"offset": (x + begin, y)})

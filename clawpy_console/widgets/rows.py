@@ -94,7 +94,9 @@ class Rows(CursorView, can_focus=True):
         was, at = self.current, self.cursor
         self._rows = rows
         places = [number for number, row in enumerate(rows) if row.id]
-        self.set_reactive(Rows.cursor, min(places, key=lambda one: (rows[one].id != was, abs(one - at)), default=0))
+        self.set_reactive(
+            Rows.cursor, min(places, key=lambda place: (rows[place].id != was, abs(place - at)), default=0)
+        )
         self.resized()
         if self.has_class("-fit"):
             self.refresh(layout=True)

@@ -91,7 +91,7 @@ def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width
 
 def spent(session: SessionView, calls: Sequence[ModelCall] = ()) -> str:
     """What it cost, with its tokens; `≈` before what is an estimate, for a model whose price nobody knows."""
-    about = "≈" if any(not one.price_known for one in calls) and session.cost else ""
+    about = "≈" if any(not call.price_known for call in calls) and session.cost else ""
     tokens = f" · {words.tokens(session.tokens)} tokens" if session.tokens else ""
     return f"{about}{words.money(session.cost)}{tokens}"
 
@@ -100,7 +100,9 @@ def model_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
     """The agent and the models that its calls went to, "" for a flow."""
     if session.flow is not None:
         return ""
-    models = ", ".join(dict.fromkeys(f"{one.provider}:{one.model}" if one.provider else one.model for one in calls))
+    models = ", ".join(
+        dict.fromkeys(f"{call.provider}:{call.model}" if call.provider else call.model for call in calls)
+    )
     counted = f" · {words.count(len(calls), 'call')}" if calls else ""
     return f"{session.agent} by {models or session.runner}{counted}"
 
@@ -128,7 +130,7 @@ def check_words(check: CheckResult) -> Content:
     glyph, style = ("✓", "$grey") if check.green else ("✗", "$wrong")
     head = Content.assemble((f"{glyph} {check.tool}: {counts}", style), (f"  {check.seconds:.1f} s", "$faint"))
     return Content("\n").join(
-        [head, *(Content.styled(f"  {words.one_line(one)}", "$grey") for one in check.failing[:5])]
+        [head, *(Content.styled(f"  {words.one_line(item)}", "$grey") for item in check.failing[:5])]
     )
 
 
@@ -140,7 +142,7 @@ def failure_lines(session: SessionView) -> list[tuple[str, str]]:
         return []
     told = session.facts.get("causes")
     if told:
-        groups = {one["cause"]: list(one["tests"]) for one in told}
+        groups = {item["cause"]: list(item["tests"]) for item in told}
     else:
         alike = session.facts.get("signatures") or {}
         groups = {}

@@ -62,7 +62,7 @@ class Progress:
             self._begin(self._total)
         self._percent = percent
         self._done += len(results)
-        self._failed += sum(one in _FAILED for one in results)
+        self._failed += sum(result in _FAILED for result in results)
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{bar(percent)}  {self._done}{f' of {self._total}' if self._total else ''} run{failed}"
 

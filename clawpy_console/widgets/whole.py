@@ -115,8 +115,8 @@ class WholeScreen(Screen[Answer]):
         pane = self.focused
         if pane is None or isinstance(pane, Input):
             return None
-        others = [one for one in self.focus_chain if one is not pane and not isinstance(one, Input)]
-        shared = {node for one in others for node in one.ancestors_with_self}
+        others = [widget for widget in self.focus_chain if widget is not pane and not isinstance(widget, Input)]
+        shared = {node for other in others for node in other.ancestors_with_self}
         for node in pane.ancestors:
             if node is self or node in shared or not isinstance(node, Widget):
                 break

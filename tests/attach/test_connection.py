@@ -58,15 +58,15 @@ class Other:
             assert data
             found = self._messages.feed(data)
             drawn += b"".join(content for _, content in found)
-            if any(one == kind and until in content for one, content in found):
+            if any(item == kind and until in content for item, content in found):
                 return drawn
 
 
 @asynccontextmanager
 async def small(environment: dict[str, str]) -> AsyncIterator[tuple[Small, Terminal, Other]]:
     ours, theirs = socket.socketpair()
-    for one in (ours, theirs):
-        one.setblocking(False)
+    for item in (ours, theirs):
+        item.setblocking(False)
     terminal = Terminal(environment, (40, 10))
     app = Small(terminal)
     terminal.hung_up = app.exit
@@ -186,7 +186,7 @@ def test_the_gateway_knows_of_no_consoles() -> None:
 
 @pytest.mark.long
 def test_a_console_whose_client_went_away_is_freed(home: Home) -> None:
-    before = sum(type(one) is StylesCache for one in gc.get_objects())
+    before = sum(type(object) is StylesCache for object in gc.get_objects())
     consoles = Consoles(StandIn, home, own=False)  # type: ignore[arg-type, return-value]
     for _ in range(2):
         ours, theirs = socket.socketpair()
@@ -202,5 +202,5 @@ def test_a_console_whose_client_went_away_is_freed(home: Home) -> None:
     consoles.close()
     consoles.farewell()
     gc.collect()
-    assert not [one for one in gc.get_objects() if type(one) is ConsoleApp]
-    assert sum(type(one) is StylesCache for one in gc.get_objects()) <= before
+    assert not [object for object in gc.get_objects() if type(object) is ConsoleApp]
+    assert sum(type(object) is StylesCache for object in gc.get_objects()) <= before

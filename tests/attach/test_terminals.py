@@ -135,11 +135,11 @@ def test_an_engine_that_is_killed_gives_the_terminals_back(pane: NewPane, comman
     first, second = both(pane, command)
     engine = holder(home)
     os.kill(engine, signal.SIGKILL)
-    for one in (first, second):
-        said = one.shows(r"^code 1")
+    for item in (first, second):
+        said = item.shows(r"^code 1")
         assert f"The engine ended unexpectedly (process {engine}" in said
         assert "Start it again with `clawpy`." in said
-        assert one.is_restored()
+        assert item.is_restored()
     first.tmux("clear-history", "-t", first.id)
     first.type(f"clear; {command}")
     first.shows(r"CARDS\s+1 of 2")
@@ -203,9 +203,9 @@ def test_two_that_start_at_once_share_one_engine(pane: NewPane, command: str, ho
     first, second = pane(), pane()
     first.type(command)
     second.type(command)
-    for one in (first, second):
-        one.shows(r"CARDS\s+1 of 2")
-        one.shows("WATCHING")
+    for item in (first, second):
+        item.shows(r"CARDS\s+1 of 2")
+        item.shows("WATCHING")
     first.press("q")
     first.shows(r"^code 0")
     second.press("q")

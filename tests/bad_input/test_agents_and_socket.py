@@ -29,7 +29,7 @@ def test_broken_agents_are_named_and_the_others_stay(clawpy: Clawpy, home: Home,
     (home.agents / "gardener").write_text("a file")
     (home.agents / "bad name\x1b[31m").mkdir()
     (home.agents / "loose").symlink_to("/nowhere")
-    people = {one["id"]: one["broken"] for one in ok(clawpy("agents", "list", "--json"))["agents"]}
+    people = {agent["id"]: agent["broken"] for agent in ok(clawpy("agents", "list", "--json"))["agents"]}
     broken = {name: why for name, why in people.items() if why}
     assert {"ceo", "cto", "coo", "cmo", "cfo", "gardener", "loose", "bad name"} == set(broken)
     assert "tools.json" in broken["ceo"]

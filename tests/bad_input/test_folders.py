@@ -88,7 +88,7 @@ def test_submodules(clawpy: Clawpy, shop: Repository, tmp_path: Path) -> None:
     said = ok(clawpy("predict", "--json"))
     assert said["errors"] == []
     inside = ok(clawpy("--workspace", str(shop.path / "vendor" / "lib"), "predict", "--json"))
-    assert {one["workspace"] for one in inside["predictions"]} == {str(shop.path / "vendor" / "lib")}
+    assert {prediction["workspace"] for prediction in inside["predictions"]} == {str(shop.path / "vendor" / "lib")}
     assert shop.git("status", "--porcelain") == status
 
 
@@ -103,7 +103,7 @@ def test_a_path_with_spaces_signs_and_unicode(
     monkeypatch.chdir(shop.path)
     predicted = ok(clawpy("predict", "--json"))
     assert predicted["errors"] == []
-    card = next(one for one in predicted["predictions"] if one["flow"] == "forecast_conflicts")
+    card = next(prediction for prediction in predicted["predictions"] if prediction["flow"] == "forecast_conflicts")
     assert card["workspace"] == str(shop.path)
     assert ok(clawpy("approve", card["id"], "--json"))["session"]["state"] == "succeeded"
     assert {file.name for file in tmp_path.iterdir()} == {name, "home"}
@@ -120,7 +120,7 @@ def test_a_home_with_spaces_and_unicode_too_long_for_a_socket(
             return json.loads(process.communicate()[0])["predictions"]
 
     [card] = predictions("propose", "tidy up")
-    assert [one["id"] for one in predictions("cards")] == [card["id"]]
+    assert [prediction["id"] for prediction in predictions("cards")] == [card["id"]]
 
 
 def test_a_path_that_is_no_text(clawpy: Clawpy, tmp_path: Path) -> None:

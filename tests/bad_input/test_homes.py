@@ -24,7 +24,7 @@ def card(clawpy: Clawpy, shop: Repository) -> str:
 
 
 def cards(clawpy: Clawpy) -> list[str]:
-    return [one["id"] for one in ok(clawpy("cards", "--json"))["predictions"]]
+    return [prediction["id"] for prediction in ok(clawpy("cards", "--json"))["predictions"]]
 
 
 def in_database(home: Home, statement: str) -> None:

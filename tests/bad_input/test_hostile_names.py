@@ -75,7 +75,7 @@ def test_every_card_of_a_hostile_repository_is_clean_and_runs(engine: Engine, ho
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_parameter_that_would_be_an_option_is_refused(engine: Engine, hostile: Repository, option: str) -> None:
     engine.predictions.run_cycle(requested=True)
-    card = next(one for one in engine.cards.pending() if one.assignment.flow == "draft_changelog")
+    card = next(card for card in engine.cards.pending() if card.assignment.flow == "draft_changelog")
     with pytest.raises(Refusal, match="dash") as told:
         engine.cards.approve(card.id, edit=json.dumps({"since": option}))
     assert told.value.code == "bad_parameters"

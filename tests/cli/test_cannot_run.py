@@ -21,7 +21,7 @@ def test_it_is_told_and_teaches_nothing(
     assert "`nosuchtool` is not installed (install `nosuchtool`" in session["error"]
     assert ran.document["prediction"]["outcome"] == "cannot_run"
     cards = clawpy("cards", "--json").document["predictions"]
-    assert not [one for one in cards if one["source"] == "follow-up"]
+    assert not [card for card in cards if card["source"] == "follow-up"]
     figures = clawpy("metrics", "--json").document
     assert figures["ownPrompts"] == 1
     told = clawpy("work").out

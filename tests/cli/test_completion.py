@@ -58,16 +58,16 @@ def offered(shell: str, line: str, home: Home, tmp_path: Path) -> list[str]:
     argv = [program, "-c", SHELLS[shell], *([] if shell == "fish" else [shell]), line]
     done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
     assert done.stderr == ""
-    return [one.strip() for one in done.stdout.splitlines() if one.strip()]
+    return [splitline.strip() for splitline in done.stdout.splitlines() if splitline.strip()]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS)
 def test_verbs_options_and_choices(shell: str, home: Home, tmp_path: Path) -> None:
-    found = {one.split("\t")[0].split(":")[0] for one in offered(shell, "clawpy pr", home, tmp_path)}
+    found = {item.split("\t")[0].split(":")[0] for item in offered(shell, "clawpy pr", home, tmp_path)}
     assert found == {"predict", "propose", "profile"}
-    assert any("--without-sandbox" in one for one in offered(shell, "clawpy approve --w", home, tmp_path))
-    assert any("never-here" in one for one in offered(shell, "clawpy dismiss x --reason nev", home, tmp_path))
+    assert any("--without-sandbox" in item for item in offered(shell, "clawpy approve --w", home, tmp_path))
+    assert any("never-here" in item for item in offered(shell, "clawpy dismiss x --reason nev", home, tmp_path))
     assert not home.cache.exists()  # Tab makes nothing
 
 
@@ -83,11 +83,11 @@ def test_ids_with_titles_flows_with_parameters_and_settings(
     assert shell == "bash" or title in found
     bare = card.partition("_")[2]
     assert offered(shell, f"clawpy approve {bare[:6]}", home, tmp_path)[0].startswith(bare)
-    assert not any(card in one for one in offered(shell, "clawpy undo ", home, tmp_path))  # nothing was decided yet
+    assert not any(card in item for item in offered(shell, "clawpy undo ", home, tmp_path))  # nothing was decided yet
     assert offered(shell, "clawpy propose bisec", home, tmp_path)[0].startswith("bisect")
     assert offered(shell, "clawpy propose bisect goo", home, tmp_path)[0].startswith("good=")
-    assert any("quietHoursEnd" in one for one in offered(shell, "clawpy config set quiet", home, tmp_path))
-    assert any("koji-core" in one for one in offered(shell, "clawpy cards --channel k", home, tmp_path))
+    assert any("quietHoursEnd" in item for item in offered(shell, "clawpy config set quiet", home, tmp_path))
+    assert any("koji-core" in item for item in offered(shell, "clawpy cards --channel k", home, tmp_path))
 
 
 def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_damaged_home_offers_nothing(home: Home, damage: bytes) -> None:
 
 
 def choices(verb: Verb, name: str) -> set[str]:
-    return next(set(one.settings["choices"]) for one in verb.arguments if one.name == name)
+    return next(set(argument.settings["choices"]) for argument in verb.arguments if argument.name == name)
 
 
 def test_the_choices_of_the_verbs_are_the_engines() -> None:

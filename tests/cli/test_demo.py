@@ -49,7 +49,7 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
     home = Home.locate(tmp_path / "home")
     with closing(open_engine(home, workspaces=[str(project)], start_schedule=False)) as engine:
         engine.predictions.run_cycle(requested=True)
-        assert {one.tier for one in engine.cards.pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
+        assert {card.tier for card in engine.cards.pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
         demo.check(engine, str(project))
         stack = engine.cards.pending()
         doors = {
@@ -58,11 +58,11 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
             "latest": Desk(engine, at_once=1).latest(50)["predictions"],
         }
         for door, found in doors.items():
-            assert [one["id"] for one in found] == [one.id for one in stack], door
+            assert [item["id"] for item in found] == [item.id for item in stack], door
         assert dispatch(engine, "status", {})["top"]["id"] == stack[0].id
-        bar = [one["prompt"] for one in engine.complication.document()["cards"]]
-        assert bar == [one.assignment.prompt for one in stack]
-    told = [(one.tier, one.assignment.prompt) for one in stack]
+        bar = [card["prompt"] for card in engine.complication.document()["cards"]]
+        assert bar == [item.assignment.prompt for item in stack]
+    told = [(item.tier, item.assignment.prompt) for item in stack]
     assert stack[0].tier is Tier.BLOCKS, told  # a guess where to start: nobody saw v1.2 pass
     assert "test_a_discount_is_rounded" in stack[0].assignment.prompt
     assert stack[-1].tier is Tier.UPKEEP, told

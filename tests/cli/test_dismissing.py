@@ -19,7 +19,7 @@ def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: p
 
 
 def kinds(clawpy: Clawpy, verb: str) -> dict[str, str]:
-    return {one["flow"]: one["id"] for one in clawpy(verb, "--json").document["predictions"]}
+    return {prediction["flow"]: prediction["id"] for prediction in clawpy(verb, "--json").document["predictions"]}
 
 
 @pytest.mark.long

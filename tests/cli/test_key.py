@@ -95,7 +95,7 @@ def test_a_machine_without_a_keyring_is_told_the_ways_and_takes_the_file_only_wh
     assert "plain file" in said.out
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "plain file" in clawpy("key").out
-    assert any("plain file" in one["message"] for one in clawpy("doctor", "--json").document["checks"])
+    assert any("plain file" in check["message"] for check in clawpy("doctor", "--json").document["checks"])
 
 
 def test_keys_are_listed_taken_out_and_never_shown(
@@ -104,7 +104,7 @@ def test_keys_are_listed_taken_out_and_never_shown(
     ring.set_password("clawpy-console", "openai", SECRET)
     monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", SECRET)
     said = clawpy("key", "list", "--json")
-    rows = {one["name"]: (one["source"], one["usable"]) for one in said.document["keys"]}
+    rows = {key["name"]: (key["source"], key["usable"]) for key in said.document["keys"]}
     assert rows["openai"] == ("keyring", True)
     assert rows["together"] == ("environment", True)
     assert rows["twin"] == ("", False)

@@ -37,8 +37,8 @@ def test_a_setting_without_a_value_is_named_as_one_that_is_not_set() -> None:
 
 
 def test_what_comes_from_outside_brings_no_escape_sequences() -> None:
-    one = {"id": "task_1", "state": "open", "title": "round\x1b[31m it", "note": "", "waitsFor": []}
-    assert render("tasks", {"tasks": [one]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
+    item = {"id": "task_1", "state": "open", "title": "round\x1b[31m it", "note": "", "waitsFor": []}
+    assert render("tasks", {"tasks": [item]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
 
 
 @pytest.mark.parametrize(

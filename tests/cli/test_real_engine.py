@@ -112,7 +112,7 @@ def test_a_verb_imports_what_it_uses(home: Home, project: Path) -> None:
 @pytest.mark.long
 def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
     cards = document(clawpy("predict", "--json"))["predictions"]
-    card = next(one for one in cards if one["flow"] == "draft_changelog")
+    card = next(card for card in cards if card["flow"] == "draft_changelog")
     assert (card["workspace"], card["targetChannel"], card["status"]) == (str(project), "chronicle-hub", "pending")
     lap = document(clawpy("approve", card["id"].removeprefix("pred_"), "--json"))
     assert (lap["prediction"]["status"], lap["prediction"]["outcome"]) == ("executed", "succeeded")
@@ -183,7 +183,7 @@ def test_a_script_hears_by_the_exit_code_that_tests_are_red_and_that_nothing_is_
         [(summary, tags)] = database.execute("SELECT text, tags FROM memories WHERE layer = 'E'").fetchall()
         assert ("Outcome: failed" in summary, json.loads(tags)) == (True, ["summary", "failed"])
         assert ("human_approval",) in database.execute("SELECT kind FROM learning_records").fetchall()
-    [red] = [one for one in document(clawpy("tasks", "list", "--json"))["tasks"] if one["state"] == "failed"]
+    [red] = [task for task in document(clawpy("tasks", "list", "--json"))["tasks"] if task["state"] == "failed"]
     assert clawpy("tasks", "add", "Release", "--needs", red["id"]).code == 0
     journals = "".join(path.read_text() for path in home.data.glob("task_graph.journal.*"))
     assert '["blocks","task_' in journals
@@ -198,12 +198,12 @@ def test_a_script_hears_by_the_exit_code_that_tests_are_red_and_that_nothing_is_
 def test_verbs_reach_the_engine_that_holds_the_home(
     clawpy: Clawpy, holder: Forked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = document(clawpy("propose", "tidy the cart", "--json"))["predictions"][0]
-    assert [card["id"] for card in document(clawpy("cards", "--json"))["predictions"]] == [one["id"]]
-    prose = clawpy("approve", one["id"])
+    item = document(clawpy("propose", "tidy the cart", "--json"))["predictions"][0]
+    assert [card["id"] for card in document(clawpy("cards", "--json"))["predictions"]] == [item["id"]]
+    prose = clawpy("approve", item["id"])
     assert prose.code == 1
     assert "clawpy:" in prose.err
-    assert document(clawpy("dismiss", one["id"], "--json"))["prediction"]["status"] == "rejected"
+    assert document(clawpy("dismiss", item["id"], "--json"))["prediction"]["status"] == "rejected"
     checks = document(clawpy("doctor", "--json"))["checks"]
     assert f"process id {holder.pid}" in next(check["message"] for check in checks if check["name"] == "engine")
 
@@ -335,7 +335,7 @@ def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, projec
     )
     (project / "tests" / "test_slow.py").write_text(slow)
     cards = document(clawpy("predict", "--json"))["predictions"]
-    card = next(one for one in cards if one["flow"] == "run_tests")
+    card = next(card for card in cards if card["flow"] == "run_tests")
     with nursery.clawpy("--home", str(home.root), "approve", card["id"], folder=project) as waiting:
         deadline = time.monotonic() + 30
         while not _running(clawpy, home):
@@ -353,7 +353,7 @@ def _running(clawpy: Clawpy, home: Home) -> bool:
     holder = read_holder(home)
     if holder is None or not holder.address:
         return False
-    return any(one["state"] == "running" for one in document(clawpy("work", "--json"))["sessions"])
+    return any(session["state"] == "running" for session in document(clawpy("work", "--json"))["sessions"])
 
 
 @pytest.mark.long

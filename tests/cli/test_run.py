@@ -77,8 +77,8 @@ def test_json_is_one_document_a_line(start: Start, clawpy: Clawpy) -> None:
     process = start("--json", "--for", "2s")
     documents = [json.loads(line) for line in process.communicate()[0].splitlines()]
     assert process.returncode == 0
-    assert any(one.get("text", "").startswith("stopping: the time set by --for is over") for one in documents)
-    assert all("at" in one and "event" in one for one in documents)
+    assert any(document.get("text", "").startswith("stopping: the time set by --for is over") for document in documents)
+    assert all("at" in document and "event" in document for document in documents)
 
 
 @pytest.mark.long

@@ -122,7 +122,7 @@ def test_cards_for_a_person(clawpy: Clawpy, engines: list[StandIn]) -> None:
 
 def test_cards_for_a_program(clawpy: Clawpy, engines: list[StandIn]) -> None:
     said = clawpy("cards", "--json")
-    assert [one["id"] for one in said.document["predictions"]] == ["pred_abc1", "pred_abd2"]
+    assert [prediction["id"] for prediction in said.document["predictions"]] == ["pred_abc1", "pred_abd2"]
     assert said.out.count("\n") == 1
     assert said.err == ""
     assert engines[0].cards.shown == ["pred_abc1", "pred_abd2"]
@@ -271,8 +271,8 @@ def test_a_coding_agent_is_offered_and_serves_a_channel(
     said = clawpy("agents", "serve", "koji-core", "claude").out
     assert said.startswith("koji-core is served by Claude Code\n  log in  run once: ")
     assert "Claude Code  ← koji-core" in clawpy("agents", "list").out
-    (one,) = clawpy("agents", "list", "--json").document["coding"]
-    assert (one["command"], one["hosts"][0], one["serves"]) == (
+    (coding,) = clawpy("agents", "list", "--json").document["coding"]
+    assert (coding["command"], coding["hosts"][0], coding["serves"]) == (
         ["claude-agent-acp"],
         "api.anthropic.com",
         ["koji-core"],
@@ -327,7 +327,11 @@ def test_a_batch_answers_line_by_line(clawpy: Clawpy, tmp_path: Path, monkeypatc
     (tmp_path / "lines.jsonl").write_text(lines)
     said = clawpy("check", "--batch", str(tmp_path / "lines.jsonl"))
     answers = [json.loads(line) for line in said.out.splitlines()]
-    assert [(one.get("id"), one["verdict"]) for one in answers] == [(1, "allow"), ("b", "allow"), (None, "block")]
+    assert [(answer.get("id"), answer["verdict"]) for answer in answers] == [
+        (1, "allow"),
+        ("b", "allow"),
+        (None, "block"),
+    ]
     assert said.code == 0
     monkeypatch.setattr("sys.stdin", io.StringIO('nonsense\n{"command": "ls"}'))
     said = clawpy("check", "--batch", "-")
@@ -348,7 +352,7 @@ def test_doctor_names_paths_and_what_is_wrong(clawpy: Clawpy, shop: Repository, 
     said = clawpy("doctor", "--json")
     assert said.code == 0
     assert said.document["paths"]["database"] == str(home.database)
-    assert {one["name"] for one in said.document["checks"]} >= {
+    assert {check["name"] for check in said.document["checks"]} >= {
         "home", "engine", "config", "database", "index", "embedder", "git", "gh", "keys", "sandbox", "agents",
         "workspace",
     }  # fmt: skip

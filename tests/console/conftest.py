@@ -87,7 +87,7 @@ async def settled(*_: object) -> bool:
         await asyncio.sleep(0)
         if loop._ready:  # type: ignore[attr-defined]
             continue
-        calls = [one for one in _CALLS if one.get_loop() is loop]
+        calls = [call for call in _CALLS if call.get_loop() is loop]
         if calls and (left := patience - loop.time()) > 0:
             await asyncio.wait(calls, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             continue

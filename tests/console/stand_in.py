@@ -78,11 +78,11 @@ from tests.console.stand_in_safety import Safety
 class Cards(Port):
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
-        self.all = {one.id: one for one in [*cards(), *recent()]}
+        self.all = {card.id: card for card in [*cards(), *recent()]}
         self.mutes: list[Mute] = []
 
     def pending(self, *, workspace: str | None = None, channel: str | None = None, include_snoozed: bool = False):
-        return [one for one in self.all.values() if one.status is Status.PENDING and one.snoozed_until is None]
+        return [item for item in self.all.values() if item.status is Status.PENDING and item.snoozed_until is None]
 
     def get(self, id: str) -> Card:
         return self.all[id]
@@ -92,7 +92,7 @@ class Cards(Port):
         return 0
 
     def recent(self, limit: int = 50, workspace: str | None = None) -> list[Card]:
-        return [one for one in self.all.values() if one.status is not Status.PENDING][:limit]
+        return [item for item in self.all.values() if item.status is not Status.PENDING][:limit]
 
     def _decide(self, id: str, status: Status) -> Card:
         self.all[id] = dataclasses.replace(
@@ -120,8 +120,8 @@ class Cards(Port):
 
     def lift(self, id: str) -> Mute:
         self.note("lift", id)
-        lifted = next(one for one in self.mutes if one.id == id)
-        self.mutes = [one for one in self.mutes if one.id != id]
+        lifted = next(mute for mute in self.mutes if mute.id == id)
+        self.mutes = [mute for mute in self.mutes if mute.id != id]
         return lifted
 
     def snooze(self, id: str, *, span: timedelta = timedelta(hours=2)) -> Card:
@@ -163,10 +163,10 @@ class Sessions(Port):
         }
 
     def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
-        return [one for one in self.all if agent in (None, one.agent)][:limit]
+        return [item for item in self.all if agent in (None, item.agent)][:limit]
 
     def get(self, id: str) -> SessionView:
-        return next(one for one in self.all if one.id == id)
+        return next(item for item in self.all if item.id == id)
 
     def transcript(self, id: str, *, after: int = 0, limit: int = 2000) -> list[TranscriptLine]:
         return self.transcripts.get(id, [])[after : after + limit]
@@ -188,7 +188,7 @@ class Permissions(Port):
 
     def answer(self, id: str, answer: PermissionAnswer, by: str = "operator") -> None:
         self.note("answer", id, str(answer))
-        self.all = [one for one in self.all if one.id != id]
+        self.all = [item for item in self.all if item.id != id]
 
 
 class AgentSetup(Port):
@@ -212,7 +212,7 @@ class AgentSetup(Port):
 
     def hire(self, name: str, channel: str = "koji-core") -> Any:
         self.note("hire", name)
-        return next(one for one in self.here if one.name == name)
+        return next(item for item in self.here if item.name == name)
 
 
 class Calls(Port):
@@ -242,12 +242,12 @@ class Changes(Port):
         return self.all[:limit]
 
     def diff(self, id: str) -> list[Any]:
-        return [FileDiff(one.path, one.status, "", False, HUNKS)
-                for one in self.all[0].files]  # fmt: skip
+        return [FileDiff(file.path, file.status, "", False, HUNKS)
+                for file in self.all[0].files]  # fmt: skip
 
     def _set(self, id: str, state: ChangeState, **more: Any) -> ChangeSet:
         self.note(state.value, id)
-        self.all = [dataclasses.replace(one, state=state, **more) if one.id == id else one for one in self.all]
+        self.all = [dataclasses.replace(item, state=state, **more) if item.id == id else item for item in self.all]
         return self.all[0]
 
     def preview_land(self, id: str, only: Any = ()) -> Any:
@@ -255,7 +255,7 @@ class Changes(Port):
 
     def land(self, id: str, only: Any = ()) -> ChangeSet:
         if only:
-            self.note("landed part", *((one.path, one.hunks) for one in only))
+            self.note("landed part", *((item.path, item.hunks) for item in only))
             return self._set(id, ChangeState.WAITING, landed=len(only), landings=1)
         return self._set(id, ChangeState.LANDED, landed=3, landings=1)
 
@@ -268,12 +268,12 @@ class Changes(Port):
 
     def unsent_comments(self, id: str) -> tuple[str, tuple[int, ...]]:
         comments = self.all[0].comments
-        return "\n".join(one.text for one in comments), tuple(one.number for one in comments)
+        return "\n".join(comment.text for comment in comments), tuple(comment.number for comment in comments)
 
     def sent_comments(self, id: str, numbers: Any) -> ChangeSet:
         comments = (
-            dataclasses.replace(one, sent="2026-01-05T09:31:00+00:00") if one.number in numbers else one
-            for one in self.all[0].comments
+            dataclasses.replace(comment, sent="2026-01-05T09:31:00+00:00") if comment.number in numbers else comment
+            for comment in self.all[0].comments
         )
         return self._set(id, ChangeState.WAITING, comments=tuple(comments))
 
@@ -396,7 +396,9 @@ class StandIn:
         return self.dnd
 
     def since(self, instant: datetime) -> Since:
-        ran = tuple(one for one in self.sessions.list() if one.ended_at is not None and one.ended_at > instant)
+        ran = tuple(
+            session for session in self.sessions.list() if session.ended_at is not None and session.ended_at > instant
+        )
         return Since(instant, ran, (), 3, 1, 1, 20_000, tuple(self.queue()), Learnt(2, 0, 1))
 
     def with_agent(self) -> StandIn:
@@ -413,17 +415,19 @@ class StandIn:
         return [[""] * len(part.lines) for part in parts]
 
     def queue(self) -> list[Waiting]:
-        waiting = [one for one in self.changes.all if one.state is ChangeState.WAITING]
+        waiting = [change for change in self.changes.all if change.state is ChangeState.WAITING]
         asked = [
-            Waiting("permission", one.id, f"{one.agent} asks: {one.title}", one.asked_at, one.session_id)
-            for one in self.permissions.all
+            Waiting(
+                "permission", request.id, f"{request.agent} asks: {request.title}", request.asked_at, request.session_id
+            )
+            for request in self.permissions.all
         ]
         learnt = [*self.adaptation.waiting(), *self.learnings.waiting()] if self.learns else []
         return (
             asked
             + [
-                Waiting("change_set", one.id, f"land {len(one.files)} files?", one.created_at, one.session_id)
-                for one in waiting
+                Waiting("change_set", item.id, f"land {len(item.files)} files?", item.created_at, item.session_id)
+                for item in waiting
             ]
             + learnt
         )

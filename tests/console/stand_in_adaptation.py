@@ -112,13 +112,14 @@ YOUNG = Lift("over_000000000001", 4, 3, 1, 1, -0.25, -0.71, 0.44, "not enough ev
 NAMES = ("detect", "draft", "score", "corroborate", "review")
 
 
-def stations(one: Candidate) -> tuple[Station, ...]:
+def stations(candidate: Candidate) -> tuple[Station, ...]:
     """As the engine tells them, in short."""
     told = (
-        "failed_tdd 4 times in backend_builder", "a fix template from 2 records", f"{one.score:.0f}: the record's own",
+        "failed_tdd 4 times in backend_builder", "a fix template from 2 records",
+        f"{candidate.score:.0f}: the record's own",
         "73: 2 other records support it, 60 passes", "waits for you",
     )  # fmt: skip
-    reached = {CandidateStatus.DRAFTED: 3, CandidateStatus.REVIEW: 4}.get(one.status, 5)
+    reached = {CandidateStatus.DRAFTED: 3, CandidateStatus.REVIEW: 4}.get(candidate.status, 5)
     made = [
         Station(
             name, ago(hours=20 - 4 * number) if number <= reached else None, words if number <= reached else "",
@@ -126,10 +127,12 @@ def stations(one: Candidate) -> tuple[Station, ...]:
         )
         for number, (name, words) in enumerate(zip(NAMES, told, strict=True))
     ]  # fmt: skip
-    rejected = one.status is CandidateStatus.REJECTED
+    rejected = candidate.status is CandidateStatus.REJECTED
     last = Station("reject" if rejected else "promote", None, "", "ahead")
-    if one.status.decided:
-        last = Station(last.name, one.changed_at, f"by the operator: {one.reason}", "failed" if rejected else "done")
+    if candidate.status.decided:
+        last = Station(
+            last.name, candidate.changed_at, f"by the operator: {candidate.reason}", "failed" if rejected else "done"
+        )
     return (*made, last)
 
 
@@ -144,35 +147,44 @@ class Adaptation(Port):
 
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
-        self.all = {one.id: one for one in (ROUNDING, STOCK, CHEAP, TRIES, LINT, EMOJI)}
+        self.all = {item.id: item for item in (ROUNDING, STOCK, CHEAP, TRIES, LINT, EMOJI)}
         self.before: dict[str, Candidate] = {}
         self.lift: Lift | None = LIFT
 
     def candidates(
         self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
     ) -> list[Candidate]:
-        return [one for one in self.all.values() if status in (None, one.status) and type in (None, one.type)][:limit]
+        return [item for item in self.all.values() if status in (None, item.status) and type in (None, item.type)][
+            :limit
+        ]
 
     def view(self, id: str) -> CandidateView:
-        one = self.all[id]
-        named = {*one.drafted_from, *one.corroborated_by, *one.against}
+        item = self.all[id]
+        named = {*item.drafted_from, *item.corroborated_by, *item.against}
         in_force = Overlay(
-            "over_000000000001", one.id, one.type, one.agent_id, one.run_kind, one.workspace, one.effect, one.changed_at
+            "over_000000000001",
+            item.id,
+            item.type,
+            item.agent_id,
+            item.run_kind,
+            item.workspace,
+            item.effect,
+            item.changed_at,
         )
         return CandidateView(
-            one,
+            item,
             tuple(record for record in RECORDS if record.id in named),
             PREVIEW,
-            self.lift if one.status is CandidateStatus.PROMOTED else None,
-            (in_force,) if one.status is CandidateStatus.PROMOTED else (),
-            stations(one),
+            self.lift if item.status is CandidateStatus.PROMOTED else None,
+            (in_force,) if item.status is CandidateStatus.PROMOTED else (),
+            stations(item),
         )
 
     def _move(self, id: str, move: CandidateMove, by: str, reason: str) -> Candidate:
-        one = self.before[id] = self.all[id]
-        status = candidate_after(id, one.status, move)
+        item = self.before[id] = self.all[id]
+        status = candidate_after(id, item.status, move)
         self.all[id] = dataclasses.replace(
-            one, status=status, decided_by=by, reason=reason, changed_at=self._engine.now
+            item, status=status, decided_by=by, reason=reason, changed_at=self._engine.now
         )
         return self.all[id]
 
@@ -195,7 +207,7 @@ class Adaptation(Port):
 
     def waiting(self) -> list[Waiting]:
         return [
-            Waiting("candidate", one.id, one.title, one.changed_at)
-            for one in self.all.values()
-            if one.status is CandidateStatus.REVIEW
+            Waiting("candidate", item.id, item.title, item.changed_at)
+            for item in self.all.values()
+            if item.status is CandidateStatus.REVIEW
         ]

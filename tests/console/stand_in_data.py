@@ -50,7 +50,7 @@ def ago(**span: float) -> datetime:
 
 def allow(*others: RailVerdict) -> tuple[RailVerdict, ...]:
     """Every rail allows, except those in `others`."""
-    named = {one.rail: one for one in others}
+    named = {other.rail: other for other in others}
     return tuple(named.get(rail, RailVerdict(rail, Verdict.ALLOW, "")) for rail in RAILS)
 
 
@@ -144,14 +144,14 @@ def cards(*, stated: bool = True) -> list[Card]:
             parameters={"since": "v1.2", "until": "HEAD"},
         ),
     ]
-    return found if stated else [_unstated(one) for one in sorted(found, key=lambda one: one.tier)]
+    return found if stated else [_unstated(item) for item in sorted(found, key=lambda item: item.tier)]
 
 
-def _unstated(one: Card) -> Card:
+def _unstated(card: Card) -> Card:
     """The same card before the Twin has learnt."""
-    assert one.parts is not None
-    parts = replace(one.parts, total=COLD_START, stated=False)
-    return replace(one, confidence=COLD_START, band=Band.CARD, parts=parts)
+    assert card.parts is not None
+    parts = replace(card.parts, total=COLD_START, stated=False)
+    return replace(card, confidence=COLD_START, band=Band.CARD, parts=parts)
 
 
 def recent() -> list[Card]:
@@ -414,7 +414,7 @@ def ledger(limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None =
         )
         for number in range(450, 0, -1)
     ]  # fmt: skip
-    return [one for one in rows if before is None or one.id < before][:limit]
+    return [row for row in rows if before is None or row.id < before][:limit]
 
 
 def burns() -> tuple[Burn, ...]:

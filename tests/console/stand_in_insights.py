@@ -40,7 +40,7 @@ def decided() -> list[Decided]:
                 Decided(source, channel, stated, word, number == 3 and day < 20, day == 9 and number == 3, moment,
                         (number % 2) * 90_000, kind)
             )  # fmt: skip
-    return [one for one in cards if one.at <= NOW]
+    return [card for card in cards if card.at <= NOW]
 
 
 def run(number: int, state: str, **more: object) -> TrainingRunView:
@@ -70,9 +70,9 @@ class Figures(Port):
 
     def read(self, days: int | None = 7, workspace: str = "") -> Insights:
         self.note("insights", days, workspace)
-        cards = [one for one in self.cards if days is None or one.at > NOW - timedelta(days=days)]
+        cards = [card for card in self.cards if days is None or card.at > NOW - timedelta(days=days)]
         since = NOW - timedelta(days=days - 1) if days else cards[0].at if cards else NOW
-        newest = [(one.kind, one.word == "approved") for one in by_person(self.cards)]
+        newest = [(item.kind, item.word == "approved") for item in by_person(self.cards)]
         return Insights(
             days, workspace, metrics(cards, UTC), over_time(cards, since, NOW, UTC), self.phase, self.check, 0.8,
             bucket(0.8, 1.0, by_person(cards)),

@@ -47,7 +47,7 @@ FOUND = tuple(
 )
 PROJECT = entry(
     4, LearningScope.PROJECT, "shop-1a2b3c", MONEY, promoted_at=ago(hours=10), reinforcement_count=2,
-    last_reinforced=ago(hours=2), promoted_from=tuple(EntrySource(one.id, one.session_id) for one in FOUND),
+    last_reinforced=ago(hours=2), promoted_from=tuple(EntrySource(item.id, item.session_id) for item in FOUND),
 )  # fmt: skip
 GLOBAL = entry(
     5, LearningScope.GLOBAL, "", MONEY, promoted_at=ago(hours=1), promoted_from=(EntrySource(PROJECT.id),),
@@ -76,17 +76,18 @@ class Learnings(Port):
 
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
-        self.all = {one.id: one for one in (GLOBAL, PROJECT, TASK, OLD, *FOUND, PROXY, TEAM)}
+        self.all = {item.id: item for item in (GLOBAL, PROJECT, TASK, OLD, *FOUND, PROXY, TEAM)}
 
     def scopes(self) -> list[ScopeState]:
         def state(scope: LearningScope, scope_id: str, workspace: str, **more: object) -> ScopeState:
-            members = [one for one in self.all.values() if (one.scope, one.scope_id) == (scope, scope_id)]
-            kinds = [one.kind for one in members if one.active]
+            members = [item for item in self.all.values() if (item.scope, item.scope_id) == (scope, scope_id)]
+            kinds = [member.kind for member in members if member.active]
             return ScopeState(
                 scope, scope_id, workspace, f"learnings/{scope.value}/{scope_id}",
                 kinds.count(LearningKind.INSTITUTIONAL),
-                kinds.count(LearningKind.TASK), kinds.count(LearningKind.PROXY), sum(not one.active for one in members),
-                max((one.created_at for one in members if one.created_at), default=None), **more,  # type: ignore[arg-type]
+                kinds.count(LearningKind.TASK), kinds.count(LearningKind.PROXY),
+                sum(not member.active for member in members),
+                max((member.created_at for member in members if member.created_at), default=None), **more,  # type: ignore[arg-type]
             )  # fmt: skip
 
         fault = "learnings/session/institutional.md:14: no id in the front matter; the entry is left alone"
@@ -94,8 +95,8 @@ class Learnings(Port):
             state(LearningScope.GLOBAL, "", ""),
             state(LearningScope.PROJECT, "shop-1a2b3c", SHOP),
             *(
-                state(LearningScope.SESSION, one, SHOP, faults=(fault,) if one == SESSIONS[2] else ())
-                for one in SESSIONS
+                state(LearningScope.SESSION, session, SHOP, faults=(fault,) if session == SESSIONS[2] else ())
+                for session in SESSIONS
             ),
             state(LearningScope.TEAM, "backend_lead", SHOP),
         ]
@@ -105,32 +106,32 @@ class Learnings(Port):
     ) -> list[LearningEntry]:  # fmt: skip
         self.note("entries", scope, workspace, session, kind, words)
         return [
-            one
-            for one in self.all.values()
-            if scope in ("", one.scope)
-            and kind in ("", one.kind)
-            and session in ("", one.session_id)
-            and (not workspace or one.workspace == workspace)
-            and all(word in one.text.lower() for word in words.lower().split())
+            item
+            for item in self.all.values()
+            if scope in ("", item.scope)
+            and kind in ("", item.kind)
+            and session in ("", item.session_id)
+            and (not workspace or item.workspace == workspace)
+            and all(word in item.text.lower() for word in words.lower().split())
         ][:limit]
 
     def view(self, id: str) -> LearningView:
-        one = self.all[id]
-        sources = [self.all[source.entry] for source in one.promoted_from]
+        item = self.all[id]
+        sources = [self.all[source.entry] for source in item.promoted_from]
         to = [two for two in self.all.values() if any(source.entry == id for source in two.promoted_from)]
-        sessions = dict.fromkeys([one.session_id, *(source.session for source in one.promoted_from)])
+        sessions = dict.fromkeys([item.session_id, *(source.session for source in item.promoted_from)])
         reached = tuple(
             LearningReach(f"call_{number:012}", SESSIONS[0], "backend_builder", ago(minutes=20 * number))
             for number in range(1, 4)
         )
         return LearningView(
-            one, tuple(sources), tuple(to), reached if one in (PROJECT, GLOBAL) else (), 12 if one is PROJECT else 0,
+            item, tuple(sources), tuple(to), reached if item in (PROJECT, GLOBAL) else (), 12 if item is PROJECT else 0,
             tuple(name for name in sessions if name),
         )  # fmt: skip
 
     def retract(self, id: str, reason: str = "") -> RetractReport:
         self.note("retract", id, reason)
-        queued = tuple(one.id for one in self.view(id).promoted_to)
+        queued = tuple(item.id for item in self.view(id).promoted_to)
         self.all[id] = dataclasses.replace(self.all[id], status=LearningStatus.RETIRED, retired_because=reason)
         for name in queued:
             self.all[name] = dataclasses.replace(self.all[name], review=f"{id} was retracted")
@@ -156,7 +157,7 @@ class Learnings(Port):
 
     def waiting(self) -> list[Waiting]:
         return [
-            Waiting("learning", one.id, f"is it still valid? {one.title}", self._engine.now)
-            for one in self.all.values()
-            if one.review
+            Waiting("learning", item.id, f"is it still valid? {item.title}", self._engine.now)
+            for item in self.all.values()
+            if item.review
         ]

@@ -77,7 +77,7 @@ class Files:
         return AgentFile(agent, name, text, str(hash(text)), self._engine.now - timedelta(hours=3), problem)
 
     def list(self, agent: str = "") -> list[AgentFile]:
-        return [self._file(*one) for one in self.all if agent in ("", one[0])]
+        return [self._file(*item) for item in self.all if agent in ("", item[0])]
 
     def read(self, agent: str, name: str) -> AgentFile:
         return self._file(agent, name)
@@ -186,7 +186,7 @@ class Remembering:
         self.graph = SimpleNamespace(newest=self._nodes, get=self._node, neighbourhood=self._around)
         self.facts = facts(now)
         self.para = SimpleNamespace(
-            facts=lambda words="": [one for one in self.facts if words.lower() in one.fact.lower()],
+            facts=lambda words="": [fact for fact in self.facts if words.lower() in fact.fact.lower()],
             get=lambda id: self._one(self.facts, id),
             corrections=self._chain,
         )
@@ -194,7 +194,7 @@ class Remembering:
         self.drafts = SimpleNamespace(waiting=lambda: list(self.waiting), promote=self._promote, reject=self._reject)
 
     def _one(self, things: list[Any], id: str) -> Any:
-        return next((one for one in things if one.id == id), None)
+        return next((thing for thing in things if thing.id == id), None)
 
     def layers(self) -> list[LayerState]:
         now = self._engine.now
@@ -215,48 +215,48 @@ class Remembering:
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         self._engine.noted.append(("entries", layer, words, before))
-        found = [one for one in self.all if one.layer is layer and (before is None or one.seq < before)]
-        return [one for one in found if all(word in one.text.lower() for word in words.lower().split())][:limit]
+        found = [item for item in self.all if item.layer is layer and (before is None or item.seq < before)]
+        return [item for item in found if all(word in item.text.lower() for word in words.lower().split())][:limit]
 
     def entry(self, layer: Layer, id: str) -> Memory | None:
-        return next((one for one in self.all if one.id == id and one.layer is layer), None)
+        return next((item for item in self.all if item.id == id and item.layer is layer), None)
 
     def recall(self, query: RecallQuery) -> Recall:
         self._engine.noted.append(("recall", query.text, query.layers))
-        found = [recalled(one, 0.9 - number / 10) for number, one in enumerate(self.all) if one.text]
+        found = [recalled(item, 0.9 - number / 10) for number, item in enumerate(self.all) if item.text]
         layers = query.layers or frozenset(Layer)
-        return Recall(tuple(one for one in found if one.layer in layers), ("graph: no answer within 0.2 s",))
+        return Recall(tuple(item for item in found if item.layer in layers), ("graph: no answer within 0.2 s",))
 
     def _captures(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
-        return [one for one in captures(self._engine.now) if words in one.text] if before is None else []
+        return [capture for capture in captures(self._engine.now) if words in capture.text] if before is None else []
 
     def _nodes(self, *, words: str = "", limit: int = 200) -> list[GraphNode]:
-        return [one for one in nodes(self._engine.now) if words in one.title][:limit]
+        return [node for node in nodes(self._engine.now) if words in node.title][:limit]
 
     def _node(self, id: str) -> GraphNode | None:
-        return next((one for one in nodes(self._engine.now) if one.task_id == id), None)
+        return next((node for node in nodes(self._engine.now) if node.task_id == id), None)
 
     def _around(self, id: str) -> Neighbourhood:
-        edges = tuple(one for one in EDGES if id in (one.source, one.target))
-        others = {one.target if one.source == id else one.source for one in edges}
-        return Neighbourhood(self._node(id), edges, tuple(self._node(one) for one in sorted(others)))  # type: ignore[arg-type]
+        edges = tuple(edge for edge in EDGES if id in (edge.source, edge.target))
+        others = {edge.target if edge.source == id else edge.source for edge in edges}
+        return Neighbourhood(self._node(id), edges, tuple(self._node(other) for other in sorted(others)))  # type: ignore[arg-type]
 
     def _chain(self, id: str) -> list[ParaFact]:
         chain = ["fact_0001", "fact_0002", "fact_0003"]
-        return [self._one(self.facts, one) for one in (chain if id in chain else [id])]
+        return [self._one(self.facts, item) for item in (chain if id in chain else [id])]
 
     def _promote(self, id: str) -> ParaFact:
         self._engine.noted.append(("promote", id))
-        self.waiting = [one for one in self.waiting if one.id != id]
+        self.waiting = [item for item in self.waiting if item.id != id]
         return self.facts[0]
 
     def _reject(self, id: str) -> None:
         self._engine.noted.append(("reject", id))
-        self.waiting = [one for one in self.waiting if one.id != id]
+        self.waiting = [item for item in self.waiting if item.id != id]
 
     def forget_preview(self, id: str) -> ForgetPreview:
-        one = self.entry(Layer.VECTORS, id)
-        text = one.text if one else id
+        item = self.entry(Layer.VECTORS, id)
+        text = item.text if item else id
         return ForgetPreview(
             (text,), (Affected("vectors", id, text), Affected("transcripts", "sess_3:14", text)),
             (("vectors", 1), ("transcripts", 2)), ("prompts that were sent already",),
@@ -265,14 +265,15 @@ class Remembering:
     def forget(self, wanted: tuple[str, ...]) -> ForgetReport:
         self._engine.noted.append(("forget", *wanted))
         stub = {"text": "", "forgotten": True}
-        self.all = [dataclasses.replace(one, **stub) if one.text in wanted else one for one in self.all]
+        self.all = [dataclasses.replace(item, **stub) if item.text in wanted else item for item in self.all]
         return ForgetReport((("vectors", 1), ("transcripts", 2)))
 
 
-def recalled(one: Memory, score: float) -> Recalled:
+def recalled(memory: Memory, score: float) -> Recalled:
     return Recalled(
-        one.id, one.layer, one.text, score, PARTS, "the same words: rounded, totals; 2 days old", one.source,
-        one.speaker, one.at, len(one.text) // 4,
+        memory.id, memory.layer, memory.text, score, PARTS, "the same words: rounded, totals; 2 days old",
+        memory.source,
+        memory.speaker, memory.at, len(memory.text) // 4,
     )  # fmt: skip
 
 
@@ -287,9 +288,9 @@ class Recalling:
         found = self._engine.memory.recall(RecallQuery(request.task))
         ours = PromptSource(SourceKind.RUNNER, "", "clawpy")
         lines = [PromptLine("<recalled-memory>", ours), PromptLine("Remembered from earlier work.", ours)]
-        for one in found.items[:3]:
-            source = PromptSource(SourceKind.MEMORY, one.id, f"{one.layer.value} {one.source or one.id}")
-            told = f'<memory layer="{one.layer.value}" by="{one.speaker}">{one.text}</memory>'
+        for item in found.items[:3]:
+            source = PromptSource(SourceKind.MEMORY, item.id, f"{item.layer.value} {item.source or item.id}")
+            told = f'<memory layer="{item.layer.value}" by="{item.speaker}">{item.text}</memory>'
             lines.append(PromptLine(told, source))
         lines.append(PromptLine("</recalled-memory>", ours))
         part = PromptPart("recalled-memory", tuple(lines), "system", 212)

@@ -58,7 +58,7 @@ class Safety(Port):
 
     def resume(self, word: str) -> None:
         self.note("resume", word)
-        self._holds = [one for one in self._holds if one.word != word]
+        self._holds = [hold for hold in self._holds if hold.word != word]
 
     def allow_once(self, prediction_id: str) -> str:
         self.note("allow_once", prediction_id)
@@ -66,15 +66,15 @@ class Safety(Port):
         return "digest"
 
     def levels(self) -> tuple[StopLevel, ...]:
-        pressed = any(one.word == "stop" for one in self._holds)
+        pressed = any(hold.word == "stop" for hold in self._holds)
         return tuple(
             StopLevel(name, name == "key" and pressed, "pressed" if name == "key" and pressed else words, lift)
             for name, words, lift in LEVELS
         )
 
     def rails(self) -> tuple[RailState, ...]:
-        said = {one.rail: one for one in self.log(1)[0].verdicts}
-        held = next((one for one in self._holds), None)
+        said = {verdict.rail: verdict for verdict in self.log(1)[0].verdicts}
+        held = next((hold for hold in self._holds), None)
 
         def one(rail: str, verdict: Verdict, brief: str, reason: str, until: datetime | None = None, stopped: int = 0):
             return RailState(rail, verdict, brief, reason, until, said[rail], ago(minutes=4), stopped)
@@ -125,4 +125,4 @@ class Safety(Port):
             entry(4, 400, "Draft the change log of the 5 commits since v1.2", gate, trigger_type="autonomous",
                   channel="chronicle-hub", workspace=BLOG),
         ]  # fmt: skip
-        return [one for one in entries if one.blocked or not blocked_only][:limit]
+        return [entry for entry in entries if entry.blocked or not blocked_only][:limit]

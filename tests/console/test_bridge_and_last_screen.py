@@ -46,8 +46,8 @@ async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
     await last.wait()
     each = (time.monotonic() - began) / INTERVAL + 2
     assert 1 <= len(posted) <= each
-    assert {one for message in posted for one in message.sessions} == {"sess_1"}
-    assert {"cards", "sessions"} <= {one for message in posted for one in message.topics}
+    assert {session for message in posted for session in message.sessions} == {"sess_1"}
+    assert {"cards", "sessions"} <= {topic for message in posted for topic in message.topics}
     bridge.close()
 
 
@@ -125,7 +125,7 @@ def test_what_was_known_survives_a_restart(tmp_path: Path) -> None:
     assert again == last_screen.trim(screen)
     assert again.known.cards == known().cards
     assert again.known.sessions == known().sessions
-    assert [one.name for one in file.parent.iterdir()] == ["last_screen.json"]
+    assert [item.name for item in file.parent.iterdir()] == ["last_screen.json"]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ async def test_details_approve_with_edited_parameters(console: ConsoleApp, engin
 async def test_before_the_twin_has_learnt_a_card_shows_its_tier_and_after_that_its_confidence(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    engine.cards.all = {one.id: one for one in stand_in.cards(stated=False)}
+    engine.cards.all = {card.id: card for card in stand_in.cards(stated=False)}
     engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
     async with running(console, size=(200, 60)) as pilot:
         await sees(pilot, "Learning: 3 of 30")
@@ -79,7 +79,7 @@ async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp
         await sees(pilot, "No parameters set. Write key = value")
         told = [line.strip(" │") for line in screen_text(console).splitlines()]
         assert "WORK" in told
-        assert not [one for one, below in itertools.pairwise(told) if one.isupper() and not below]
+        assert not [item for item, below in itertools.pairwise(told) if item.isupper() and not below]
 
 
 async def test_details_hand_a_sentence_in_place_of_parameters_to_the_engine(

@@ -269,7 +269,7 @@ async def test_of_a_flow_no_xray_is_offered(console: ConsoleApp, agent: StandIn)
     async with console.run_test(size=WIDE) as pilot:
         await to_work(pilot)
         assert "x x-ray" in screen_text(console)
-        flow = next(one for one in console.known.sessions if one.flow)
+        flow = next(session for session in console.known.sessions if session.flow)
         console.screen.query_one("#sessions", Rows).select(flow.id)
         await until(pilot, lambda: console.screen.session == flow)
         await until(pilot, lambda: "x x-ray" not in screen_text(console))
@@ -351,7 +351,9 @@ async def test_a_session_whose_folder_is_gone_says_what_to_do_instead(
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         await to_work(pilot)
         await pilot.press("o")
-        await until(pilot, lambda: any(f"{gone}: {fix}" in one.message for one in console._notifications))
+        await until(
+            pilot, lambda: any(f"{gone}: {fix}" in notification.message for notification in console._notifications)
+        )
 
 
 @pytest.mark.long

@@ -73,7 +73,7 @@ def test_side_by_side_a_removed_line_stands_beside_what_took_its_place() -> None
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "part"),
+    ("item", "other", "part"),
     [
         ("rate = 1", "rate = 2", "1"),
         ("f(a,b)", "f(a, b)", ""),
@@ -82,9 +82,9 @@ def test_side_by_side_a_removed_line_stands_beside_what_took_its_place() -> None
         ("", "a", ""),
     ],
 )
-def test_what_changed_within_a_line(one: str, other: str, part: str) -> None:
-    start, end = diff_files.changed_part(one, other)
-    assert one[start:end] == part
+def test_what_changed_within_a_line(item: str, other: str, part: str) -> None:
+    start, end = diff_files.changed_part(item, other)
+    assert item[start:end] == part
 
 
 def test_a_folder_with_one_folder_in_it_is_one_row_with_its_counts() -> None:
@@ -152,7 +152,7 @@ async def to_the_diff(pilot: Pilot[object], *keys: str) -> DiffView:
 async def test_very_long_lines_are_moved(console: ConsoleApp, engine: StandIn) -> None:
     text = f"@@ -0,0 +1 @@\n+{'x' * 300}the end\n"
     engine.changes.diff = lambda id: [
-        FileDiff(one.path, one.status, "", False, text) for one in engine.changes.all[0].files
+        FileDiff(file.path, file.status, "", False, text) for file in engine.changes.all[0].files
     ]  # type: ignore[method-assign]
     async with console.run_test(size=(80, 24)) as pilot:
         await to_the_diff(pilot, "z")
@@ -186,7 +186,7 @@ async def test_hunks_and_files_fold_and_are_gone_through(console: ConsoleApp) ->
 async def test_side_by_side_where_there_is_room(console: ConsoleApp, size: tuple[int, int], split: bool) -> None:
     async with console.run_test(size=size) as pilot:
         view = await to_the_diff(pilot, "z")
-        line = next(one for one in screen_text(console).split("\n") if "round(sum(lines),2)" in one)
+        line = next(item for item in screen_text(console).split("\n") if "round(sum(lines),2)" in item)
         assert view.split is split
         assert ("round(sum(lines), 2)" in line) is split
 
@@ -209,14 +209,16 @@ async def test_what_is_marked_lands_alone(console: ConsoleApp, engine: StandIn) 
 
 def told(console: ConsoleApp, text: str) -> bool:
     """Whether a notification says it."""
-    return any(text in one.message for one in console._notifications)
+    return any(text in notification.message for notification in console._notifications)
 
 
 def without_first_hunk(engine: StandIn) -> None:
     """As after another terminal landed the first hunk of every file."""
     second = STAND_IN_HUNKS[STAND_IN_HUNKS.index("\n@@") + 1 :]
     files = engine.changes.all[0].files
-    engine.changes.diff = lambda id: [FileDiff(one.path, one.status, "", False, second, landed=(1,)) for one in files]  # type: ignore[method-assign]
+    engine.changes.diff = lambda id: [
+        FileDiff(file.path, file.status, "", False, second, landed=(1,)) for file in files
+    ]  # type: ignore[method-assign]
     engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], landed=3, landings=1)
 
 
@@ -289,7 +291,7 @@ async def test_nothing_lands_while_the_diff_is_read(console: ConsoleApp, engine:
         await until(pilot, lambda: not view.files)
         await pilot.press("L")
         await until(pilot, lambda: told(console, "The diff is not read yet"))
-        assert not [one for one in engine.noted if one[0].startswith("landed")]
+        assert not [call for call in engine.noted if call[0].startswith("landed")]
         go_on.set()
         await until(pilot, lambda: view.marked == {("shop/cart.py", 1)})
 
@@ -313,7 +315,7 @@ async def test_marks_stay_when_their_landing_is_refused(console: ConsoleApp, eng
 async def test_a_folder_is_marked_in_the_tree(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_the_diff(pilot, "shift+tab", "g", "space")
-        assert [one.path for one in console.screen.query_one(Changes).parts] == [
+        assert [part.path for part in console.screen.query_one(Changes).parts] == [
             "shop/cart.py", "shop/price.py", "shop/rounding.py",
         ]  # fmt: skip
         await pilot.press("down", "space")
@@ -355,13 +357,13 @@ async def test_a_comment_that_was_left_is_there_again_and_a_reply_too(console: C
 async def test_comments_go_to_the_agent_as_a_card_that_continues_its_session(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    session = next(one for one in engine.sessions.all if one.id == engine.changes.all[0].session_id)
+    session = next(session for session in engine.sessions.all if session.id == engine.changes.all[0].session_id)
     engine.sessions.all = [
-        dataclasses.replace(one, flow=None) if one is session else one for one in engine.sessions.all
+        dataclasses.replace(item, flow=None) if item is session else item for item in engine.sessions.all
     ]
     async with console.run_test(size=(120, 40)) as pilot:
         await to_the_diff(pilot, "]", "down", "c", *"use Decimal", "enter")
         await sees(pilot, "C send comments")
         await pilot.press("C")
-        await until(pilot, lambda: any(one[0] == "propose" and "use Decimal" in one for one in engine.noted))
+        await until(pilot, lambda: any(call[0] == "propose" and "use Decimal" in call for call in engine.noted))
         await until(pilot, lambda: bool(engine.changes.all[0].comments[0].sent))

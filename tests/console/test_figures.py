@@ -32,14 +32,14 @@ def text(fields: Iterable[Field]) -> str:
 
 
 def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:
-    one = ConfidenceBucket(0.6, 0.7, decided, rate, stated, rate - 0.1, rate + 0.1, unstated)
+    item = ConfidenceBucket(0.6, 0.7, decided, rate, stated, rate - 0.1, rate + 0.1, unstated)
     empty = StandIn().insights.read(30)
-    with_it = dataclasses.replace(empty.metrics, calibration=(one,))
+    with_it = dataclasses.replace(empty.metrics, calibration=(item,))
     return document(dataclasses.replace(empty, metrics=with_it))["calibration"][0]
 
 
 @pytest.mark.parametrize(
-    ("one", "said"),
+    ("found", "said"),
     [
         (bucket(0.65, 0.74), "✓ stated 65%"),
         (bucket(0.65, 0.7501), "▲ too low: 65%"),
@@ -48,8 +48,8 @@ def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> 
         (bucket(0.4, 0.9, 3, unstated=3), "cold start"),
     ],
 )
-def test_the_verdict_on_a_range_of_confidence(one: dict[str, Any], said: str) -> None:
-    assert figures.verdict(one)[0] == said
+def test_the_verdict_on_a_range_of_confidence(found: dict[str, Any], said: str) -> None:
+    assert figures.verdict(found)[0] == said
 
 
 def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -> None:
@@ -68,7 +68,7 @@ def test_a_table_has_the_first_groups_and_a_cost_where_there_is_one(read: Insigh
     told = text(figures.tables(document(with_sources(read, groups)), ("sources",), most=2))
     says(told, "SOURCE", "1,000       2      50%  $0.09")
     assert told.endswith("and 1 more")
-    free = tuple(dataclasses.replace(one, cost_per_accepted=None) for one in groups)
+    free = tuple(dataclasses.replace(group, cost_per_accepted=None) for group in groups)
     assert "cost" not in text(figures.tables(document(with_sources(read, free)), ("sources",)))
 
 
@@ -78,9 +78,9 @@ def with_sources(read: Insights, groups: tuple[Group, ...]) -> Insights:
 
 @pytest.mark.parametrize("width", [40, 58, 80, 120])
 def test_every_line_fits(read: Insights, width: int) -> None:
-    one = document(read)
-    fields = [*figures.head(one), *figures.over_time(one, NOW), *figures.calibration(one), *figures.hours(one)]
-    fields += [*figures.drift(one["drift"]), *figures.tables(one, ("sources", "channels", "kinds", "partsOfDay"))]
+    item = document(read)
+    fields = [*figures.head(item), *figures.over_time(item, NOW), *figures.calibration(item), *figures.hours(item)]
+    fields += [*figures.drift(item["drift"]), *figures.tables(item, ("sources", "channels", "kinds", "partsOfDay"))]
     assert max(line.cell_length for line in drawn(fields, width)) <= width
 
 

@@ -31,11 +31,11 @@ LIGHT = {"engine", "engine.home", "engine.model"}
 def test_importing_the_app_loads_nothing_heavy() -> None:
     code = "import json, sys, clawpy_console.app; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
-    assert [one for one in loaded if one.partition(".")[0] in HEAVY] == []
-    engine = {one for one in loaded if one.partition(".")[0] == "engine" and not one.startswith("engine.model.")}
+    assert [item for item in loaded if item.partition(".")[0] in HEAVY] == []
+    engine = {item for item in loaded if item.partition(".")[0] == "engine" and not item.startswith("engine.model.")}
     assert engine == LIGHT
     assert not [
-        one for one in loaded if one.startswith(("clawpy_console.dialogs.", "clawpy_console.screens.work.screen"))
+        item for item in loaded if item.startswith(("clawpy_console.dialogs.", "clawpy_console.screens.work.screen"))
     ]
 
 

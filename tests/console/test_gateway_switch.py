@@ -18,7 +18,7 @@ from tests.support.texts import says
 
 def command(console: ConsoleApp, name: str) -> None:
     """Choose it in the palette."""
-    next(one for one in commands(console, console.screen) if one.title == name).callback()
+    next(command for command in commands(console, console.screen) if command.title == name).callback()
 
 
 async def read(pilot: Pilot[Any], console: ConsoleApp) -> str:
@@ -48,4 +48,4 @@ async def test_on_and_off_shown_above_and_the_token_once(console: ConsoleApp, en
         assert "clawpy_secret" not in text, "it was shown once"
         command(console, "Gateway off")
         await until(pilot, lambda: not listens(), "for the status line")
-    assert [one for one in engine.noted if one[0] == "gateway"] == [("gateway", True), ("gateway", False)]
+    assert [call for call in engine.noted if call[0] == "gateway"] == [("gateway", True), ("gateway", False)]

@@ -145,13 +145,13 @@ async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, peo
         assert "FOUND BY IT  1 waiting to be sent up  ·  2 refused  ·  1 delivered" in text
         items = screen.query_one("#items", Rows)
         findings = people.wisdom.bubbles(agent="backend_builder")
-        for one in findings:
-            items.select(one.id)
-            last = one.gates[-1]
+        for finding in findings:
+            items.select(finding.id)
+            last = finding.gates[-1]
             line = f"{'✓' if last.passed else '✗'} {last.number} {last.name}: {last.reason[:20]}"
             await until(pilot, lambda line=line: line in screen_text(console), f"for {line}")
-        assert {one.refused_by.name for one in findings if one.refused_by} == {"importance", "novelty"}
-        assert "0.41 of 0.60" in "".join(gate.reason for one in findings for gate in one.gates)
+        assert {finding.refused_by.name for finding in findings if finding.refused_by} == {"importance", "novelty"}
+        assert "0.41 of 0.60" in "".join(gate.reason for finding in findings for gate in finding.gates)
 
 
 async def test_what_waits_goes_up_at_a_word(console: ConsoleApp, people: World) -> None:
@@ -275,9 +275,9 @@ async def test_an_agent_is_created_retired_and_brought_back(console: ConsoleApp,
         await sees(pilot, "Retire librarian?")
         await pilot.press("y")
         await until(pilot, lambda: "librarian" not in names(screen) and "=retired" in names(screen))
-        assert "librarian" in [one.id for one in people.agents.retired()]
+        assert "librarian" in [agent.id for agent in people.agents.retired()]
         await pilot.press("u")
-        await until(pilot, lambda: "librarian" in [one.id for one in people.agents.list()])
+        await until(pilot, lambda: "librarian" in [agent.id for agent in people.agents.list()])
 
 
 async def test_who_was_retired_can_be_brought_back(console: ConsoleApp, people: World) -> None:

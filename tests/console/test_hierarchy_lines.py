@@ -18,12 +18,12 @@ def test_patterns_say_who_found_them_and_how_often_they_were_used() -> None:
 
 def test_a_finding_that_arrived_is_a_pattern_by_its_name_where_it_has_one() -> None:
     def told(pattern: str) -> str:
-        one = {
+        item = {
             "state": "flushed", "text": SAID, "targetAgent": "ui", "leader": "lead", "createdAt": NOW.isoformat(),
             "flushedAt": NOW.isoformat(), "trust": "measured", "pattern": pattern, "confidence": 0.9,
             "importance": 0.8, "reasons": [], "category": "", "evidence": [], "gates": [],
         }  # fmt: skip
-        return "\n".join(line.text for line in finding(one, NOW))
+        return "\n".join(line.text for line in finding(item, NOW))
 
     assert "as a pattern of lead," in told("les_0123456789ab")
     assert "as the pattern money_in_cents," in told("money_in_cents")

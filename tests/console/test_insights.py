@@ -131,7 +131,7 @@ async def test_a_key_pressed_twice_while_the_engine_looks_opens_one_dialog(
         await to_insights(pilot, "t", "t")
         looked.set()
         await until(pilot, lambda: len(console.screen_stack) > 1)
-        await until(pilot, lambda: not any(one.is_running for one in console.workers))
+        await until(pilot, lambda: not any(worker.is_running for worker in console.workers))
         assert len(console.screen_stack) == 2
         await pilot.press("escape")
         assert len(console.screen_stack) == 1
@@ -181,6 +181,8 @@ async def test_the_end_of_a_training_is_told_and_read(
         said = "agrees with 71% of 23 held-back decisions"
         engine.bus.publish(TrainingMoved(subject="train_1", state="kept_old", note=said))
         told = "training: the new model is not used; agrees with 71%"
-        await until(pilot, lambda: any(one.message.startswith(told) for one in console._notifications))
+        await until(
+            pilot, lambda: any(notification.message.startswith(told) for notification in console._notifications)
+        )
         await pilot.press("shift+tab")
         await sees(pilot, "7 of 100 new")

@@ -30,7 +30,7 @@ def label_of(jump: Screen[Any], widget: Widget, at: int) -> str:
 def test_no_label_is_the_beginning_of_another(count: int) -> None:
     made = sorted(labels(count))
     assert len(made) == len(set(made)) == count
-    assert not any(after.startswith(one) for one, after in pairwise(made))
+    assert not any(after.startswith(item) for item, after in pairwise(made))
 
 
 @pytest.mark.long
@@ -43,9 +43,9 @@ async def test_every_screen_has_a_label_on_each_tab_pane_and_key(
         await until(pilot, lambda: console.screen.query(KeyLine) and console.screen.query_one(KeyLine).keys)
         screen_text(console)  # the keys have their places once they are drawn
         found = spots(console.screen)
-        assert len([one for one in found if isinstance(one.widget, StatusBar)]) >= 3
-        assert [one for one in found if isinstance(one.widget, KeyLine)]
-        assert [one for one in found if one.widget is console.screen.focused]
+        assert len([item for item in found if isinstance(item.widget, StatusBar)]) >= 3
+        assert [item for item in found if isinstance(item.widget, KeyLine)]
+        assert [item for item in found if item.widget is console.screen.focused]
         await pilot.press("apostrophe")
         await until(pilot, lambda: isinstance(console.screen, Jump))
         drawn = screen_text(console).splitlines()

@@ -56,13 +56,13 @@ async def test_every_key_that_is_shown_does_something(
         await _loaded(pilot)
         screen = console.screen
         assert isinstance(screen, ConsoleScreen)
-        for pane in [one for one in screen.PANES if screen.go_to(one)]:
+        for pane in [pane for pane in screen.PANES if screen.go_to(pane)]:
             screen = await _at(pilot, mode, pane)
             for action_id, _, label in screen.query_one(KeyLine).keys:
                 if action_id in LEAVES:
                     continue
                 screen = await _at(pilot, mode, pane)
-                shown = {one[0] for one in screen.query_one(KeyLine).keys}
+                shown = {key[0] for key in screen.query_one(KeyLine).keys}
                 if action_id not in shown:
                     continue  # what was pressed before took away what it is for
                 before = _state(console, engine)

@@ -71,7 +71,7 @@ def test_f12_stops_whatever_the_keymap_says() -> None:
 @given(st.dictionaries(st.sampled_from(sorted(BY_ID)) | st.text(max_size=8), st.text(max_size=12), max_size=6))
 def test_no_keymap_makes_it_fail(keys: dict[str, str]) -> None:
     good, refusals = check_keymap(keys)
-    assert len(good) + len({str(one) for one in refusals}) >= min(1, len(keys))
+    assert len(good) + len({str(refusal) for refusal in refusals}) >= min(1, len(keys))
 
 
 @pytest.mark.long
@@ -115,15 +115,15 @@ async def test_y_copies_the_id_of_what_is_in_focus_on_every_screen(console: Cons
 async def test_the_palette_has_each_action_once_and_copies_the_id_too(console: ConsoleApp) -> None:
     async with running(console) as pilot:
         offered = list(commands(console, console.screen))
-        titles = [one.title for one in offered]
+        titles = [item.title for item in offered]
         assert len(titles) == len(set(titles))
-        next(one for one in offered if one.title.startswith("Copy the id")).callback()
+        next(item for item in offered if item.title.startswith("Copy the id")).callback()
         await until(pilot, lambda: console.clipboard == console.screen.copy_text())
 
 
 @pytest.mark.long
 async def test_q_leaves(console: ConsoleApp, engine: StandIn) -> None:
-    engine.sessions.all = [one for one in engine.sessions.all if one.state.over]
+    engine.sessions.all = [session for session in engine.sessions.all if session.state.over]
     async with running(console, size=(80, 24)) as pilot:
         assert screen_text(console).splitlines()[-1].rstrip().endswith("? keys  q quit")
         await pilot.press("n")
@@ -179,7 +179,7 @@ def test_a_bad_theme_names_file_and_key(tmp_path: Path, old: str, new: str, name
     assert named in str(refused.value)
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(item: str, other: str) -> float:
     from textual.color import Color
 
     def luminance(name: str) -> float:
@@ -189,7 +189,7 @@ def contrast(one: str, other: str) -> float:
         ]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
-    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    bright, dark = sorted((luminance(item), luminance(other)), reverse=True)
     return (bright + 0.05) / (dark + 0.05)
 
 

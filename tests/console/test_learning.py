@@ -44,11 +44,11 @@ async def to(pilot, id: str, *keys: str) -> LearningScreen:
 
 def told(console: ConsoleApp) -> str:
     """What toasts say."""
-    return "\n".join(one.message for one in console._notifications)
+    return "\n".join(notification.message for notification in console._notifications)
 
 
 def noted(engine: StandIn, name: str) -> list[tuple]:
-    return [one for one in engine.noted if one[0] == name]
+    return [call for call in engine.noted if call[0] == name]
 
 
 def listed(screen: LearningScreen) -> list[str]:
@@ -148,7 +148,7 @@ async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp) -> 
     async with console.run_test(size=WIDE) as pilot:
         for id, offered in offers.items():
             screen = await to(pilot, id)
-            assert {one for one in decisions if screen.check_action("decide", (one,))} == offered, id
+            assert {decision for decision in decisions if screen.check_action("decide", (decision,))} == offered, id
 
 
 @pytest.mark.long
@@ -212,7 +212,7 @@ async def test_a_learning_of_a_project_is_applied_everywhere(console: ConsoleApp
         await sees(pilot, "If you confirm, a copy goes")
         await pilot.press("y")
         await until(pilot, lambda: noted(engine, "promote") == [("promote", TASK.id)])
-        assert sum(one.scope is LearningScope.GLOBAL for one in engine.learnings.all.values()) == 2
+        assert sum(learning.scope is LearningScope.GLOBAL for learning in engine.learnings.all.values()) == 2
 
 
 async def test_what_recurs_is_promoted_now(console: ConsoleApp) -> None:

@@ -35,8 +35,8 @@ def text(fields: Iterable[Field]) -> str:
     return plain("\n".join(printed(fields)))
 
 
-def recorded(one: LearningRecord, port: Adaptation) -> candidate.Document:
-    view = dataclasses.replace(port.view(ROUNDING.id), records=(one,))
+def recorded(record: LearningRecord, port: Adaptation) -> candidate.Document:
+    view = dataclasses.replace(port.view(ROUNDING.id), records=(record,))
     return document(view)["records"][0]
 
 
@@ -70,13 +70,13 @@ def test_only_what_is_near_to_a_change_is_shown() -> None:
     says(told, "+ other", "- line 40")
     assert "  line 0" not in told
     assert list(changes(many, many)) == []
-    assert [one.text for one in changes(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
+    assert [change.text for change in changes(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
 
 
 def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptation) -> None:
     said = {"attempts": 3, "failing": ["a", "b"], "gave_up": "", "cost": 120_000}
-    one = recorded(dataclasses.replace(RECORDS[0], details=said), port)
-    told = text(candidate.record(one, NOW))
+    item = recorded(dataclasses.replace(RECORDS[0], details=said), port)
+    told = text(candidate.record(item, NOW))
     says(
         told,
         f"failed_tdd/{TEST}: 82 of 100",

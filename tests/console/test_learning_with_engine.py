@@ -47,7 +47,7 @@ def prompt(engine: Engine) -> str:
 def lines(engine: Engine) -> list[str]:
     """What the operator is told who was away for an hour."""
     now = engine.clock.now()
-    return [one.plain for one in since_then(engine, now - timedelta(hours=1), now)]
+    return [item.plain for item in since_then(engine, now - timedelta(hours=1), now)]
 
 
 @pytest.mark.long
@@ -66,7 +66,7 @@ async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path
         await until(pilot, lambda: screen.view is not None, "for a candidate")
         view = screen.view
         assert view["candidate"]["status"] == CandidateStatus.REVIEW
-        assert {one["kind"] for one in view["records"]} == {RecordKind.HUMAN_APPROVAL}
+        assert {record["kind"] for record in view["records"]} == {RecordKind.HUMAN_APPROVAL}
         [line] = view["candidate"]["effect"]["guidance"]
         assert line.rstrip(".") in DECIDED
         block = "<learned-guidance>\nLearnt from earlier work of this kind here"
@@ -95,5 +95,5 @@ def test_parameters_of_a_flow_are_no_words_of_the_operator(engine: Engine) -> No
         engine.sessions.wait(session.id, 60)
     engine.learnings.catch_up()
     assert engine.adaptation.digest() == []
-    assert not [one for one in engine.adaptation.records() if "edited" in one.source_label]
-    assert not [one for one in engine.learnings.entries() if "Summarise" in one.text]
+    assert not [record for record in engine.adaptation.records() if "edited" in record.source_label]
+    assert not [entry for entry in engine.learnings.entries() if "Summarise" in entry.text]

@@ -34,7 +34,7 @@ async def test_what_is_read_while_the_app_ends_is_drawn_on_nothing(console: Cons
         await console.screen.remove_children()
         console.screen.read(lambda _: "gone", drawn.append, group="after")
         await pilot.pause()
-        assert not any(one.group == "after" for one in console.workers)
+        assert not any(worker.group == "after" for worker in console.workers)
         assert drawn == ["there"]
 
 
@@ -78,7 +78,7 @@ async def test_drawn_lines_can_be_selected() -> None:
         app.screen.selections = {drawn: chosen}
         await pilot.pause()
         marked = app.screen.get_component_rich_style("screen--selection").bgcolor
-        styled = ["".join(one.text for one in drawn.render_line(y) if one.style and one.style.bgcolor == marked)
+        styled = ["".join(item.text for item in drawn.render_line(y) if item.style and item.style.bgcolor == marked)
                   for y in range(3)]  # fmt: skip
         assert styled == ["", "wo", "th"]
         assert drawn.get_selection(chosen) == ("wo\nth", "\n")

@@ -36,7 +36,7 @@ async def to_layer(pilot, layer: Layer) -> MemoryScreen:
 
 
 def calls(engine: StandIn, name: str) -> list[tuple]:
-    return [one for one in engine.noted if one[0] == name]
+    return [call for call in engine.noted if call[0] == name]
 
 
 async def test_what_is_being_built_says_so_and_is_looked_at_again(console: ConsoleApp, engine: StandIn) -> None:
@@ -74,7 +74,7 @@ async def test_words_filter_as_one_types(console: ConsoleApp, engine: StandIn) -
         await pilot.press("slash", *"rounded once")
         await until(pilot, lambda: len(screen._entries) == 1)
         assert calls(engine, "entries")[-1][2] == "rounded once"
-        assert len({one[2] for one in calls(engine, "entries")}) < 6  # not once a key
+        assert len({call[2] for call in calls(engine, "entries")}) < 6  # not once a key
         await pilot.press("enter", "escape")
         await until(pilot, lambda: len(screen._entries) == 5)
 

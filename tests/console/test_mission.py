@@ -18,7 +18,7 @@ from tests.console.stand_in import StandIn
 def row(app: ConsoleApp, rows: str, text: str) -> tuple[Row, str]:
     """The row of the list with this text, and what stands below it."""
     found = app.screen.query_one(rows, Rows)._rows
-    at = next(at for at, one in enumerate(found) if text in one.text)
+    at = next(at for at, item in enumerate(found) if text in item.text)
     below = found[at + 1].text if at + 1 < len(found) and not found[at + 1].id else ""
     return found[at], below
 
@@ -41,7 +41,7 @@ async def test_work_says_in_words_how_each_session_ended_and_when(console: Conso
 
 
 async def test_what_could_not_run_is_not_called_a_failure(console: ConsoleApp, engine: StandIn) -> None:
-    at = next(at for at, one in enumerate(engine.sessions.all) if one.id == "sess_000000000004")
+    at = next(at for at, session in enumerate(engine.sessions.all) if session.id == "sess_000000000004")
     ran = engine.sessions.all[at]
     engine.sessions.all[at] = dataclasses.replace(ran, state=SessionState.CANNOT_RUN, error="ruff is not found")
     async with running(console):
@@ -52,8 +52,8 @@ async def test_what_could_not_run_is_not_called_a_failure(console: ConsoleApp, e
 async def test_tasks_and_agents_are_shown_only_while_there_are_any(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console) as pilot:
         tasks = console.screen.query_one("#tasks", Rows)._rows
-        assert [one.text for one in tasks] == ["cart rounding"]  # sessions are in the list of work
-        assert [one.text for one in console.screen.query_one("#agents", Rows)._rows] == ["koji-core"]
+        assert [task.text for task in tasks] == ["cart rounding"]  # sessions are in the list of work
+        assert [row.text for row in console.screen.query_one("#agents", Rows)._rows] == ["koji-core"]
         assert "research" not in screen_text(console)  # nobody serves that channel
         engine.tasks.list = lambda **_: []
         engine.settings.current.channels = ()
@@ -73,14 +73,14 @@ async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
         await sees(pilot, "something is wrong, and how to fix it")
         await sees(pilot, "fixed thus")
         seen = {
-            one: region.intersection(clip)
-            for one, (region, clip) in console.screen._compositor.visible_widgets.items()
-            if one.visible and not one.children
+            widget: region.intersection(clip)
+            for widget, (region, clip) in console.screen._compositor.visible_widgets.items()
+            if widget.visible and not widget.children
         }
-        toasts = [region for one, region in seen.items() if one in console.screen.query("Toast")]
-        others = [(one, region) for one, region in seen.items() if one not in console.screen.query("Toast")]
+        toasts = [region for item, region in seen.items() if item in console.screen.query("Toast")]
+        others = [(item, region) for item, region in seen.items() if item not in console.screen.query("Toast")]
         assert len(toasts) >= 2  # a slow machine has more to say
-        assert not [one for one, region in others for toast in toasts if region.overlaps(toast)]
+        assert not [other for other, region in others for toast in toasts if region.overlaps(toast)]
 
 
 @pytest.mark.parametrize("pane", ["queue", "tasks", "agents", "work", "live"])
@@ -161,7 +161,7 @@ async def test_a_screen_is_reached_by_a_click_on_its_tab(console: ConsoleApp) ->
 async def test_folded_the_queue_tells_how_long_something_waits(
     console: ConsoleApp, engine: StandIn, since: timedelta, told: str
 ) -> None:
-    engine.changes.all = [dataclasses.replace(one, created_at=engine.now - since) for one in engine.changes.all]
+    engine.changes.all = [dataclasses.replace(change, created_at=engine.now - since) for change in engine.changes.all]
     engine.permissions.all = []
     async with running(console, size=(80, 24)) as pilot:
         await sees(pilot, f", {told}")

@@ -16,7 +16,8 @@ def agent(id: str, reports_to: str, *, worked: bool = True, tier: int = 4, broke
 
 def drawn(nodes: list[Node]) -> list[str]:
     return [
-        f"{'  ' * one.depth}{one.id}" + (f": {one.text}" if one.text and one.id != "owner" else "") for one in nodes
+        f"{'  ' * node.depth}{node.id}" + (f": {node.text}" if node.text and node.id != "owner" else "")
+        for node in nodes
     ]
 
 
@@ -74,7 +75,7 @@ def test_words_show_whom_they_find_and_their_leaders() -> None:
         agent("lost", "ghost", tier=3), agent("torn", "", broken="comms.json: x"),
     ]  # fmt: skip
     found = tree(agents, folds=Folds(closed=frozenset({"ceo"})), needle=["tier", "3"])
-    assert [(one.id, one.matches) for one in found if one.agent] == [
+    assert [(item.id, item.matches) for item in found if item.agent] == [
         ("ceo", False), ("cto", False), ("lead", True), ("lost", True),
     ]  # fmt: skip
     assert drawn(tree(agents, folds=Folds(), needle=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]
@@ -93,7 +94,7 @@ NAMES = [f"n{number}" for number in range(12)]
 def test_whoever_reports_to_whom_everybody_is_drawn_once(reports_to: dict[str, str], worked: bool) -> None:
     agents = [agent(name, leader, worked=worked) for name, leader in reports_to.items()]
     nodes = tree(agents, folds=Folds(everyone=True))
-    assert sorted(one.id for one in nodes if one.agent) == sorted(reports_to)
+    assert sorted(node.id for node in nodes if node.agent) == sorted(reports_to)
 
 
 def test_a_chain_as_long_as_there_are_agents_is_drawn() -> None:

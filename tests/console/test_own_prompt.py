@@ -232,7 +232,7 @@ async def test_tab_completes_a_flow_and_its_parameters(console: ConsoleApp) -> N
     ],
 )
 def test_what_a_text_may_become(text: str, becomes: list[str]) -> None:
-    assert [one for one, _ in completions(text, FORMS)] == becomes
+    assert [completion for completion, _ in completions(text, FORMS)] == becomes
 
 
 def test_the_value_of_a_parameter_is_explained() -> None:

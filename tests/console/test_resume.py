@@ -15,7 +15,9 @@ from tests.console.stand_in import StandIn
 async def test_the_palette_resumes_after_a_stop_only_after_y(console: ConsoleApp, engine: StandIn, screen: str) -> None:
     async with running(console, screen, "f12") as pilot:
         await until(pilot, lambda: console.known.holds)
-        [resume] = [one for one in commands(console, console.screen) if one.title == "Resume after the stop"]
+        [resume] = [
+            command for command in commands(console, console.screen) if command.title == "Resume after the stop"
+        ]
         resume.callback()
         await until(pilot, lambda: len(console.screen_stack) == 2)
         await pilot.press("enter")  # the safe answer: nothing is resumed

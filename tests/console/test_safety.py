@@ -43,8 +43,8 @@ def blocked_last(engine: StandIn) -> None:
     engine.safety.log = lambda limit=50, blocked_only=False: log(50, True)[:limit]  # type: ignore[method-assign]
 
     def stopped():
-        said = {one.rail: one for one in engine.safety.log(1)[0].verdicts}
-        return tuple(dataclasses.replace(one, last=said[one.rail]) for one in rails())
+        said = {verdict.rail: verdict for verdict in engine.safety.log(1)[0].verdicts}
+        return tuple(dataclasses.replace(rail, last=said[rail.rail]) for rail in rails())
 
     engine.safety.rails = stopped  # type: ignore[method-assign]
 
@@ -219,11 +219,11 @@ def text(fields: Iterable[Field]) -> str:
 def test_the_present_state_is_marked_among_all(state: str) -> None:
     told = text(standing.state(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
     assert f"[{state}]" in told
-    assert all(one in told for one in standing.STATES)
+    assert all(state in told for state in standing.STATES)
 
 
 def test_gauges_appear_once_something_was_spent() -> None:
-    nothing = [dataclasses.replace(one, spent=0, reserved=0, buckets=(0, 0)) for one in burns()]
+    nothing = [dataclasses.replace(burn, spent=0, reserved=0, buckets=(0, 0)) for burn in burns()]
     assert "Nothing spent. Caps: $2 an hour, $20 a day, $200 a month" in text(standing.cost(tuple(nothing), NOW))
     told = text(standing.cost(burns(), NOW))
     says(told, "$0.15 of $2, $0.05 reserved", "$0.16/h: stays below", "cap at 26 Jan")
@@ -279,11 +279,11 @@ def test_paused(console: ConsoleApp, looked_at: StandIn, snap_compare, size: str
 @pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 def test_before_anything_ran(console: ConsoleApp, engine: StandIn, snap_compare, size: str) -> None:
-    rails = tuple(dataclasses.replace(one, last=None, last_at=None, stopped=0) for one in engine.safety.rails())
+    rails = tuple(dataclasses.replace(rail, last=None, last_at=None, stopped=0) for rail in engine.safety.rails())
     engine.safety.log = lambda limit=50, blocked_only=False: []  # type: ignore[method-assign]
     engine.safety.chain = lambda limit=50: []  # type: ignore[method-assign]
     engine.safety.rails = lambda: rails  # type: ignore[method-assign]
-    unused = [dataclasses.replace(one, spent=0, reserved=0, buckets=(0,) * len(one.buckets)) for one in burns()]
+    unused = [dataclasses.replace(burn, spent=0, reserved=0, buckets=(0,) * len(burn.buckets)) for burn in burns()]
     engine.safety.costs.history = lambda: tuple(unused)
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run())
 

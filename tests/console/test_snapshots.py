@@ -74,7 +74,7 @@ def test_a_risky_card_armed(console: ConsoleApp, snap_compare) -> None:
 
 
 def test_before_the_twin_has_learnt(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
-    engine.cards.all = {one.id: one for one in cards(stated=False)}
+    engine.cards.all = {card.id: card for card in cards(stated=False)}
     engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
     assert snap_compare(console, terminal_size=(80, 24), run_before=run("escape"))
 
@@ -90,7 +90,7 @@ def test_with_nothing_to_decide(console: ConsoleApp, engine: StandIn, snap_compa
 @pytest.mark.long
 @pytest.mark.parametrize("size", ["120x40", "200x60"])
 def test_before_the_first_session(console: ConsoleApp, engine: StandIn, snap_compare, size: str) -> None:
-    engine.cards.all = {one.id: one for one in cards(stated=False)}
+    engine.cards.all = {card.id: card for card in cards(stated=False)}
     engine.sessions.all, engine.changes.all, engine.agent_setup.serves = [], [], ""
     engine.tasks.list = lambda **_: []
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run())

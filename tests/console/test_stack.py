@@ -34,7 +34,7 @@ async def test_a_swipe_decides_the_card_on_screen_and_the_next_stands_there(
         assert front(console) == SECOND  # at once, before the engine answered
         await until(pilot, lambda: named(engine, call))
         assert named(engine, "approve", "dismiss", "snooze")[0][:2] == (call, FIRST)
-        await until(pilot, lambda: all(one.id != FIRST for one in console.known.cards))
+        await until(pilot, lambda: all(card.id != FIRST for card in console.known.cards))
         assert front(console) == SECOND
 
 

@@ -43,20 +43,20 @@ async def test_the_second_approval_is_refused_and_both_see_what_became_of_the_ca
     def console() -> ConsoleApp:
         return ConsoleApp(lambda: engine, Home.locate(tmp_path / "home"), [], now=engine.clock.now)
 
-    one, other = console(), console()
+    item, other = console(), console()
     async with (
-        one.run_test(size=(120, 40), notifications=True) as keys,
+        item.run_test(size=(120, 40), notifications=True) as keys,
         other.run_test(size=(120, 40), notifications=True) as other_keys,
     ):
         await live(keys)
         await live(other_keys)
-        card = one.known.cards[0]
+        card = item.known.cards[0]
         assert other.known.cards[0].id == card.id
-        one.simulate_key("right")
+        item.simulate_key("right")
         other.simulate_key("right")
-        await until(keys, lambda: one.known.sessions and card.id not in {each.id for each in one.known.cards})
+        await until(keys, lambda: item.known.sessions and card.id not in {each.id for each in item.known.cards})
         await until(other_keys, lambda: other.known.sessions and card.id not in {each.id for each in other.known.cards})
         assert engine.cards.get(card.id).status in (Status.CONFIRMED, Status.EXECUTED)
         assert len(engine.sessions.list()) == 1
-        texts = " ".join(" ".join(screen_text(app).split()) for app in (one, other))
+        texts = " ".join(" ".join(screen_text(app).split()) for app in (item, other))
         assert texts.count("cannot be approved") == 1

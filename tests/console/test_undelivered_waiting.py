@@ -26,7 +26,7 @@ async def test_it_is_tried_again_from_what_waits(home: Home, monkeypatch: pytest
             assert engine is not None
             engine.notify.start()
             engine.database.write(lambda tx: tx.record(PAUSED))
-            await until(pilot, lambda: any(one.kind == "notification" for one in app.known.waiting))
+            await until(pilot, lambda: any(item.kind == "notification" for item in app.known.waiting))
             assert "phone missed a notification" in screen_text(app)
             office.status = 200
             await pilot.press("tab", "enter")

@@ -92,7 +92,9 @@ async def test_sessions_name_their_repository_where_there_are_several(console: C
     first = engine.sessions.all[0]
     async with running(console, "2", size=(80, 24)) as pilot:
         await until(pilot, lambda: f"{name(first.workspace)}: {first.prompt}"[:30] in screen_text(console))
-        engine.sessions.all = [dataclasses.replace(one, workspace=first.workspace) for one in engine.sessions.all]
+        engine.sessions.all = [
+            dataclasses.replace(session, workspace=first.workspace) for session in engine.sessions.all
+        ]
         console.renew(["sessions"])
         await until(pilot, lambda: f"{name(first.workspace)}: " not in screen_text(console))
         assert first.prompt[:30] in screen_text(console)
@@ -271,12 +273,12 @@ async def test_a_long_transcript_is_read_from_its_tail_and_capped(console: Conso
 async def test_older_sessions_are_listed_at_the_end_of_the_list(console: ConsoleApp, engine: StandIn) -> None:
     last = engine.sessions.all[-1]
     engine.sessions.all += [dataclasses.replace(last, id=f"sess_old_{n:03}", prompt=f"old one {n}") for n in range(70)]
-    everything = [one.id for one in engine.sessions.all]
+    everything = [session.id for session in engine.sessions.all]
     async with running(console, "2") as pilot:
         await sees(pilot, "SESSIONS  60+")
         await pilot.press("G")
         await sees(pilot, "older: ⏎ lists 60 more")
-        assert [one.id for one in console.known.sessions] == everything[:60]
+        assert [session.id for session in console.known.sessions] == everything[:60]
         await pilot.press("enter")
         await until(pilot, lambda: console.screen.session and console.screen.session.id == everything[60])
         await sees(pilot, f"SESSIONS  {len(everything)} ")
@@ -296,7 +298,7 @@ async def test_a_filter_says_that_it_looked_among_the_newest_only(console: Conso
 
 
 def test_of_an_interrupted_session_nobody_knows_how_long_it_took() -> None:
-    whole = next(one for one in sessions() if one.state is SessionState.SUCCEEDED)
+    whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
     cut = dataclasses.replace(whole, state=SessionState.INTERRUPTED)
     told = "\n".join(line.plain for line in about(cut, (), NOW, 100))
     assert f"interrupted  started {moment(cut.started_at, NOW)}" in told

@@ -63,7 +63,7 @@ def shown(view: LinesView, y: int) -> str:
 def lit(view: LinesView, y: int) -> str:
     """What of row `y` is shown as selected."""
     colour = view.screen.get_component_rich_style("screen--selection").bgcolor
-    return "".join(one.text for one in view.render_line(y) if one.style and one.style.bgcolor == colour)
+    return "".join(item.text for item in view.render_line(y) if item.style and item.style.bgcolor == colour)
 
 
 async def test_a_selection_over_rows_is_copied_as_one_line() -> None:

@@ -38,7 +38,7 @@ async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str) -> N
         for pane in reached:
             screen.go_to(pane)
             await pilot.pause()
-            focused, before = screen.focused, {one: one.region for one in screen.query("*")}
+            focused, before = screen.focused, {widget: widget.region for widget in screen.query("*")}
             assert focused is not None
             offset = focused.scroll_offset
             await pilot.press("z")
@@ -49,7 +49,7 @@ async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str) -> N
             assert "esc back" in str(screen.query_one(KeyLine).render()), pane
             await pilot.press("escape")
             assert screen.focused is focused
-            assert {one: one.region for one in before} == before, pane
+            assert {item: item.region for item in before} == before, pane
             assert focused.scroll_offset == offset
 
 

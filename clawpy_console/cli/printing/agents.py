@@ -30,8 +30,8 @@ def agents(document: Document) -> Lines:
             yield dim(f"retired: {', '.join(retired)}; `clawpy agents restore` restores one")
         yield from printed(told.problems(document["problems"])) if document["problems"] else ()
     elif "channel" in document:
-        yield from (f"{document['channel']} is served by {one['title']}" for one in document["coding"])
-        yield from (f"  log in  {one['login']}" for one in document["coding"] if one["login"])
+        yield from (f"{document['channel']} is served by {agent['title']}" for agent in document["coding"])
+        yield from (f"  log in  {agent['login']}" for agent in document["coding"] if agent["login"])
     else:
         yield from printed(told.agent(document))
 
@@ -76,9 +76,11 @@ def bubbles(document: Document) -> Lines:
             yield f"{bad('not shared yet')}  {document['cloudSyncFailure']}"
         return
     now = datetime.now().astimezone()
-    for one in document["bubbles"]:
-        refused = [told.gate(one["gates"][-1])] if one["refusedBy"] else []
-        yield from printed([Field("", f"{one['id']}  {one['text']}", "title"), *told.standing(one, now), *refused])
+    for bubble in document["bubbles"]:
+        refused = [told.gate(bubble["gates"][-1])] if bubble["refusedBy"] else []
+        yield from printed(
+            [Field("", f"{bubble['id']}  {bubble['text']}", "title"), *told.standing(bubble, now), *refused]
+        )
 
 
 def _coding(document: Document) -> Lines:
@@ -86,48 +88,50 @@ def _coding(document: Document) -> Lines:
     agents = document.get("coding", [])
     if not agents:
         yield dim(f"None is installed here. Supported: {', '.join(document.get('codingSupported', []))}")
-    for one in agents:
-        missing = f"its adapter is missing: {one['missing']}"
-        offer = missing if one["missing"] else f"clawpy agents serve CHANNEL {one['name']}"
-        serves = f"← {', '.join(one['serves'])}" if one["serves"] else dim(offer)
-        yield f"{one['name']:<12} {one['title']}  {serves}"
+    for agent in agents:
+        missing = f"its adapter is missing: {agent['missing']}"
+        offer = missing if agent["missing"] else f"clawpy agents serve CHANNEL {agent['name']}"
+        serves = f"← {', '.join(agent['serves'])}" if agent["serves"] else dim(offer)
+        yield f"{agent['name']:<12} {agent['title']}  {serves}"
 
 
 def _tree(agents: Sequence[Document]) -> Lines:
-    known = {one["id"]: one for one in agents}
+    known = {agent["id"]: agent for agent in agents}
 
-    def depth(one: Document) -> int:
-        steps, seen = 0, {one["id"]}
-        while (one := known.get(one["reportsTo"], {})) and one["id"] not in seen:
-            seen.add(one["id"])
+    def depth(agent: Document) -> int:
+        steps, seen = 0, {agent["id"]}
+        while (agent := known.get(agent["reportsTo"], {})) and agent["id"] not in seen:
+            seen.add(agent["id"])
             steps += 1
         return steps
 
-    rows = [("  " * depth(one) + one["id"], one) for one in agents]
+    rows = [("  " * depth(agent) + agent["id"], agent) for agent in agents]
     wide = max((len(name) for name, _ in rows), default=0)
-    for name, one in rows:
-        channels = f"  ← {', '.join(one['channels'])}" if one["channels"] else ""
-        broken = "  " + bad(f"broken: {one['broken']}") if one["broken"] else ""
-        yield f"{one['tier']}  {name:{wide}}  {dim(one['title'])}{channels}{broken}"
+    for name, row in rows:
+        channels = f"  ← {', '.join(row['channels'])}" if row["channels"] else ""
+        broken = "  " + bad(f"broken: {row['broken']}") if row["broken"] else ""
+        yield f"{row['tier']}  {name:{wide}}  {dim(row['title'])}{channels}{broken}"
 
 
 def tasks(document: Document) -> Lines:
     """The board, or one task."""
     found = document["tasks"] if "tasks" in document else [document["task"]]
     signs = {"open": "○", "running": "◐", "done": "✓", "failed": "✗"}
-    for one in found:
-        note = "  " + dim(one["note"]) if one["note"] else ""
-        if one["waitsFor"] and one["state"] == "open":
-            note += "  " + wants(f"waits for {', '.join(one['waitsFor'])}")
-        yield f"{signs[one['state']]} {one['state']:7}  {dim(one['id'])}  {one['title']}{note}"
+    for task in found:
+        note = "  " + dim(task["note"]) if task["note"] else ""
+        if task["waitsFor"] and task["state"] == "open":
+            note += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")
+        yield f"{signs[task['state']]} {task['state']:7}  {dim(task['id'])}  {task['title']}{note}"
 
 
 def permissions(document: Document) -> Lines:
     """What sessions ask for, with the whole of what they want to do."""
-    for one in document["permissions"]:
-        state = one["answer"] or ("withdrawn" if one["withdrawn"] else f"waits {span(one['waitedSeconds'])}")
-        tone = "grey" if one["answer"] or one["withdrawn"] else "wants"
-        yield f"{bold(one['id'])}  {paint(tone, state)}  {one['targetAgent']}  {one['title']}"
-        yield "    " + dim(one["reason"])
-        if one["detail"] and one["detail"] not in one["title"]:
-            yield from (f"    │ {line}" for line in one["detail"].splitlines())
+    for request in document["permissions"]:
+        state = request["answer"] or (
+            "withdrawn" if request["withdrawn"] else f"waits {span(request['waitedSeconds'])}"
+        )
+        tone = "grey" if request["answer"] or request["withdrawn"] else "wants"
+        yield f"{bold(request['id'])}  {paint(tone, state)}  {request['targetAgent']}  {request['title']}"
+        yield "    " + dim(request["reason"])
+        if request["detail"] and request["detail"] not in request["title"]:
+            yield from (f"    │ {line}" for line in request["detail"].splitlines())

@@ -32,49 +32,49 @@ def cards(document: Document) -> Lines:
         said = f"No cards here; {', '.join(places)}." if places else "No cards."
         advise = not (places or "created" in document)  # `clawpy predict` has just checked
         yield f"{said} `clawpy predict` checks for new ones." if advise else said
-    for one in found:
-        yield from _card(one)
+    for card in found:
+        yield from _card(card)
     yield from (dim(f"! {error}") for error in document.get("errors", ()))
 
 
-def _card(one: Document) -> Lines:
-    badges = ["SUGGESTED"] if one["stated"] and one["band"] in ("suggested", "act") else []
-    badges += ["NEW"] if one["novel"] else []
-    pending = one["status"] == "pending"
+def _card(card: Document) -> Lines:
+    badges = ["SUGGESTED"] if card["stated"] and card["band"] in ("suggested", "act") else []
+    badges += ["NEW"] if card["novel"] else []
+    pending = card["status"] == "pending"
     if not pending:
-        badges.append(state(one))
-    elif one["snoozedUntil"]:
-        badges.append(f"snoozed until {time(one['snoozedUntil'])}")
-    sure = how_sure(one)
-    head = f"{bold(one['id'])}  {bad(sure) if one['tier'] == 1 else sure}  {place(one)}"
+        badges.append(state(card))
+    elif card["snoozedUntil"]:
+        badges.append(f"snoozed until {time(card['snoozedUntil'])}")
+    sure = how_sure(card)
+    head = f"{bold(card['id'])}  {bad(sure) if card['tier'] == 1 else sure}  {place(card)}"
     yield head + ("  " + wants(" ".join(badges)) if badges else "")
-    if pending and one["withoutSandbox"]:
-        how = "approve it with --without-sandbox" if one["needsConfirmation"] else "the settings allow that here"
+    if pending and card["withoutSandbox"]:
+        how = "approve it with --without-sandbox" if card["needsConfirmation"] else "the settings allow that here"
         yield "    " + wants(f"no sandbox on this machine; {how}")
-    yield from indented(one["prompt"])
-    if one["reasoning"]:
-        yield "    " + dim(one["reasoning"])
-    if pending and not one["undoNote"]:
+    yield from indented(card["prompt"])
+    if card["reasoning"]:
+        yield "    " + dim(card["reasoning"])
+    if pending and not card["undoNote"]:
         # so nothing is known of cost and undo either
         yield "    " + wants("No model or agent can run this yet.")
     elif pending:
-        cost = [f"est. ${one['estimatedCost']:.2f}"] if one["estimatedCost"] else []
-        changes = words.touches(one["flow"] or "", one["checkOnly"], one["withoutSandbox"])
-        runs = f"runs: {one['flow'] or one['servedBy'] or one['runner']}"
+        cost = [f"est. ${card['estimatedCost']:.2f}"] if card["estimatedCost"] else []
+        changes = words.touches(card["flow"] or "", card["checkOnly"], card["withoutSandbox"])
+        runs = f"runs: {card['flow'] or card['servedBy'] or card['runner']}"
         yield "    " + dim(" · ".join([*cost, changes, runs]))
-    for each in one["verdicts"] if pending else ():
+    for each in card["verdicts"] if pending else ():
         # That a person decides is what a card is for; anything else a rail says is news.
         if each["verdict"] != "allow" and each["rail"] != "gate":
             yield f"    {wants(each['verdict'])} {each['rail']}: {each['reason']}"
-    if one["note"]:
-        yield f"    {one['note']}"
+    if card["note"]:
+        yield f"    {card['note']}"
 
 
-def how_sure(one: Document) -> str:
+def how_sure(card: Document) -> str:
     """`quick check` while no confidence is stated, then `72% quick check`; marked where it is broken or at risk."""
-    few = " (few decisions)" if (one["confidenceParts"] or {}).get("fewDecisions") else ""
-    said = f"{one['confidence']:.0%}{few} {one['tierWord']}" if one["stated"] else one["tierWord"]
-    return f"▲ {said}" if one["tier"] == 1 else str(said)
+    few = " (few decisions)" if (card["confidenceParts"] or {}).get("fewDecisions") else ""
+    said = f"{card['confidence']:.0%}{few} {card['tierWord']}" if card["stated"] else card["tierWord"]
+    return f"▲ {said}" if card["tier"] == 1 else str(said)
 
 
 def state(card: Document, *, with_outcome: bool = True) -> str:
@@ -100,7 +100,7 @@ def lap(document: Document) -> Lines:
         yield from _session(session)
     for line in document.get("transcript", ()):
         sign, tone = ("$ ", "title") if line["kind"] == "command" else ("", "ink")
-        yield from (f"  │ {paint(tone, one)}" for one in f"{sign}{line['text']}".splitlines() or [""])
+        yield from (f"  │ {paint(tone, item)}" for item in f"{sign}{line['text']}".splitlines() or [""])
     if change is not None:
         yield from _change(change)
     for file in document.get("diff", ()):
@@ -113,32 +113,32 @@ def lap(document: Document) -> Lines:
         yield f"To send them, approve the card {bold(document['continues']['id'])}."
 
 
-def _session(one: Document) -> Lines:
-    yield f"{bold(one['id'])}  {how_it_ended(one)}  {place(one)}  {one['sandbox']}"
-    yield from indented(one["error"] or one["summary"])
+def _session(session: Document) -> Lines:
+    yield f"{bold(session['id'])}  {how_it_ended(session)}  {place(session)}  {session['sandbox']}"
+    yield from indented(session["error"] or session["summary"])
 
 
-def _change(one: Document) -> Lines:
+def _change(change: Document) -> Lines:
     """What was changed in a repository, which is named once something was done there: an id alone leads to any."""
-    waiting = one["state"] == "waiting"
-    where = f" on {one['branch']}" if one["branch"] else ""
-    place = f"  in {one['workspace']}" if one["landedFiles"] or not waiting else ""
-    state = paint("wants" if waiting else "grey", one["state"])
-    yield f"{bold(one['id'])}  {state}{where}  {count(len(one['files']), 'file')}{place}"
-    for file in one["files"]:
+    waiting = change["state"] == "waiting"
+    where = f" on {change['branch']}" if change["branch"] else ""
+    place = f"  in {change['workspace']}" if change["landedFiles"] or not waiting else ""
+    state = paint("wants" if waiting else "grey", change["state"])
+    yield f"{bold(change['id'])}  {state}{where}  {count(len(change['files']), 'file')}{place}"
+    for file in change["files"]:
         numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
         yield f"    {file['status']:8} {numbers:>9}  {file['path']}"
         if file["refused"]:
             yield bad(f"      ✗ cannot be landed: {file['refused']}")
         if file["note"]:
             yield wants(f"      ▲ {file['note']}")
-    for comment in one["comments"]:
+    for comment in change["comments"]:
         before, sent = " before" if comment["old"] else "", "  (sent)" if comment["sent"] else ""
         yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{before}{sent}"
         yield dim(f"      > {comment['quote']}")
         yield from indented(comment["text"])
     if waiting:
-        landed = f"{count(one['landedFiles'], 'file')} landed; for the rest: " if one["landedFiles"] else ""
+        landed = f"{count(change['landedFiles'], 'file')} landed; for the rest: " if change["landedFiles"] else ""
         yield dim(f"    {landed}land, branch or discard it")
 
 
@@ -147,9 +147,9 @@ def work(document: Document) -> Lines:
     if "sessions" not in document:
         yield from lap(document)
         return
-    for one in document["sessions"]:
-        yield from _session(one)
-        yield dim(f"    {words.one_line(one['prompt'])}")
+    for session in document["sessions"]:
+        yield from _session(session)
+        yield dim(f"    {words.one_line(session['prompt'])}")
     if document["changeSets"]:
         yield from ("", bold("changes to land"))
     for change in document["changeSets"]:
@@ -170,24 +170,24 @@ def _nothing(elsewhere: Mapping[str, int]) -> str:
 
 def muted(document: Document) -> Lines:
     """What stays away because it was dismissed."""
-    for one in document["muted"]:
-        yield from _mute(one, f"muted until {time(one['until'])}" if one["until"] else "switched off")
+    for mute in document["muted"]:
+        yield from _mute(mute, f"muted until {time(mute['until'])}" if mute["until"] else "switched off")
     if document["muted"]:
         yield dim("`clawpy muted unmute ID` lets its cards appear again")
 
 
 def unmuted(document: Document) -> Lines:
     """What was muted until now."""
-    for one in document["muted"]:
-        yield from _mute(one, "unmuted")
+    for mute in document["muted"]:
+        yield from _mute(mute, "unmuted")
 
 
-def _mute(one: Document, how: str) -> Lines:
-    where = f"in {PurePath(one['workspace']).name}" if one["workspace"] else "everywhere"
-    title = one["kindTitle"]
-    what = f"{title} {where}" if one["subject"] else f"all cards “{title}” {where}"
-    yield f"{bold(one['id'])}  {what}: {how}  ({one['why']})"
-    yield from indented(one["prompt"])
+def _mute(mute: Document, how: str) -> Lines:
+    where = f"in {PurePath(mute['workspace']).name}" if mute["workspace"] else "everywhere"
+    title = mute["kindTitle"]
+    what = f"{title} {where}" if mute["subject"] else f"all cards “{title}” {where}"
+    yield f"{bold(mute['id'])}  {what}: {how}  ({mute['why']})"
+    yield from indented(mute["prompt"])
 
 
 GUTTER = 14

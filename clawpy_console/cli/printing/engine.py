@@ -67,11 +67,11 @@ def status(document: Document) -> Lines:
     if document["keysInFile"]:
         yield f"  {wants(document['keysInFile'])}"
     yield from _since(document["since"])
-    yield from (f"  running  {one['id']}  {words.one_line(one['prompt'])}" for one in document["running"])
-    yield from (f"  {wants('needs you')}  {one['id']}  {one['title']}" for one in document["waiting"])
-    for one in document["decisions"]:
-        said = words.DECISIONS.get(one["signal"], one["signal"])
-        yield dim(f"  {time(one['decidedAt'])}  {said}  {words.one_line(one['prompt'])}")
+    yield from (f"  running  {session['id']}  {words.one_line(session['prompt'])}" for session in document["running"])
+    yield from (f"  {wants('needs you')}  {waiting['id']}  {waiting['title']}" for waiting in document["waiting"])
+    for decision in document["decisions"]:
+        said = words.DECISIONS.get(decision["signal"], decision["signal"])
+        yield dim(f"  {time(decision['decidedAt'])}  {said}  {words.one_line(decision['prompt'])}")
 
 
 def _cost(spent: Document) -> Lines:
@@ -82,11 +82,11 @@ def _cost(spent: Document) -> Lines:
         yield f"  cost  {'  '.join(told)}"
 
 
-def _hold(one: Document) -> Field:
+def _hold(hold: Document) -> Field:
     """A stop or a pause, and how it ends."""
-    until, now = one["until"] and datetime.fromisoformat(one["until"]), datetime.now(UTC)
+    until, now = hold["until"] and datetime.fromisoformat(hold["until"]), datetime.now(UTC)
     left = words.duration(until - now) if until and until > now else ""
-    return standing.hold(one["word"], one["reason"], time(one["since"]), f"`clawpy resume {one['word']}`", left)
+    return standing.hold(hold["word"], hold["reason"], time(hold["since"]), f"`clawpy resume {hold['word']}`", left)
 
 
 def _since(then: Document) -> Lines:
@@ -98,13 +98,13 @@ def _since(then: Document) -> Lines:
     yield from printed(fields)
     if len(ran) > MOST:
         yield dim(f"    and {len(ran) - MOST} earlier ones; `clawpy work` lists them")
-    for one in ran[-MOST:]:
-        yield f"    {time(one['endedAt'])}  {how_it_ended(one)}  {words.one_line(one['prompt'])}"
+    for run in ran[-MOST:]:
+        yield f"    {time(run['endedAt'])}  {how_it_ended(run)}  {words.one_line(run['prompt'])}"
     if len(blocked) > MOST:
         yield dim(f"    and {len(blocked) - MOST} earlier blocked ones")
-    for one in blocked[-MOST:]:
-        rail = f"{wants('blocked')} by {one['rail']}"
-        yield f"    {time(one['createdAt'])}  {rail}  {words.one_line(one['prompt'])}: {one['reason']}"
+    for run in blocked[-MOST:]:
+        rail = f"{wants('blocked')} by {run['rail']}"
+        yield f"    {time(run['createdAt'])}  {rail}  {words.one_line(run['prompt'])}: {run['reason']}"
 
 
 def dnd(document: Document) -> Lines:
@@ -117,8 +117,8 @@ def dnd(document: Document) -> Lines:
 
 def resume(document: Document) -> Lines:
     """What ended, and how everything stands now."""
-    for one in document.get("lifted", ()):
-        yield f"{good('▶')} Resumed after the {standing.HOLDS[one['word']]} of {time(one['since'])}: {one['reason']}"
+    for hold in document.get("lifted", ()):
+        yield f"{good('▶')} Resumed after the {standing.HOLDS[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
     yield from status(document)
 
 
@@ -171,9 +171,9 @@ def check(document: Document) -> Lines:
 def key(document: Document) -> Lines:
     """Which keys there are, or what was done with one."""
     if "keys" in document:
-        for one in document["keys"]:
-            sign = good("✓") if one["usable"] else dim("-")
-            yield f"{sign} {one['name']:12}  {one['source'] or one['message']}"
+        for entry in document["keys"]:
+            sign = good("✓") if entry["usable"] else dim("-")
+            yield f"{sign} {entry['name']:12}  {entry['source'] or entry['message']}"
         yield dim(f"keyring: {document['keyring']}")
     else:
         yield document["message"]
@@ -193,13 +193,13 @@ HELD = {"held": "good", "not held": "wrong"}
 
 def _rungs(rungs: Sequence[Document]) -> Lines:
     """What each rung of the sandbox ladder holds on this machine, a table."""
-    shown = [one for one in rungs if one["works"]]
-    names = "  ".join(f"{one['name'] + ('*' if one['inForce'] else ''):11}" for one in shown)
+    shown = [rung for rung in rungs if rung["works"]]
+    names = "  ".join(f"{item['name'] + ('*' if item['inForce'] else ''):11}" for item in shown)
     yield f"  {'tried in each sandbox':24}  {names}".rstrip()
     for what in shown[0]["holds"]:
         line = f"  {what:24}"
-        for one in shown:
-            held = one["holds"][what]
+        for item in shown:
+            held = item["holds"][what]
             line += "  " + paint(HELD.get(held, "grey"), held) + " " * (11 - len(held))
         yield line.rstrip()
     yield dim("  * active")
@@ -209,11 +209,11 @@ def doctor(document: Document) -> Lines:
     """Every check, how to mend what is not well, and where things are."""
     signs = {"ok": good("✓"), "warn": wants("!"), "fail": bad("✗")}
     yield f"clawpy {document['version']}, Python {document['python']}"
-    for one in document["checks"]:
-        told = one["message"].replace("\n", "\n               ")
-        yield f"{signs[one['state']]} {one['name']:11}  {told}"
-        if one["fix"]:
-            yield "               " + dim(one["fix"])
+    for check in document["checks"]:
+        told = check["message"].replace("\n", "\n               ")
+        yield f"{signs[check['state']]} {check['name']:11}  {told}"
+        if check["fix"]:
+            yield "               " + dim(check["fix"])
     yield from ("", *_rungs(document["rungs"]), "")
     yield from (dim(f"  {name:20} {path}") for name, path in document["paths"].items())
 
@@ -223,9 +223,9 @@ def notify(document: Document) -> Lines:
     if "message" in document:
         yield document["message"]
     elif "tested" in document:
-        for one in document["tested"]:
-            sign = good("✓") if one["delivered"] else bad("✗")
-            yield f"{sign} {one['surface']:8} {one['message']}{_fix(one)}"
+        for surface in document["tested"]:
+            sign = good("✓") if surface["delivered"] else bad("✗")
+            yield f"{sign} {surface['surface']:8} {surface['message']}{_fix(surface)}"
     else:
         for name, verb in (("retried", "tried again"), ("dismissed", "dismissed")):
             if name in document:
@@ -235,19 +235,20 @@ def notify(document: Document) -> Lines:
             yield dim("quiet hours: only urgent notifications are sent until the morning")
 
 
-def _fix(one: Document) -> str:
-    return dim(f"  {one['fix']}") if one["fix"] else ""
+def _fix(surface: Document) -> str:
+    return dim(f"  {surface['fix']}") if surface["fix"] else ""
 
 
-def _surface(one: Document) -> str:
-    works = bool(one["service"]) and not one["message"]
-    sign = bad("✗") if one["undelivered"] else good("✓") if works else dim("-")
-    service = f"{one['service']} ({one['source']})" if one["service"] else ""
-    line = f"{sign} {one['surface']:8} {'; '.join(filter(None, [service, one['message']]))}"
-    if one["undelivered"]:
-        told = f"{one['undelivered']} not delivered: {one['why']}; clawpy notify retry {one['surface']}, or dismiss"
+def _surface(surface: Document) -> str:
+    works = bool(surface["service"]) and not surface["message"]
+    sign = bad("✗") if surface["undelivered"] else good("✓") if works else dim("-")
+    service = f"{surface['service']} ({surface['source']})" if surface["service"] else ""
+    line = f"{sign} {surface['surface']:8} {'; '.join(filter(None, [service, surface['message']]))}"
+    if surface["undelivered"]:
+        again = f"clawpy notify retry {surface['surface']}, or dismiss"
+        told = f"{surface['undelivered']} not delivered: {surface['why']}; {again}"
         return f"{line}  {bad(told)}"
-    return f"{line}  {wants(one['why'])}" if one["why"] else line + _fix(one)
+    return f"{line}  {wants(surface['why'])}" if surface["why"] else line + _fix(surface)
 
 
 def export(document: Document) -> Lines:
@@ -296,30 +297,32 @@ def simulate(document: Document) -> Lines:
     yield f"cards    {cards['made']} made, {cards['followUps']} of them follow-ups: {fates}"
     yield f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by itself\n"
     kinds = [
-        (one["kind"], one["approved"], one["dismissed"],
-         "–" if one["confidence"] is None else f"{one['confidence']:.0%}")
-        for one in document["kinds"]
+        (kind["kind"], kind["approved"], kind["dismissed"],
+         "–" if kind["confidence"] is None else f"{kind['confidence']:.0%}")
+        for kind in document["kinds"]
     ]  # fmt: skip
     yield from table(("kind", "approved", "dismissed", "confidence of its newest card"), kinds)
     days = [
-        (one["day"], one["made"], one["approved"], one["dismissed"], one["byAutonomy"], one["blocked"],
-         _money(one["cost"]), ", ".join(one["odd"]))
-        for one in document["perDay"]
+        (item["day"], item["made"], item["approved"], item["dismissed"], item["byAutonomy"], item["blocked"],
+         _money(item["cost"]), ", ".join(item["odd"]))
+        for item in document["perDay"]
     ]  # fmt: skip
     yield ""
     yield from table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), days)
-    rails = [(one["rail"], one["blocked"], _example(one["example"], "prompt")) for one in document["rails"]]
+    rails = [(rail["rail"], rail["blocked"], _example(rail["example"], "prompt")) for rail in document["rails"]]
     yield ""
     yield from table(("rail", "blocked", "for example"), rails)
     gates = [
-        (f"{one['gate']} {one['name']}", one["refused"], _example(one["example"], "text")) for one in document["gates"]
+        (f"{gate['gate']} {gate['name']}", gate["refused"], _example(gate["example"], "text"))
+        for gate in document["gates"]
     ]
     yield ""
     yield from table(("gate", "refused", "for example"), gates)
     yield f"{document['wentUp']} went up to a leader\n"
     yield from printed(_totals(document))
     blocked = [
-        (_when(one["at"]), one["rail"], one["by"], f"{one['prompt']}: {one['reason']}") for one in document["blocked"]
+        (_when(entry["at"]), entry["rail"], entry["by"], f"{entry['prompt']}: {entry['reason']}")
+        for entry in document["blocked"]
     ]
     yield ""
     yield from table(("blocked", "rail", "by", "what, and why"), blocked)
@@ -332,19 +335,19 @@ def _totals(document: Document) -> Iterator[Field]:
     hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in document["states"].items())
     yield Field("states", f"{hours}, laptop asleep {document['asleepHours']:.1f} h")
     yield Field("checks", f"{cycles['cards']} for cards, {cycles['act']} to act by itself")
-    yield Field("phases", ", ".join(f"{one['phase']} from {_when(one['at'])}" for one in document["phases"]))
+    yield Field("phases", ", ".join(f"{phase['phase']} from {_when(phase['at'])}" for phase in document["phases"]))
     peaks = ", ".join(f"{name} {_money(cost['peaks'][name])} of {_money(cap)}" for name, cap in cost["caps"].items())
     yield Field("cost", f"{_money(cost['total'])} in all; highest, reserved included: {peaks}")
     if cost["endedByCap"]:
         yield Field(
             "", f"{count(len(cost['endedByCap']), 'session')} stopped before a call that would have exceeded a cap"
         )
-    for one in document["holds"]:
-        yield Field(standing.HOLDS[one["word"]], f"{_when(one['at'])}: {one['reason']}")
+    for hold in document["holds"]:
+        yield Field(standing.HOLDS[hold["word"]], f"{_when(hold['at'])}: {hold['reason']}")
 
 
-def _example(one: Document | None, key: str) -> str:
-    return f"“{one[key]}”: {one['reason']}" if one else "–"
+def _example(example: Document | None, key: str) -> str:
+    return f"“{example[key]}”: {example['reason']}" if example else "–"
 
 
 def _when(at: str) -> str:

@@ -37,8 +37,8 @@ def remember(document: Document) -> Lines:
 
 def recall(document: Document) -> Lines:
     """What was found, each line with its layer, its source and why."""
-    for one in document["results"]:
-        yield from printed(told.recalled(one))
+    for result in document["results"]:
+        yield from printed(told.recalled(result))
     yield from (wants(f"left out: {words}") for words in document["leftOut"])
 
 
@@ -48,11 +48,11 @@ def drafts(document: Document) -> Lines:
         fact = document["fact"]
         yield f"{good('kept')}  {bold(fact['id'])}  {fact['fact']}"
         return
-    for one in document["drafts"]:
-        state = "" if one["state"] == "waiting" else f"  {one['state']}"
-        yield f"{bold(one['id'])}{state}  {one['fact']}"
-        instead = f", replacing {one['supersedes']}" if one["supersedes"] else ""
-        yield "    " + dim(f"{one['bucket']}/{one['group']} | {one['reason']}{instead}")
+    for draft in document["drafts"]:
+        state = "" if draft["state"] == "waiting" else f"  {draft['state']}"
+        yield f"{bold(draft['id'])}{state}  {draft['fact']}"
+        instead = f", replacing {draft['supersedes']}" if draft["supersedes"] else ""
+        yield "    " + dim(f"{draft['bucket']}/{draft['group']} | {draft['reason']}{instead}")
     if document["drafts"] and document["drafts"][0]["state"] == "waiting":
         yield dim("`clawpy drafts promote ID` keeps one as a fact, `clawpy drafts dismiss ID` does not")
 
@@ -72,12 +72,12 @@ def learnings(document: Document) -> Lines:
         if left := document["leftOut"]:
             yield dim(f"{count(left, 'older one')} left out: the card is full")
     elif "learning" in document:
-        one = document["learning"]
-        yield _head(one)
-        yield from printed((*entry.learning(one, datetime.now(UTC)), *_links(one)))
+        learning = document["learning"]
+        yield _head(learning)
+        yield from printed((*entry.learning(learning, datetime.now(UTC)), *_links(learning)))
     elif "scopes" in document:
-        for one in document["scopes"]:
-            yield from _scope(one)
+        for learning in document["scopes"]:
+            yield from _scope(learning)
         if not document["scopes"]:
             yield "Nothing learned yet."
     elif "retired" in document:
@@ -89,53 +89,57 @@ def learnings(document: Document) -> Lines:
     elif "promoted" in document:
         yield f"{good('It now applies in all projects.')}  {_head(document['promoted'])}"
     else:
-        for one in document["learnings"]:
-            yield from _listed(one)
+        for learning in document["learnings"]:
+            yield from _listed(learning)
         if not document["learnings"]:
             yield "Nothing learned here yet beyond single sessions: see `clawpy learnings scopes`"
 
 
-def _listed(one: Document) -> Lines:
-    if one["scope"] == "leadership":
-        yield one["text"]
-        yield "    " + dim(f"{one['targetAgent']} → {one['leader']}, {time(one['at'])}  {one['session']}")
+def _listed(learning: Document) -> Lines:
+    if learning["scope"] == "leadership":
+        yield learning["text"]
+        yield "    " + dim(
+            f"{learning['targetAgent']} → {learning['leader']}, {time(learning['at'])}  {learning['session']}"
+        )
         return
-    told = [entry.where(one), entry.KINDS[one["kind"]][1], f"confidence {one['confidence']:.2f}"]
-    sessions = {source["session"] for source in one["promotedFrom"]} - {""}
+    told = [entry.where(learning), entry.KINDS[learning["kind"]][1], f"confidence {learning['confidence']:.2f}"]
+    sessions = {source["session"] for source in learning["promotedFrom"]} - {""}
     told += [f"from {count(len(sessions), 'session')}"] if sessions else []
-    told += [f"repeated {count(one['reinforcementCount'], 'time')}"] if one["reinforcementCount"] else []
-    told += [one["session"]] if one["session"] else []
-    yield _head(one)
+    told += [f"repeated {count(learning['reinforcementCount'], 'time')}"] if learning["reinforcementCount"] else []
+    told += [learning["session"]] if learning["session"] else []
+    yield _head(learning)
     yield "    " + dim(", ".join(told))
-    if one["review"]:
-        yield "    " + wants(one["review"])
+    if learning["review"]:
+        yield "    " + wants(learning["review"])
 
 
-def _head(one: Document) -> str:
-    _, tone, said = entry.STATUS[one["status"]]
-    gone = f"  {paint(tone, said)}" if one["status"] != "active" else ""
-    return f"{bold(one['id'])}{gone}  {one['text'].strip() or dim('forgotten')}"
+def _head(document: Document) -> str:
+    _, tone, said = entry.STATUS[document["status"]]
+    gone = f"  {paint(tone, said)}" if document["status"] != "active" else ""
+    return f"{bold(document['id'])}{gone}  {document['text'].strip() or dim('forgotten')}"
 
 
-def _links(one: Document) -> list[Field]:
+def _links(learning: Document) -> list[Field]:
     """Where a learning came from and went, and where else its lesson stands."""
     told = [Field(name, f"{each['id']}  {entry.where(each)}: {entry.title(each)}")
-            for name, key in (("came from", "from"), ("became", "became")) for each in one[key]]  # fmt: skip
-    told += [Field("came from", f"{id}, no longer in any file", "wants") for id in one["gone"]]
-    told += [Field("sessions", ", ".join(one["sessions"]))] if one["sessions"] else []
-    stands = [f"{leader}'s patterns" for leader in one["leaders"]] + [f"candidate {id}" for id in one["candidates"]]
-    where = "retracted" if one["retracted"] else f"also in {', '.join(stands)}" if stands else "nowhere else"
-    told.append(Field("lesson", f"{one['lesson']}  {where}"))
+            for name, key in (("came from", "from"), ("became", "became")) for each in learning[key]]  # fmt: skip
+    told += [Field("came from", f"{id}, no longer in any file", "wants") for id in learning["gone"]]
+    told += [Field("sessions", ", ".join(learning["sessions"]))] if learning["sessions"] else []
+    stands = [f"{leader}'s patterns" for leader in learning["leaders"]] + [
+        f"candidate {id}" for id in learning["candidates"]
+    ]
+    where = "retracted" if learning["retracted"] else f"also in {', '.join(stands)}" if stands else "nowhere else"
+    told.append(Field("lesson", f"{learning['lesson']}  {where}"))
     return told + [Field("in prompt", f"{call['call']}  {call['targetAgent']}  {time(call['at'])}", "grey")
-                   for call in one["reached"]]  # fmt: skip
+                   for call in learning["reached"]]  # fmt: skip
 
 
-def _scope(one: Document) -> Lines:
-    told = f"{one['institutional']} how things are done, {one['tasks']} about work, {one['proxy']} about you"
-    gone = f", {one['retired']} retracted" if one["retired"] else ""
-    yield f"{bold(entry.scope(one['scope'], one['scopeId'], one['workspace']))}  {told}{gone}"
-    yield "    " + dim(one["path"])
-    yield from ("    " + bad(fault) for fault in one["faults"])
+def _scope(scope: Document) -> Lines:
+    told = f"{scope['institutional']} how things are done, {scope['tasks']} about work, {scope['proxy']} about you"
+    gone = f", {scope['retired']} retracted" if scope["retired"] else ""
+    yield f"{bold(entry.scope(scope['scope'], scope['scopeId'], scope['workspace']))}  {told}{gone}"
+    yield "    " + dim(scope["path"])
+    yield from ("    " + bad(fault) for fault in scope["faults"])
 
 
 def _retracted(document: Document) -> Lines:
@@ -152,7 +156,7 @@ def _chain(document: Document) -> Lines:
     if new:
         yield f"{good('found')}  {count(new, 'learning')} in {count(len(document['extracted']), 'session')}"
     yield from (f"{good(name)}  {', '.join(ids)}" for name, ids in done.items())
-    yield from (f"{bold(one['id'])}  {one['verdict']}" for one in document["judged"])
+    yield from (f"{bold(learning['id'])}  {learning['verdict']}" for learning in document["judged"])
     yield from (bad(fault) for fault in document["faults"])
     if not (new or done or document["judged"] or document["faults"]):
         yield "Nothing was promoted."
@@ -179,12 +183,12 @@ def candidates(document: Document) -> Lines:
             yield "Nothing new was found."
         yield from (dim(f"not drafted: {key}: {why}") for key, why in document["notDrafted"].items())
     elif "candidate" in document:
-        one = document["candidate"]
-        yield _candidate_head(one)
+        candidate = document["candidate"]
+        yield _candidate_head(candidate)
         if "stations" in document:
             yield from _whole(document)
-        if one["status"] in NEXT:
-            yield dim(NEXT[one["status"]].format(id=one["id"]))
+        if candidate["status"] in NEXT:
+            yield dim(NEXT[candidate["status"]].format(id=candidate["id"]))
     else:
         yield from _records(document["records"])
         if not document["records"]:
@@ -193,8 +197,8 @@ def candidates(document: Document) -> Lines:
 
 def _records(records: list[Document]) -> Lines:
     now = datetime.now(UTC)
-    for one in records:
-        yield from printed(candidate.record(one, now))
+    for record in records:
+        yield from printed(candidate.record(record, now))
 
 
 def _whole(document: Document) -> Lines:
@@ -207,9 +211,11 @@ def _whole(document: Document) -> Lines:
 
 def _list(document: Document) -> Lines:
     """Those that need your decision first."""
-    for one in sorted(document["candidates"], key=lambda one: one["status"] != "review"):
-        yield _candidate_head(one)
-        yield "    " + dim(f"{candidate.TYPES[one['type']][1]}, for {candidate.where(one)}; {candidate.evidence(one)}")
+    for proposal in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
+        yield _candidate_head(proposal)
+        yield "    " + dim(
+            f"{candidate.TYPES[proposal['type']][1]}, for {candidate.where(proposal)}; {candidate.evidence(proposal)}"
+        )
     if not document["candidates"]:
         known = document["records"]
         said = f"{count(known, 'record')}, none calls for a change" if known else "nothing was recorded yet"
@@ -222,6 +228,8 @@ def _list(document: Document) -> Lines:
         yield wants("adaptation.mode is autonomous: candidates with enough evidence become active")
 
 
-def _candidate_head(one: Document) -> str:
-    sign, tone, said = candidate.STATUS[one["status"]]
-    return f"{bold(one['id'])}  {paint(tone, f'{sign} {said}')}  score {one['score']:.0f}  {one['title']}"
+def _candidate_head(proposal: Document) -> str:
+    sign, tone, said = candidate.STATUS[proposal["status"]]
+    return (
+        f"{bold(proposal['id'])}  {paint(tone, f'{sign} {said}')}  score {proposal['score']:.0f}  {proposal['title']}"
+    )

@@ -47,7 +47,7 @@ NAMED = (
     metrics, muted, notify, permissions, profile, recall, remember, reply, resume, simulate, status, stop, tasks, token,
     train, work, xray,
 )  # fmt: skip
-RENDER: Mapping[str, Callable[[Document], Lines]] = {one.__name__: one for one in NAMED} | {
+RENDER: Mapping[str, Callable[[Document], Lines]] = {item.__name__: item for item in NAMED} | {
     "predict": cards,
     "propose": cards,
     "muted unmute": unmuted,

@@ -61,12 +61,12 @@ def printed(fields: Iterable[Field]) -> Lines:
     """Fields as lines, a blank one before each part."""
     fields = list(fields)
     label = label_width(fields)
-    for number, one in enumerate(fields):
-        if number and one.tone == "heading":
+    for number, field in enumerate(fields):
+        if number and field.tone == "heading":
             yield ""
-        name = f"  {one.name:<{label}}" if one.name else "" if one.tone in ("title", "heading") else "  "
-        text = one.text.rstrip()
-        yield dim(name) + paint(one.tone, text) if text else dim(name.rstrip())
+        name = f"  {field.name:<{label}}" if field.name else "" if field.tone in ("title", "heading") else "  "
+        text = field.text.rstrip()
+        yield dim(name) + paint(field.tone, text) if text else dim(name.rstrip())
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Lines:
@@ -85,8 +85,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Lines:
     yield from (line(row, row) for row in rows)
 
 
-def place(one: Document) -> str:
-    return f"{PurePath(one['workspace']).name} → {one['targetChannel']}"
+def place(document: Document) -> str:
+    return f"{PurePath(document['workspace']).name} → {document['targetChannel']}"
 
 
 def indented(text: str) -> Lines:

@@ -31,18 +31,18 @@ REACHES_OWNER = "reaches the owner"
 
 def agent(document: Document) -> Iterator[Field]:
     """Who an agent is: what its folder and the settings say. What is wrong comes first."""
-    one, folder = document["agent"], document["folder"]
-    yield Field("", f"{one['id']}  {words.one_line(one['title'])}", "title")
-    if one["broken"]:
-        file = broken_file(one["broken"])
+    found, folder = document["agent"], document["folder"]
+    yield Field("", f"{found['id']}  {words.one_line(found['title'])}", "title")
+    if found["broken"]:
+        file = broken_file(found["broken"])
         fix = f"fix {folder}/{file}" if file else f"rename {folder}: a lower-case letter, then a-z, 0-9, _ and -"
-        yield Field("", f"✗ {words.one_line(one['broken'])}", "wrong")
+        yield Field("", f"✗ {words.one_line(found['broken'])}", "wrong")
         yield Field("", f"→ {fix}. It is read again when you save it.")
     if document.get("retired"):
         yield Field("", "Retired: it runs nothing. Its folder is kept.", "wants")
-    yield Field("tier", f"{one['tier']}  by {one['tierRule']}")
-    told = {"archetype": document["archetype"], "domain": one["domain"]}
-    told["chain" if document["chain"] else "leader"] = chain(document) or one["reportsTo"]
+    yield Field("tier", f"{found['tier']}  by {found['tierRule']}")
+    told = {"archetype": document["archetype"], "domain": found["domain"]}
+    told["chain" if document["chain"] else "leader"] = chain(document) or found["reportsTo"]
     yield from present((name, words.one_line(said)) for name, said in told.items())
     for channel in document.get("serves", ()):
         yield Field("serves", _serves(channel))
@@ -73,11 +73,11 @@ def chain(document: Document) -> str:
     return " → ".join(part for part in (*leaders, end) if part)
 
 
-def _serves(one: Document) -> str:
-    by = f"by {one['runner'].replace('acp:', 'coding agent ')}" if one["runner"] else "by nothing"
-    told = [f"{one['channel']}, {'by a flow, else by a model' if one['runner'] == 'auto' else by}"]
-    told += [f"model {one['model']}"] if one["model"] else []
-    told += [f"else {', '.join(one['fallback'])}"] if one["fallback"] else []
+def _serves(channel: Document) -> str:
+    by = f"by {channel['runner'].replace('acp:', 'coding agent ')}" if channel["runner"] else "by nothing"
+    told = [f"{channel['channel']}, {'by a flow, else by a model' if channel['runner'] == 'auto' else by}"]
+    told += [f"model {channel['model']}"] if channel["model"] else []
+    told += [f"else {', '.join(channel['fallback'])}"] if channel["fallback"] else []
     return ", ".join(told)
 
 
@@ -85,14 +85,14 @@ def organisation(engine: Engine) -> list[Field]:
     """All agents together: how much they worked, the settings of guidance, what is wrong. Blocking."""
     agents, settings = engine.hierarchy.list(), engine.wisdom.config
     on = {True: "on", False: "off"}
-    used = sum(one.sessions > 0 for one in agents)
-    busy = sum(one.state in ("running", "waiting") for one in agents)
-    tokens = sum(one.used for one in agents)
+    used = sum(agent.sessions > 0 for agent in agents)
+    busy = sum(agent.state in ("running", "waiting") for agent in agents)
+    tokens = sum(agent.used for agent in agents)
     every = words.span(timedelta(seconds=settings.m2_interval_seconds))
     budget = f"at most {settings.m1_token_budget:,} tokens (enable_m1, m1_token_budget)"
     told = {
         "agents": f"{len(agents):,}, {used:,} used so far, {busy:,} working",
-        "tokens": f"{tokens:,}, {words.money(sum(one.spent for one in agents))}" if tokens else "",
+        "tokens": f"{tokens:,}, {words.money(sum(agent.spent for agent in agents))}" if tokens else "",
         "guidance": f"in prompts {on[settings.enable_m1]}, {budget}",
         "teaching": f"{on[settings.enable_m2]} (enable_m2), every {every} (m2_interval_seconds)",
         "findings": f"{on[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
@@ -107,7 +107,7 @@ def problems(found: list[str]) -> Iterator[Field]:
         yield Field("", "✓ No problems.", "grey")
         return
     yield Field("", words.count(len(found), "problem"), "heading")
-    yield from (Field("", f"▲ {words.one_line(one)}", "wants") for one in found[:MOST])
+    yield from (Field("", f"▲ {words.one_line(problem)}", "wants") for problem in found[:MOST])
     if len(found) > MOST:
         yield Field("", f"and {len(found) - MOST:,} more", "faint")
 
@@ -143,15 +143,15 @@ def budget(document: Document) -> str:
     return f"{document['tokens']:,} of {document['budget']:,} tokens from {leaders}, as in the next prompt"
 
 
-def profile(one: Document) -> Iterator[Field]:
+def profile(guidance: Document) -> Iterator[Field]:
     """What a leader gives the agents below it."""
     sections = ("principles", "guardrails", "patterns", "decisions")
-    if not any(one[name] for name in sections):
+    if not any(guidance[name] for name in sections):
         yield Field("", "It gives no guidance: its soul.md has no principles, patterns or guardrails.", "grey")
     for name in sections:
-        if one[name]:
+        if guidance[name]:
             yield Field("", name, "heading")
-        yield from (Field("", f"- {_item(item)}") for item in one[name])
+        yield from (Field("", f"- {_item(item)}") for item in guidance[name])
 
 
 def _item(item: Any) -> str:
@@ -175,11 +175,11 @@ def edited(document: Document) -> Iterator[Field]:
         none = "No prompt changes: it guides nobody, or the budget for guidance is used up."
         yield Field("", f"{count}. {none}", "wants")
         return
-    agents = sum(len(one["agents"]) for one in document["prompts"])
+    agents = sum(len(prompt["agents"]) for prompt in document["prompts"])
     yield Field("", f"{count}, in {words.count(agents, 'prompt')}", "title")
-    for one in document["prompts"]:
-        yield Field("", ", ".join(one["agents"]), "accent")
-        yield from (Field("", line, "good" if line[0] == "+" else "wrong") for line in one["changes"])
+    for prompt in document["prompts"]:
+        yield Field("", ", ".join(prompt["agents"]), "accent")
+        yield from (Field("", line, "good" if line[0] == "+" else "wrong") for line in prompt["changes"])
 
 
 def moved(document: Document) -> Iterator[Field]:
@@ -201,24 +201,26 @@ def moved(document: Document) -> Iterator[Field]:
     yield from diff
 
 
-def _tokens(one: Document) -> str:
-    return words.count(one["tokens"], "token") if one["tokens"] else f"none: {one['reason']}"
+def _tokens(document: Document) -> str:
+    return words.count(document["tokens"], "token") if document["tokens"] else f"none: {document['reason']}"
 
 
-def teaching(one: Document, now: datetime) -> Iterator[Field]:
+def teaching(guidance: Document, now: datetime) -> Iterator[Field]:
     """When guidance was and will be written into the agent's soul.md, and what that changes."""
-    coming = when(one["next"], now) or "no round is due"
-    if one["next"] and datetime.fromisoformat(one["next"]) <= now:
+    coming = when(guidance["next"], now) or "no round is due"
+    if guidance["next"] and datetime.fromisoformat(guidance["next"]) <= now:
         coming = "due now"
-    yield Field("last round", when(one["last"], now) or "never")
-    yield Field("next", coming if one["enabled"] else "when you ask: enable_m2 is off in wisdom_cascade_config.json")
-    if one["reason"]:
-        yield Field("", words.one_line(one["reason"]), "wants")
-    elif not one["diff"]:
+    yield Field("last round", when(guidance["last"], now) or "never")
+    yield Field(
+        "next", coming if guidance["enabled"] else "when you ask: enable_m2 is off in wisdom_cascade_config.json"
+    )
+    if guidance["reason"]:
+        yield Field("", words.one_line(guidance["reason"]), "wants")
+    elif not guidance["diff"]:
         yield Field("", "✓ No changes: soul.md has all guidance already.", "grey")
     else:
         yield Field("", "changes in the next round", "heading")
-        yield from diff(one["diff"])
+        yield from diff(guidance["diff"])
 
 
 def diff(lines: str) -> Iterator[Field]:
@@ -231,32 +233,38 @@ def diff(lines: str) -> Iterator[Field]:
 # Findings
 
 
-def finding(one: Document | None, now: datetime) -> Iterator[Field]:
+def finding(found: Document | None, now: datetime) -> Iterator[Field]:
     """A finding, its evidence, and what each gate said."""
-    if one is None:
+    if found is None:
         yield Field("", "No findings yet. They appear here when tests or you confirm them.", "faint")
         return
-    yield Field("", words.one_line(one["text"]), "title")
-    yield from standing(one, now)
+    yield Field("", words.one_line(found["text"]), "title")
+    yield from standing(found, now)
     for name in ("confidence", "importance"):
-        yield Field(name, f"{bar(one[name])} {one[name]:.2f}")
-    told = {"because": "; ".join(one["reasons"]), "category": one["category"], "evidence": "; ".join(one["evidence"])}
+        yield Field(name, f"{bar(found[name])} {found[name]:.2f}")
+    told = {
+        "because": "; ".join(found["reasons"]),
+        "category": found["category"],
+        "evidence": "; ".join(found["evidence"]),
+    }
     yield from present(((name, words.one_line(said)) for name, said in told.items()), "grey")
     yield Field("", "gates", "heading")
-    yield from (gate(each) for each in one["gates"])
+    yield from (gate(each) for each in found["gates"])
 
 
-def standing(one: Document, now: datetime) -> Iterator[Field]:
+def standing(finding: Document, now: datetime) -> Iterator[Field]:
     """Where a finding is on its way up."""
-    sign, tone, said = FINDINGS[one["state"]]
-    way = f"{one['targetAgent']} → {one['leader'] or 'nobody'}"
-    yield Field("", f"{sign} {said}  {way}, {when(one['createdAt'], now)}, {one['trust']}", tone)
-    if one["flushedAt"]:
-        named = f"the pattern {one['pattern']}" if telling(one["pattern"]) else f"a pattern of {one['leader']}"
-        yield Field("", f"as {named}, {when(one['flushedAt'], now)}", "grey")
+    sign, tone, said = FINDINGS[finding["state"]]
+    way = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"
+    yield Field("", f"{sign} {said}  {way}, {when(finding['createdAt'], now)}, {finding['trust']}", tone)
+    if finding["flushedAt"]:
+        named = (
+            f"the pattern {finding['pattern']}" if telling(finding["pattern"]) else f"a pattern of {finding['leader']}"
+        )
+        yield Field("", f"as {named}, {when(finding['flushedAt'], now)}", "grey")
 
 
-def gate(one: Document) -> Field:
+def gate(verdict: Document) -> Field:
     """A gate and what it said."""
-    said = f"{one['number']} {one['name']}: {words.one_line(one['reason'])}"
-    return Field("", f"✓ {said}", "grey") if one["passed"] else Field("", f"✗ {said}", "wrong")
+    said = f"{verdict['number']} {verdict['name']}: {words.one_line(verdict['reason'])}"
+    return Field("", f"✓ {said}", "grey") if verdict["passed"] else Field("", f"✗ {said}", "wrong")

@@ -119,7 +119,7 @@ class MoveAgent(PreviewDialog[str | None]):
         """`leaders` are those it may be moved under, besides the owner."""
         super().__init__()
         self._agent = agent
-        self._leaders = {OWNER: (OWNER, "")} | {one.id: (searched(one), f"{one.tier}") for one in leaders}
+        self._leaders = {OWNER: (OWNER, "")} | {leader.id: (searched(leader), f"{leader.tier}") for leader in leaders}
         self._leader = ""  # whose preview is shown, or worked out
         self._previewed = False
 

@@ -60,19 +60,19 @@ class Organising(ConsoleScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing here are not offered."""
-        one = self.agent if self.ready else None
-        active = one is not None and one.state != "retired"
+        agent = self.agent if self.ready else None
+        active = agent is not None and agent.state != "retired"
         match action:
             case "tab":
                 return self.ready and len(self.query_one(TabLine).tabs) > 1
             case "move":
-                return one is not None and active and not one.broken
+                return agent is not None and active and not agent.broken
             case "edit" | "editor":
                 return active and bool(self._file)
             case "tier" | "retire":
                 return active
             case "restore":
-                return one is not None and not active
+                return agent is not None and not active
             case "undo":
                 return self._undo is not None
         return super().check_action(action, parameters)
@@ -81,40 +81,40 @@ class Organising(ConsoleScreen):
 
     def action_move(self) -> None:
         """Move it under another leader, with a preview of what that changes."""
-        one = self.agent
-        if one is None:
+        agent = self.agent
+        if agent is None:
             return
 
         def chosen(leader: str | None) -> None:
             if leader is not None:
                 self._change(
-                    f"{one.id} reports to {leader} now",
-                    lambda engine: engine.hierarchy.move(one.id, leader),
-                    lambda engine, _: engine.hierarchy.move(one.id, one.reports_to),
-                    shows=one.id,
+                    f"{agent.id} reports to {leader} now",
+                    lambda engine: engine.hierarchy.move(agent.id, leader),
+                    lambda engine, _: engine.hierarchy.move(agent.id, agent.reports_to),
+                    shows=agent.id,
                 )
 
-        under = {one.id, *below(self.known.agents, one.id)}
+        under = {agent.id, *below(self.known.agents, agent.id)}
         leaders = [two for two in self.known.agents if not two.broken and two.id not in under]
-        self.app.push_screen(MoveAgent(one, leaders), chosen)
+        self.app.push_screen(MoveAgent(agent, leaders), chosen)
 
     def action_tier(self) -> None:
         """Set its tier, or let the rules decide."""
-        one = self.agent
-        if one is None:
+        agent = self.agent
+        if agent is None:
             return
-        before = one.tier if one.tier_rule.startswith(ASSIGNED) else None
+        before = agent.tier if agent.tier_rule.startswith(ASSIGNED) else None
 
         def chosen(key: str | None) -> None:
             tier = int(key) if key and key != "a" else None
             if key is not None and tier != before:
                 self._change(
-                    f"{one.id} is now tier {tier}" if tier else f"{one.id}: tier set by the rules again",
-                    lambda engine: engine.hierarchy.assign_tier(one.id, tier),
-                    lambda engine, _: engine.hierarchy.assign_tier(one.id, before),
+                    f"{agent.id} is now tier {tier}" if tier else f"{agent.id}: tier set by the rules again",
+                    lambda engine: engine.hierarchy.assign_tier(agent.id, tier),
+                    lambda engine, _: engine.hierarchy.assign_tier(agent.id, before),
                 )
 
-        title = f"Which tier is {words.crop(one.id, 40)}? Now {one.tier}, by {words.crop(one.tier_rule, 60)}"
+        title = f"Which tier is {words.crop(agent.id, 40)}? Now {agent.tier}, by {words.crop(agent.tier_rule, 60)}"
         self.app.push_screen(Ask(words.crop(title, 70), "", TIERS, present=str(before or "auto")), chosen)
 
     # Its files
@@ -126,24 +126,24 @@ class Organising(ConsoleScreen):
 
     def action_edit(self) -> None:
         """Edit what is shown: the guidance of a leader, else the file."""
-        one, name = self.agent, self._file
-        if one is None or not name:
+        agent, name = self.agent, self._file
+        if agent is None or not name:
             return
-        if self.gives_guidance and not one.broken:
+        if self.gives_guidance and not agent.broken:
 
             def profile(engine: Engine) -> tuple[LeaderProfile, str]:
-                now = engine.wisdom.profile(one.id)
+                now = engine.wisdom.profile(agent.id)
                 return now, engine.wisdom.profile_text(now)
 
             self.app.look_up(
                 profile,
                 lambda now: self.app.push_screen(
-                    EditProfile(*now), lambda saved: self._saved(one.id) if saved else None
+                    EditProfile(*now), lambda saved: self._saved(agent.id) if saved else None
                 ),
             )
         else:
             self.app.look_up(
-                lambda engine: engine.files.read(one.id, name),
+                lambda engine: engine.files.read(agent.id, name),
                 lambda now: self.app.push_screen(
                     EditFile(now), lambda saved: self.app.renew(["agents"]) if saved else None
                 ),
@@ -154,16 +154,16 @@ class Organising(ConsoleScreen):
 
     def action_editor(self) -> None:
         """Edit the file in your own editor; what you save there is shown by itself."""
-        engine, one, name = self.app.engine, self.agent, self._file
-        if engine is not None and one is not None and name:
-            outside.open_editor(self.app, str(engine.files.folder / one.id / name))
+        engine, agent, name = self.app.engine, self.agent, self._file
+        if engine is not None and agent is not None and name:
+            outside.open_editor(self.app, str(engine.files.folder / agent.id / name))
 
     # Which agents there are
 
     def action_new(self) -> None:
         """A new agent under the one under the cursor."""
-        one = self.agent
-        leader = one.id if one is not None and not one.broken and one.state != "retired" else OWNER
+        agent = self.agent
+        leader = agent.id if agent is not None and not agent.broken and agent.state != "retired" else OWNER
 
         def made(new: AgentView | None) -> None:
             if new is not None:
@@ -173,31 +173,31 @@ class Organising(ConsoleScreen):
 
     def action_retire(self) -> None:
         """Retire it, after a question; what forbids that is said before."""
-        if (one := self.agent) is None:
+        if (agent := self.agent) is None:
             return
-        title = f"Retire {words.crop(one.id, 40)}?"
+        title = f"Retire {words.crop(agent.id, 40)}?"
         question = "It runs nothing any more. Its folder and memory are kept. To restore it: the retired agents, below."
 
         def retire() -> None:
             self._change(
-                f"{one.id} is retired",
-                lambda engine: engine.hierarchy.retire(one.id),
+                f"{agent.id} is retired",
+                lambda engine: engine.hierarchy.retire(agent.id),
                 lambda engine, name: engine.hierarchy.restore(name),
             )
 
         self.app.look_up(
-            lambda engine: engine.hierarchy.check_retire(one.id),
+            lambda engine: engine.hierarchy.check_retire(agent.id),
             lambda _: self.app.confirm(title, question, "retire", retire),
         )
 
     def action_restore(self) -> None:
         """Restore a retired agent."""
-        one = self.agent
-        if one is not None:
-            agent_id = one.id.partition(".")[0]
+        agent = self.agent
+        if agent is not None:
+            agent_id = agent.id.partition(".")[0]
             self._change(
-                f"{agent_id} is back under {one.reports_to}",
-                lambda engine: engine.hierarchy.restore(one.id),
+                f"{agent_id} is back under {agent.reports_to}",
+                lambda engine: engine.hierarchy.restore(agent.id),
                 lambda engine, _: engine.hierarchy.retire(agent_id),
                 shows=agent_id,
             )
@@ -208,7 +208,7 @@ class Organising(ConsoleScreen):
         """Write guidance into the soul.md of every worker, after a question."""
 
         def taught(agents: list[Taught]) -> None:
-            did = {word: sum(one.did == word for one in agents) for word in ("taught", "unchanged", "skipped")}
+            did = {word: sum(agent.did == word for agent in agents) for word in ("taught", "unchanged", "skipped")}
             self.app.say(", ".join(f"{count} {word}" for word, count in did.items() if count) or "No workers.")
             self.app.renew(["agents"])
 

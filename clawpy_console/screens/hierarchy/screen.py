@@ -46,11 +46,11 @@ def read(engine: Engine, id: str) -> dict[str, Any]:
     if id == OWNER:
         queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MOST})["bubbles"]
         return {"id": id, "who": told.organisation(engine), "findings": queued}
-    one = dispatch(engine, "agents", {"action": "show", "id": id})
-    shown: dict[str, Any] = {"id": id, "who": [*told.agent(one)]}
-    if one.get("retired"):
+    agent = dispatch(engine, "agents", {"action": "show", "id": id})
+    shown: dict[str, Any] = {"id": id, "who": [*told.agent(agent)]}
+    if agent.get("retired"):
         return shown
-    if not one["agent"]["broken"]:
+    if not agent["agent"]["broken"]:
         guidance = dispatch(engine, "guidance", {"id": id})
         shown |= {"guidance": guidance, "teaching": guidance["teaching"], "block": engine.wisdom.guidance(id)}
     findings = dispatch(engine, "bubbles", {"agent": id, "limit": MOST})["bubbles"]
@@ -112,13 +112,13 @@ class HierarchyScreen(Organising, Filtering):
     def filtered(self) -> None:
         self._draw_tree()
         rows = self.query_one("#tree", Tree)
-        found = [one.id for one in rows.nodes.values() if one.agent and one.matches]
+        found = [node.id for node in rows.nodes.values() if node.agent and node.matches]
         if self.needle and found and rows.current not in found:
             rows.select(found[0])
 
     def _draw_tree(self) -> None:
         known, rows = self.known, self.query_one("#tree", Tree)
-        there = any(one.id == self._wanted for one in known.agents)
+        there = any(agent.id == self._wanted for agent in known.agents)
         if there:  # unfold whatever hides it
             folds, above = self._folds, {self._wanted, OWNER, *leaders(known.agents, [self._wanted])}
             self._folds = replace(folds, closed=folds.closed - above, kept=folds.kept | {self._wanted})
@@ -129,8 +129,10 @@ class HierarchyScreen(Organising, Filtering):
             self._wanted = ""
         total = f"{len(known.agents):,}"
         if self.needle:
-            total = f"{sum(one.agent is not None and one.matches for one in nodes):,} of {total}"
-        counts = {state: sum(one.state == state for one in known.agents) for state in ("running", "waiting", "broken")}
+            total = f"{sum(node.agent is not None and node.matches for node in nodes):,} of {total}"
+        counts = {
+            state: sum(agent.state == state for agent in known.agents) for state in ("running", "waiting", "broken")
+        }
         said = [(f"  {count} {STATES[state][2]}", f"${STATES[state][1]}") for state, count in counts.items() if count]
         self.put("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *said))
 
@@ -160,14 +162,14 @@ class HierarchyScreen(Organising, Filtering):
         self.refresh_bindings()
 
     def _draw_items(self, now: datetime) -> None:
-        shown, one, groups = self._shown, self.agent, {}
+        shown, agent, groups = self._shown, self.agent, {}
         if self.tab == "findings":
             own = [each for each in shown["findings"] if each["targetAgent"] == shown["id"]]
             others = [each for each in shown["findings"] if each not in own]
-            for title, listed in (("FOUND BY IT", own), ("SENT UP TO IT" if one else "ON THEIR WAY UP", others)):
+            for title, listed in (("FOUND BY IT", own), ("SENT UP TO IT" if agent else "ON THEIR WAY UP", others)):
                 groups[f"{title}  {_counted(listed)}"] = [_finding_row(each, now) for each in listed]
-        elif self.tab == "work" and one is not None:
-            took = f"{words.count(one.sessions, 'session')}  {one.used:,} tokens  {words.money(one.spent)}"
+        elif self.tab == "work" and agent is not None:
+            took = f"{words.count(agent.sessions, 'session')}  {agent.used:,} tokens  {words.money(agent.spent)}"
             groups[took] = [session_row(session, now) for session in shown["work"]]
         rows = grouped(groups)
         items = self.query_one("#items", Rows)
@@ -193,7 +195,7 @@ class HierarchyScreen(Organising, Filtering):
                 return told.teaching(part, now)
             case "findings":
                 current = self.query_one("#items", Rows).current
-                return told.finding(next((one for one in part if one["id"] == current), None), now)
+                return told.finding(next((finding for finding in part if finding["id"] == current), None), now)
             case "work":
                 return [Field("", "No sessions yet.", "grey")]
             case _:
@@ -291,7 +293,7 @@ class HierarchyScreen(Organising, Filtering):
     def _item_opened(self, message: Rows.Opened) -> None:
         if self.tab == "findings":
             self.go_to("story")
-        elif any(one.id == message.row_id for one in self.known.sessions):
+        elif any(session.id == message.row_id for session in self.known.sessions):
             self.app.open("work", message.row_id)
         else:
             self.app.say("This session is older than those listed in work.", "warning")
@@ -314,12 +316,26 @@ class HierarchyScreen(Organising, Filtering):
 
 
 def _counted(findings: list[Any]) -> str:
-    counts = {said: sum(one["state"] == state for one in findings) for state, (_, _, said) in told.FINDINGS.items()}
+    counts = {
+        said: sum(finding["state"] == state for finding in findings) for state, (_, _, said) in told.FINDINGS.items()
+    }
     return "  ·  ".join(f"{count} {said}" for said, count in counts.items() if count)
 
 
-def _finding_row(one: Any, now: datetime) -> Row:
-    sign, style, _ = told.FINDINGS[one["state"]]
-    word = f"gate {one['gates'][-1]['number']}" if one["refusedBy"] else one["state"].replace("flushed", "sent")
-    right = f"{word:<8} {words.span(now - datetime.fromisoformat(one['createdAt'])):>4}"
-    return Row(one["id"], words.one_line(one["text"]), sign, right, "ink", style, style if one["refusedBy"] else "grey")
+def _finding_row(finding: Any, now: datetime) -> Row:
+    sign, style, _ = told.FINDINGS[finding["state"]]
+    word = (
+        f"gate {finding['gates'][-1]['number']}"
+        if finding["refusedBy"]
+        else finding["state"].replace("flushed", "sent")
+    )
+    right = f"{word:<8} {words.span(now - datetime.fromisoformat(finding['createdAt'])):>4}"
+    return Row(
+        finding["id"],
+        words.one_line(finding["text"]),
+        sign,
+        right,
+        "ink",
+        style,
+        style if finding["refusedBy"] else "grey",
+    )

@@ -74,8 +74,8 @@ def tree(
 ) -> list[Node]:
     """The rows. With `needle` (words in lower case) only agents that have all of them, and their leaders."""
     below, why = _places(agents, retired)
-    found = {one.id for one in (*agents, *retired) if all(word in searched(one) for word in needle)}
-    kept = found if needle else {one.id for one in agents if busy(one) or one.id in folds.kept}
+    found = {agent.id for agent in (*agents, *retired) if all(word in searched(agent) for word in needle)}
+    kept = found if needle else {agent.id for agent in agents if busy(agent) or agent.id in folds.kept}
     kept = kept.union(leaders(agents, kept))
     folding = not needle and not folds.everyone and len(agents) > LONG
 
@@ -85,16 +85,17 @@ def tree(
     def children(node: Node) -> list[Node]:
         if node.id.startswith(FOLD) or (node.agent and node.agent.state == "retired"):
             return []
-        members = [one for one in below.get(node.id, ()) if not needle or one.id in kept]
+        members = [agent for agent in below.get(node.id, ()) if not needle or agent.id in kept]
         rows = [
-            Node(one.id, node.depth + 1, one, None, why.get(one.id, ""), one.id in found, node.id) for one in members
+            Node(member.id, node.depth + 1, member, None, why.get(member.id, ""), member.id in found, node.id)
+            for member in members
         ]
-        unused = [one for one in members if one.id not in kept]
-        hidden = sum(1 + len(_reach(below, one.id)) for one in unused) if folding else 0
+        unused = [member for member in members if member.id not in kept]
+        hidden = sum(1 + len(_reach(below, agent.id)) for agent in unused) if folding else 0
         with_all = node.id in folds.shown or (node.agent is not None and node.id not in kept)
         if hidden < 2 or with_all or node.id.startswith(GROUP):
             return rows
-        names = ", ".join(one.id for one in unused[:NAMED]) + (" …" if len(unused) > NAMED else "")
+        names = ", ".join(agent.id for agent in unused[:NAMED]) + (" …" if len(unused) > NAMED else "")
         fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{hidden:,} not used yet: {names}", above=node.id)
         return [*(row for row in rows if row.id in kept), fold]
 
@@ -115,10 +116,10 @@ def tree(
 
 def leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
     """All leaders above these agents that exist: of one agent from the direct one upward."""
-    leader = {one.id: one.reports_to for one in agents}
+    leader = {agent.id: agent.reports_to for agent in agents}
     found: dict[str, None] = {}
-    for one in ids:
-        at = leader.get(one, "")
+    for id in ids:
+        at = leader.get(id, "")
         while at in leader and at not in found:
             found[at] = None
             at = leader[at]
@@ -144,8 +145,8 @@ def searched(agent: AgentView) -> str:
 
 def _under(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
     found: dict[str, list[AgentView]] = {}
-    for one in agents:
-        found.setdefault(one.reports_to, []).append(one)
+    for agent in agents:
+        found.setdefault(agent.reports_to, []).append(agent)
     return found
 
 
@@ -153,7 +154,7 @@ def _reach(under: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
     found: set[str] = set()
     todo = [leader]
     while todo:
-        new = [one.id for one in under.get(todo.pop(), ()) if one.id not in found]
+        new = [agent.id for agent in under.get(todo.pop(), ()) if agent.id not in found]
         found.update(new)
         todo += new
     return found
@@ -163,7 +164,7 @@ def _places(
     agents: Sequence[AgentView], retired: Sequence[AgentView]
 ) -> tuple[dict[str, list[AgentView]], dict[str, str]]:
     """The agents below each row, and for those whose chain does not reach the owner why."""
-    by_id, under = {one.id: one for one in agents}, _under(agents)
+    by_id, under = {agent.id: agent for agent in agents}, _under(agents)
     groups: dict[str, list[AgentView]] = {"leader missing": [], "in a circle": [], "broken": [], "retired": [*retired]}
     why: dict[str, str] = {}
     reached = _reach(under, OWNER)
@@ -173,13 +174,13 @@ def _places(
         why[head.id] = said
         reached.update({head.id} | _reach(under, head.id))
 
-    for one in agents:
-        if one.id not in reached and one.reports_to not in by_id:
-            missing = f"reports to {one.reports_to}, which does not exist"
-            place("broken" if one.broken else "leader missing", one, "" if one.broken else missing)
-    for one in agents:
-        if one.id not in reached:
-            above = leaders(agents, [one.id])
+    for agent in agents:
+        if agent.id not in reached and agent.reports_to not in by_id:
+            missing = f"reports to {agent.reports_to}, which does not exist"
+            place("broken" if agent.broken else "leader missing", agent, "" if agent.broken else missing)
+    for agent in agents:
+        if agent.id not in reached:
+            above = leaders(agents, [agent.id])
             circle = above[above.index(by_id[above[-1]].reports_to) :]
             head = by_id[min(circle)]
             under[head.reports_to].remove(head)
@@ -211,8 +212,8 @@ class Tree(Rows):
 
     def show_nodes(self, nodes: Sequence[Node], *, empty: str = "") -> None:
         """Show the organisation. The cursor stays on the same agent."""
-        self.nodes = {one.id: one for one in nodes}
-        self.show([row(one) for one in nodes], empty=empty)
+        self.nodes = {node.id: node for node in nodes}
+        self.show([row(node) for node in nodes], empty=empty)
 
     @property
     def node(self) -> Node | None:

@@ -36,29 +36,29 @@ def decimal(share: float | None) -> str:
     return "–" if share is None else f"{share:.2f}"
 
 
-def head(one: Document) -> Iterator[Field]:
+def head(document: Document) -> Iterator[Field]:
     """How many cards, what became of them, how good they were."""
-    own = f" and {words.count(one['ownPrompts'], 'prompt')} of your own" if one["ownPrompts"] else ""
-    counts = [f"{one[key]:,} {said}" for key, said in COUNTS.items() if one[key] or key in ALWAYS]
-    total, period = words.count(one["totalPredictions"], "card"), one["period"].replace("_", " ")
+    own = f" and {words.count(document['ownPrompts'], 'prompt')} of your own" if document["ownPrompts"] else ""
+    counts = [f"{document[key]:,} {said}" for key, said in COUNTS.items() if document[key] or key in ALWAYS]
+    total, period = words.count(document["totalPredictions"], "card"), document["period"].replace("_", " ")
     yield Field("cards", f"{period}: {total}{own}, {', '.join(counts)}")
-    if one["approvalRate"] is not None:
-        trend = TRENDS.get(one["trendDirection"], "no trend yet")
-        yield Field("approved", f"{percent(one['approvalRate'])}, {trend}")
-    if one["autoExecuted"]:
-        yield Field("by itself", f"{one['autoExecuted']:,}, kept {percent(one['autoSuccessRate'])}")
-    if one["approvalRate"] is not None:
-        parts = ((name, one[key]) for name, key in (("approved", "avgApprovedConfidence"),
+    if document["approvalRate"] is not None:
+        trend = TRENDS.get(document["trendDirection"], "no trend yet")
+        yield Field("approved", f"{percent(document['approvalRate'])}, {trend}")
+    if document["autoExecuted"]:
+        yield Field("by itself", f"{document['autoExecuted']:,}, kept {percent(document['autoSuccessRate'])}")
+    if document["approvalRate"] is not None:
+        parts = ((name, document[key]) for name, key in (("approved", "avgApprovedConfidence"),
                                                     ("dismissed", "avgRejectedConfidence")))  # fmt: skip
         told = ", ".join(f"{name} {decimal(value)}" for name, value in parts)
-        yield Field("confidence", f"mean {decimal(one['avgConfidence'])}, {told}")
-    if one["costPerAccepted"]:
-        yield Field("cost", f"${one['costPerAccepted']:.2f} for each accepted card")
+        yield Field("confidence", f"mean {decimal(document['avgConfidence'])}, {told}")
+    if document["costPerAccepted"]:
+        yield Field("cost", f"${document['costPerAccepted']:.2f} for each accepted card")
 
 
-def over_time(one: Document, now: datetime) -> Iterator[Field]:
+def over_time(insights: Document, now: datetime) -> Iterator[Field]:
     """The share approved and how many you decided, day by day; `·` where you decided nothing."""
-    slices = one["approvalOverTime"]
+    slices = insights["approvalOverTime"]
     counts = [each["approved"] + each["rejected"] for each in slices]
     if not any(counts):
         return
@@ -68,9 +68,9 @@ def over_time(one: Document, now: datetime) -> Iterator[Field]:
     yield Field("decisions", f"{spark([count or None for count in counts])}  at most {max(counts)}", "grey")
 
 
-def calibration(one: Document) -> Iterator[Field]:
+def calibration(insights: Document) -> Iterator[Field]:
     """The share you approved of the cards of each range of confidence, what was stated, and what that justifies."""
-    told = [bucket for bucket in one["calibration"] if bucket["predictions"]]
+    told = [bucket for bucket in insights["calibration"] if bucket["predictions"]]
     if told:
         yield Field("", "calibration: approved, 95 % interval, stated", "heading")
     for bucket in told:
@@ -79,15 +79,15 @@ def calibration(one: Document) -> Iterator[Field]:
         text = f"{bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {said}"
         yield Field(bucket["bucket"], text, tone)
     if told:
-        error, sign = one["calibrationError"], "✓ " if one["calibrationHolds"] else ""
+        error, sign = insights["calibrationError"], "✓ " if insights["calibrationHolds"] else ""
         yield Field("error", "not known yet" if error is None else f"{sign}{error:.3f}")
-        at, least = one["atThreshold"], one["autoExecuteThreshold"]
+        at, least = insights["atThreshold"], insights["autoExecuteThreshold"]
         cards = words.count(at["predictions"], "card")
         sure = f"you approved {percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
         yield Field("acts from", f"{least:.2f}: {sure if at['predictions'] else 'you have not decided any such card'}")
-    yield Field("phase", f"{one['phase']}: {words.one_line(one['phaseReason'])}")
-    if one["calibrationWords"] not in one["phaseReason"]:
-        yield Field("", words.one_line(one["calibrationWords"]), "grey")
+    yield Field("phase", f"{insights['phase']}: {words.one_line(insights['phaseReason'])}")
+    if insights["calibrationWords"] not in insights["phaseReason"]:
+        yield Field("", words.one_line(insights["calibrationWords"]), "grey")
 
 
 def verdict(bucket: Document) -> tuple[str, str]:
@@ -100,11 +100,11 @@ def verdict(bucket: Document) -> tuple[str, str]:
     return (f"▲ too low: {stated:.0%}", "wants") if stated < bucket["low"] else (f"▼ too high: {stated:.0%}", "wrong")
 
 
-def tables(one: Document, names: Sequence[str], most: int = 8) -> Iterator[Field]:
+def tables(insights: Document, names: Sequence[str], most: int = 8) -> Iterator[Field]:
     """The groups `names` of the document as tables, the first `most` of each."""
     blank: list[Field] = []
     for name in names:
-        found = one[name]
+        found = insights[name]
         if found:
             title = {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
             costs = any(group["costPerAccepted"] for group in found)
@@ -122,9 +122,9 @@ def tables(one: Document, names: Sequence[str], most: int = 8) -> Iterator[Field
             yield Field("", f"and {len(found) - most} more", "faint")
 
 
-def hours(one: Document) -> Iterator[Field]:
+def hours(insights: Document) -> Iterator[Field]:
     """The share approved and how many you decided, by hour of the day."""
-    by_hour = {int(group["name"]): group for group in one["hours"]}
+    by_hour = {int(group["name"]): group for group in insights["hours"]}
     found = [by_hour.get(hour, {}) for hour in range(24)]
     if by_hour:
         yield Field("", "by hour of the day", "heading")
@@ -135,10 +135,10 @@ def hours(one: Document) -> Iterator[Field]:
             yield Field(name, cells, "accent" if name == "approved" else "grey")
 
 
-def drift(one: Document) -> Iterator[Field]:
+def drift(report: Document) -> Iterator[Field]:
     """Whether you decide otherwise than before."""
-    yield Field("drift", words.one_line(one["words"]), "wants" if one["changed"] else "ink")
-    for shift in one["kinds"]:
+    yield Field("drift", words.one_line(report["words"]), "wants" if report["changed"] else "ink")
+    for shift in report["kinds"]:
         more = shift["approved"] > shift["approvalRateBefore"] * shift["decided"]
         counted = f"approved {shift['approved']} of {shift['decided']}, before {shift['approvalRateBefore']:.0%}"
         yield Field("▲ more" if more else "▼ less", f"{shift['kindTitle']}: {counted}", "wants")

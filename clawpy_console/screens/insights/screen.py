@@ -75,7 +75,7 @@ class InsightsScreen(ConsoleScreen):
 
     def _settled(self) -> None:
         """Read now; after the reading that is under way, however often something is reported meanwhile."""
-        under_way = any(one.group == "insights" and one.is_running for one in self.workers)
+        under_way = any(worker.group == "insights" and worker.is_running for worker in self.workers)
         self._settling = self.set_timer(SETTLED, self._settled, name="settling") if under_way else None
         if not under_way and self.is_current:
             self.read_again()
@@ -116,15 +116,15 @@ class InsightsScreen(ConsoleScreen):
 
     def _parts(self, read: Insights, now: datetime) -> list[list[Field]]:
         """What stands in each column; nothing in the tables while there is no card."""
-        one = document(read)
+        insights = document(read)
         place = words.name(read.workspace) if read.workspace else "all workspaces"
-        left = [Field("", f"Cards of {place}", "title"), *figures.head(one)]
-        if not one["approved"] + one["rejected"]:
+        left = [Field("", f"Cards of {place}", "title"), *figures.head(insights)]
+        if not insights["approved"] + insights["rejected"]:
             left.append(Field("", nothing(read), "grey"))
-        left += [*figures.over_time(one, now), *figures.calibration(one), *figures.drift(one["drift"])]
+        left += [*figures.over_time(insights, now), *figures.calibration(insights), *figures.drift(insights["drift"])]
         aside = self.has_class("-normal")  # the last two columns share a place
         next_key = shown_key("panes.next", self.app.keymap)
-        tables = [*figures.tables(one, ("sources", "channels", "kinds", "partsOfDay")), *figures.hours(one)]
+        tables = [*figures.tables(insights, ("sources", "channels", "kinds", "partsOfDay")), *figures.hours(insights)]
         keys = [shown_key(f"insights.{name}", self.app.keymap) for name in ("train", "swap")]
         back = f"   {next_key * 2} tables" if aside else ""
         third = [

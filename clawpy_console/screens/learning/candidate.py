@@ -43,17 +43,17 @@ def points(share: float) -> str:
 
 def candidate(document: Document, now: datetime) -> Iterator[Field]:
     """All about one candidate but its records."""
-    one = document["candidate"]
-    sign, tone, said = STATUS[one["status"]]
-    by = f" by {DECIDED_BY.get(one['decidedBy'], one['decidedBy'])}" if one["decidedBy"] else ""
-    yield Field("", words.one_line(one["title"]), "title")
-    yield Field("", f"{sign} {said}{by} {when(one['changedAt'], now)}", tone)
-    yield Field("changes", f"{TYPES[one['type']][1]}, for {where(one)}")
-    yield Field("seen in", f"{words.name(one['scopeId'])}: {words.one_line(one['sourceLabel'])}")
-    yield Field("score", f"{bar(one['score'] / 100)} {one['score']:.0f} of 100; {evidence(one)}")
-    if one["reason"]:
-        yield Field("reason", words.one_line(one["reason"]))
-    if document["lift"] or one["status"] == "promoted":
+    proposal = document["candidate"]
+    sign, tone, said = STATUS[proposal["status"]]
+    by = f" by {DECIDED_BY.get(proposal['decidedBy'], proposal['decidedBy'])}" if proposal["decidedBy"] else ""
+    yield Field("", words.one_line(proposal["title"]), "title")
+    yield Field("", f"{sign} {said}{by} {when(proposal['changedAt'], now)}", tone)
+    yield Field("changes", f"{TYPES[proposal['type']][1]}, for {where(proposal)}")
+    yield Field("seen in", f"{words.name(proposal['scopeId'])}: {words.one_line(proposal['sourceLabel'])}")
+    yield Field("score", f"{bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {evidence(proposal)}")
+    if proposal["reason"]:
+        yield Field("reason", words.one_line(proposal["reason"]))
+    if document["lift"] or proposal["status"] == "promoted":
         yield Field("", "lift", "heading")
         yield from lift(document["lift"])
     for overlay in document["overlays"]:
@@ -68,32 +68,32 @@ def candidate(document: Document, now: datetime) -> Iterator[Field]:
         yield Field(f"{sign} {step['name']}", told, tone)
 
 
-def where(one: Document) -> str:
+def where(document: Document) -> str:
     """Whose runs it changes."""
-    runs = f"{one['runKind']} runs" if one["runKind"] else "all runs"
-    place = f" in {words.name(one['workspace'])}" if one["workspace"] else ""
-    return f"{one['targetAgent'] or 'every agent'}, {runs}{place}"
+    runs = f"{document['runKind']} runs" if document["runKind"] else "all runs"
+    place = f" in {words.name(document['workspace'])}" if document["workspace"] else ""
+    return f"{document['targetAgent'] or 'every agent'}, {runs}{place}"
 
 
-def evidence(one: Document) -> str:
+def evidence(candidate: Document) -> str:
     """How many records are for it and against it."""
-    pro = len({*one["draftedFrom"], *one["corroboratedBy"]})
-    return f"evidence for: {pro}, against: {len(one['against'])}"
+    pro = len({*candidate["draftedFrom"], *candidate["corroboratedBy"]})
+    return f"evidence for: {pro}, against: {len(candidate['against'])}"
 
 
-def lift(one: Document | None) -> Iterator[Field]:
+def lift(measured: Document | None) -> Iterator[Field]:
     """How much better runs went with it than without, and how far chance may carry that."""
-    if one is None:
+    if measured is None:
         yield Field("", "Not measured yet: no run has tried it.", "grey")
         return
-    yield Field("verdict", one["verdict"], VERDICTS.get(one["verdict"], "grey"))
+    yield Field("verdict", measured["verdict"], VERDICTS.get(measured["verdict"], "grey"))
     for name, good, runs in (("with it", "withGood", "withRuns"), ("without it", "withoutGood", "withoutRuns")):
-        share = one[good] / one[runs] if one[runs] else 0.0
-        told = f", {share:.0%}" if one[runs] else ""
-        yield Field(name, f"{bar(share)} {one[good]} of {words.count(one[runs], 'run')} went well{told}")
-    if one["withRuns"] and one["withoutRuns"]:
-        interval = f"80 % interval {points(one['low'])} to {points(one['high'])}"
-        yield Field("difference", f"{points(one['difference'])} points, {interval}")
+        share = measured[good] / measured[runs] if measured[runs] else 0.0
+        told = f", {share:.0%}" if measured[runs] else ""
+        yield Field(name, f"{bar(share)} {measured[good]} of {words.count(measured[runs], 'run')} went well{told}")
+    if measured["withRuns"] and measured["withoutRuns"]:
+        interval = f"80 % interval {points(measured['low'])} to {points(measured['high'])}"
+        yield Field("difference", f"{points(measured['difference'])} points, {interval}")
 
 
 def effect(preview: Document, *, removed: bool = False) -> Iterator[Field]:
@@ -116,13 +116,17 @@ def decision(document: Document, how: str) -> Iterator[Field]:
     yield from effect(document["preview"], removed=how == "roll back")
 
 
-def record(one: Document, now: datetime) -> Iterator[Field]:
+def record(happening: Document, now: datetime) -> Iterator[Field]:
     """One record: what happened, its score and why it is that."""
-    yield Field("", f"{one['sourceLabel']}: {one['score']:.0f} of 100, {when(one['createdAt'], now)}")
-    yield Field("", words.one_line(one["reason"]), "grey")
-    who = [one["targetAgent"], words.name(one["workspace"]), f"session {one['session']}" if one["session"] else ""]
+    yield Field("", f"{happening['sourceLabel']}: {happening['score']:.0f} of 100, {when(happening['createdAt'], now)}")
+    yield Field("", words.one_line(happening["reason"]), "grey")
+    who = [
+        happening["targetAgent"],
+        words.name(happening["workspace"]),
+        f"session {happening['session']}" if happening["session"] else "",
+    ]
     told = [word for word in who if word and word != "."]
-    for name, value in one["details"].items():
+    for name, value in happening["details"].items():
         text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
         text = words.money(value) if name in MONEY and isinstance(value, int) else words.one_line(text)
         told += [f"{name.replace('_', ' ')} {words.crop(text, 120)}"] if text else []

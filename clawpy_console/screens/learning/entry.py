@@ -34,54 +34,62 @@ def scope(name: str, scope_id: str, workspace: str, task: str = "") -> str:
     return f"{name} {words.one_line(f'{scope_id}: {task}' if task else scope_id)}"
 
 
-def where(one: Document) -> str:
+def where(document: Document) -> str:
     """Where a learning is valid."""
-    return scope(one["scope"], one["scopeId"], one["workspace"], one["task"] if one["scope"] == "session" else "")
+    return scope(
+        document["scope"],
+        document["scopeId"],
+        document["workspace"],
+        document["task"] if document["scope"] == "session" else "",
+    )
 
 
-def title(one: Document) -> str:
+def title(learning: Document) -> str:
     """What stands for a learning in a line."""
-    return words.one_line(one["title"] or one["text"][:200]) or "forgotten"
+    return words.one_line(learning["title"] or learning["text"][:200]) or "forgotten"
 
 
-def learning(one: Document, now: datetime) -> Iterator[Field]:
+def learning(learned: Document, now: datetime) -> Iterator[Field]:
     """All about one learning but the entries and prompts that it is linked with."""
-    sign, tone, said = STATUS[one["status"]]
-    if not words.one_line(one["text"]).startswith(title(one).rstrip("…. ")):  # else the text says it
-        yield Field("", title(one), "title")
-    yield Field("", f"{sign} {said}, {where(one)}, {one['type']}", tone)
-    if one["review"]:
-        yield Field("", f"▲ check it: {words.one_line(one['review'])}", "wants")
-    if one["because"]:
-        yield Field("because", words.one_line(one["because"]), "wants")
-    yield from text(one["text"])
+    sign, tone, said = STATUS[learned["status"]]
+    if not words.one_line(learned["text"]).startswith(title(learned).rstrip("…. ")):  # else the text says it
+        yield Field("", title(learned), "title")
+    yield Field("", f"{sign} {said}, {where(learned)}, {learned['type']}", tone)
+    if learned["review"]:
+        yield Field("", f"▲ check it: {words.one_line(learned['review'])}", "wants")
+    if learned["because"]:
+        yield Field("because", words.one_line(learned["because"]), "wants")
+    yield from text(learned["text"])
     yield Field("", "evidence", "heading")
-    yield Field("confidence", f"{bar(one['confidence'])} {one['confidence']:.2f}")
-    yield Field("importance", f"{bar(one['importance'])} {one['importance']:.2f}  {'; '.join(one['reasons'])}".rstrip())
-    yield Field("kind", KINDS[one["kind"]][1])
-    by = f" by {one['targetAgent']}" if one["targetAgent"] else ""
-    about = "how agents work together" if one["domain"] == "team" else "the work itself"
-    found = when(one["createdAt"], now) or "at an unknown time"
-    yield Field("found", f"{found}{by}, {one['phase'] or 'written by hand'}, about {about}")
-    if one["task"]:
-        yield Field("in session", words.one_line(one["task"]))
-    if one["reinforcementCount"]:
-        last = f", last {when(one['lastReinforced'], now)}" if one["lastReinforced"] else ""
-        yield Field("repeated", f"by {words.count(one['reinforcementCount'], 'session')}{last}")
-    if one["promotedAt"]:
-        count = words.count(len(one["promotedFrom"]), "entry", "entries")
-        yield Field("promoted", f"{when(one['promotedAt'], now)}, from {count}")
-    if one["gone"]:
-        yield Field("missing", f"{words.count(len(one['gone']), 'source')} no longer in any file", "wants")
-    yield Field("reached", words.count(one["prompts"], "prompt") if one["prompts"] else "no prompt yet")
-    yield Field("file", one["path"], "faint")
+    yield Field("confidence", f"{bar(learned['confidence'])} {learned['confidence']:.2f}")
+    yield Field(
+        "importance",
+        f"{bar(learned['importance'])} {learned['importance']:.2f}  {'; '.join(learned['reasons'])}".rstrip(),
+    )
+    yield Field("kind", KINDS[learned["kind"]][1])
+    by = f" by {learned['targetAgent']}" if learned["targetAgent"] else ""
+    about = "how agents work together" if learned["domain"] == "team" else "the work itself"
+    found = when(learned["createdAt"], now) or "at an unknown time"
+    yield Field("found", f"{found}{by}, {learned['phase'] or 'written by hand'}, about {about}")
+    if learned["task"]:
+        yield Field("in session", words.one_line(learned["task"]))
+    if learned["reinforcementCount"]:
+        last = f", last {when(learned['lastReinforced'], now)}" if learned["lastReinforced"] else ""
+        yield Field("repeated", f"by {words.count(learned['reinforcementCount'], 'session')}{last}")
+    if learned["promotedAt"]:
+        count = words.count(len(learned["promotedFrom"]), "entry", "entries")
+        yield Field("promoted", f"{when(learned['promotedAt'], now)}, from {count}")
+    if learned["gone"]:
+        yield Field("missing", f"{words.count(len(learned['gone']), 'source')} no longer in any file", "wants")
+    yield Field("reached", words.count(learned["prompts"], "prompt") if learned["prompts"] else "no prompt yet")
+    yield Field("file", learned["path"], "faint")
 
 
-def retraction(one: Document) -> Iterator[Field]:
+def retraction(learning: Document) -> Iterator[Field]:
     """What retracting changes, before it is done."""
-    yield Field("", title(one), "title")
+    yield Field("", title(learning), "title")
     yield Field("", "No prompt will contain it. It stays in its file, marked as retracted, with your reason.")
-    held = [entry for entry in one["became"] if entry["status"] == "active"]
+    held = [entry for entry in learning["became"] if entry["status"] == "active"]
     if not held:
         yield Field("", "Nothing valid was promoted from it.", "grey")
         return
@@ -92,9 +100,9 @@ def retraction(one: Document) -> Iterator[Field]:
         yield Field("", f"  and {len(held) - 8:,} more", "faint")
 
 
-def promotion(one: Document) -> Iterator[Field]:
+def promotion(learning: Document) -> Iterator[Field]:
     """What applying it everywhere changes, before it is done."""
-    yield Field("", title(one), "title")
-    yield from (Field("", line) for line in one["text"].split("\n")[:12])
+    yield Field("", title(learning), "title")
+    yield from (Field("", line) for line in learning["text"].split("\n")[:12])
     copied = "If you confirm, a copy goes to the learnings of all projects and into their prompts."
-    yield Field("", f"It applies in {where(one)} now. {copied} You can retract the copy.", "grey")
+    yield Field("", f"It applies in {where(learning)} now. {copied} You can retract the copy.", "grey")

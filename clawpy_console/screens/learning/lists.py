@@ -41,62 +41,70 @@ class Listing(NamedTuple):
 
 def read_listing(engine: Engine, needle: str, wanted: str) -> Listing:
     """What there is now, the learning `wanted` among it however old it is. Raises what the engine raises."""
-    candidates = [document(one) for one in engine.adaptation.candidates(limit=MOST)]
-    active = [one["id"] for one in candidates if one["status"] == "promoted"]
+    candidates = [document(candidate) for candidate in engine.adaptation.candidates(limit=MOST)]
+    active = [candidate["id"] for candidate in candidates if candidate["status"] == "promoted"]
     lifts = {id: document(engine.adaptation.view(id))["lift"] for id in active}
     found = engine.learnings.entries(words=needle, limit=MOST)
-    if wanted and not wanted.startswith("cand_") and all(one.id != wanted for one in found):
+    if wanted and not wanted.startswith("cand_") and all(learning.id != wanted for learning in found):
         found = [*found, engine.learnings.view(wanted).entry]
     faults = [fault for scope in engine.learnings.scopes() for fault in scope.faults]
-    learnings = [document(one) for one in found]
+    learnings = [document(learning) for learning in found]
     return Listing(candidates, learnings, {id: lift for id, lift in lifts.items() if lift}, faults)
 
 
 def listed(listing: Listing, needle: Sequence[str], only: str, now: datetime) -> dict[str, list[Row]]:
     """The rows with all words of `needle`, by their headings; of the heading or the kind of learning `only`."""
     groups: dict[str, list[Row]] = {title: [] for title in GROUPS.values()}
-    for one in sorted(listing.candidates, key=lambda one: (-one["score"], one["title"])):
-        if only not in entry.KINDS and found(one, needle, candidate.STATUS):
-            lift = listing.lifts.get(one["id"])
+    for item in sorted(listing.candidates, key=lambda candidate: (-candidate["score"], candidate["title"])):
+        if only not in entry.KINDS and found(item, needle, candidate.STATUS):
+            lift = listing.lifts.get(item["id"])
             harms = lift is not None and lift["verdict"] == "harms"
-            groups[YOURS if harms else GROUPS[one["status"]]].append(candidate_row(one, lift))
-    for one in sorted(listing.learnings, key=lambda one: SCOPES.index(one["scope"])):
-        if (only not in entry.KINDS or one["kind"] == only) and found(one, needle, entry.STATUS):
-            yours = one["review"] and one["status"] == "active"
-            groups.setdefault(YOURS if yours else f"Learned: {entry.where(one)}", []).append(entry_row(one, now))
+            groups[YOURS if harms else GROUPS[item["status"]]].append(candidate_row(item, lift))
+    for item in sorted(listing.learnings, key=lambda learning: SCOPES.index(learning["scope"])):
+        if (only not in entry.KINDS or item["kind"] == only) and found(item, needle, entry.STATUS):
+            yours = item["review"] and item["status"] == "active"
+            groups.setdefault(YOURS if yours else f"Learned: {entry.where(item)}", []).append(entry_row(item, now))
     groups["Cannot be read"] = [Row(FAULT + fault, fault, "▲", mark_style="wants") for fault in listing.faults]
     return {title: rows for title, rows in groups.items() if rows and only in ("", title, *entry.KINDS)}
 
 
-def found(one: Document, needle: Sequence[str], status: Mapping[str, tuple[str, str, str]]) -> bool:
+def found(document: Document, needle: Sequence[str], status: Mapping[str, tuple[str, str, str]]) -> bool:
     """Whether all words of `needle` are in what a document says."""
-    said = [value for value in one.values() if isinstance(value, str)]
-    text = " ".join([*said, status[one["status"]][2]]).lower()
+    said = [value for value in document.values() if isinstance(value, str)]
+    text = " ".join([*said, status[document["status"]][2]]).lower()
     return all(word in text for word in needle)
 
 
-def candidate_row(one: Document, lift: Document | None) -> Row:
+def candidate_row(proposal: Document, lift: Document | None) -> Row:
     """A candidate in the list: its type, what it proposes, its lift or its score."""
-    sign, style, _ = candidate.STATUS[one["status"]]
-    right, harms = f"score {one['score']:.0f}", False
+    sign, style, _ = candidate.STATUS[proposal["status"]]
+    right, harms = f"score {proposal['score']:.0f}", False
     if lift is not None:
         known, harms = lift["verdict"] != "not enough evidence", lift["verdict"] == "harms"
         right = f"lift {candidate.points(lift['difference']) if known else '…'}"
     if harms:
         sign, style = "▲", "wants"  # you may want to roll it back
-    shown = "ink" if one["status"] in ("review", "promoted") else "grey"
-    text = f"{candidate.TYPES[one['type']][0]:<8}{words.one_line(one['title'])}"
-    return Row(one["id"], text, sign, right, shown, style, "wrong" if harms else "grey")
+    shown = "ink" if proposal["status"] in ("review", "promoted") else "grey"
+    text = f"{candidate.TYPES[proposal['type']][0]:<8}{words.one_line(proposal['title'])}"
+    return Row(proposal["id"], text, sign, right, shown, style, "wrong" if harms else "grey")
 
 
-def entry_row(one: Document, now: datetime, prefix: str = "") -> Row:
+def entry_row(learning: Document, now: datetime, prefix: str = "") -> Row:
     """A learning in a list: its kind, its title, when it was found."""
-    sign, style, _ = entry.STATUS[one["status"]]
-    active = one["status"] == "active"
-    if one["review"] and active:
+    sign, style, _ = entry.STATUS[learning["status"]]
+    active = learning["status"] == "active"
+    if learning["review"] and active:
         sign, style = "▲", "wants"
-    text = f"{entry.KINDS[one['kind']][0]:<6}{entry.title(one)}"
-    return Row(prefix + one["id"], text, sign, when(one["createdAt"], now), "ink" if active else "faint", style, "grey")
+    text = f"{entry.KINDS[learning['kind']][0]:<6}{entry.title(learning)}"
+    return Row(
+        prefix + learning["id"],
+        text,
+        sign,
+        when(learning["createdAt"], now),
+        "ink" if active else "faint",
+        style,
+        "grey",
+    )
 
 
 def linked(view: Document, tasks: Mapping[str, str], now: datetime) -> Iterator[Row]:
@@ -107,25 +115,27 @@ def linked(view: Document, tasks: Mapping[str, str], now: datetime) -> Iterator[
     if "candidate" in view:
         for name, title in candidate.EVIDENCE.items():
             mark, style = ("✗", "wants") if name == "against" else ("✓", "good")
-            records = [one for one in view["records"] if one["id"] in view["candidate"][name]]
-            groups[title] = [_record_row(one, mark, style, now) for one in records]
+            records = [record for record in view["records"] if record["id"] in view["candidate"][name]]
+            groups[title] = [_record_row(record, mark, style, now) for record in records]
     else:
         for title, key in (("came from", "from"), ("became", "became")):
-            groups[title] = [entry_row(one, now, "learning:") for one in view[key]]
+            groups[title] = [entry_row(item, now, "learning:") for item in view[key]]
         groups["sessions"] = [Row(f"session:{id}", tasks.get(id, id), "○") for id in view["sessions"]]
         groups[f"reached {words.count(view['prompts'], 'prompt')}, the newest"] = [
-            _reach_row(number, one, tasks, now) for number, one in enumerate(view["reached"])
+            _reach_row(number, item, tasks, now) for number, item in enumerate(view["reached"])
         ]
     for title, rows in groups.items():
         if rows:
             yield from (Row("", f" {title.upper()}  {len(rows):,}"), *rows)
 
 
-def _record_row(one: Document, mark: str, style: str, now: datetime) -> Row:
-    right = f"{one['score']:.0f}  {when(one['createdAt'], now):>9}"
-    return Row(f"record:{one['id']}", f"{one['kind']}: {words.one_line(one['reason'])}", mark, right, mark_style=style)
+def _record_row(record: Document, mark: str, style: str, now: datetime) -> Row:
+    right = f"{record['score']:.0f}  {when(record['createdAt'], now):>9}"
+    return Row(
+        f"record:{record['id']}", f"{record['kind']}: {words.one_line(record['reason'])}", mark, right, mark_style=style
+    )
 
 
-def _reach_row(number: int, one: Document, tasks: Mapping[str, Any], now: datetime) -> Row:
-    text = f"{one['targetAgent'] or 'an agent'}: {tasks.get(one['session'], one['session'])}"
-    return Row(f"session:{one['session']}:{number}", text, "▸", when(one["at"], now))
+def _reach_row(number: int, call: Document, tasks: Mapping[str, Any], now: datetime) -> Row:
+    text = f"{call['targetAgent'] or 'an agent'}: {tasks.get(call['session'], call['session'])}"
+    return Row(f"session:{call['session']}:{number}", text, "▸", when(call["at"], now))

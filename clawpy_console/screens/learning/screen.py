@@ -238,7 +238,7 @@ class LearningScreen(Filtering):
             fields = [Field("", NOTHING, "faint")]
         self.show_fields("#told", fields)
         links = self.query_one("#links", Rows)
-        tasks = {one.id: words.one_line(one.prompt) for one in self.known.sessions}
+        tasks = {session.id: words.one_line(session.prompt) for session in self.known.sessions}
         links.show(list(linked(view, tasks, now)) if view else [])
         links.display = bool(links.current)
         if self.focused is not None and not self.focused.display:
@@ -249,13 +249,13 @@ class LearningScreen(Filtering):
     @property
     def _record(self) -> Document | None:
         id = self.query_one("#links", Rows).current.removeprefix("record:")
-        return next((one for one in (self.view or {}).get("records", ()) if one["id"] == id), None)
+        return next((record for record in (self.view or {}).get("records", ()) if record["id"] == id), None)
 
     @on(Rows.Moved, "#links")
     def _draw_record(self) -> None:
-        one = self._record
-        self.show_fields("#record", candidate.record(one, self.app.now()) if one else ())
-        self.query_one("#record").display = one is not None and (self.pane == "links" or not self.has_class("-low"))
+        record = self._record
+        self.show_fields("#record", candidate.record(record, self.app.now()) if record else ())
+        self.query_one("#record").display = record is not None and (self.pane == "links" or not self.has_class("-low"))
 
     # Moving about
 
@@ -279,7 +279,7 @@ class LearningScreen(Filtering):
         session = (self._record or {}).get("session", "") if what == "record" else id
         if not session:
             self.app.say("It does not come from a session.", "warning")
-        elif any(one.id == session for one in self.known.sessions):
+        elif any(item.id == session for item in self.known.sessions):
             self.app.open("work", session)
         else:
             self.app.say(
@@ -369,9 +369,9 @@ class LearningScreen(Filtering):
         if self._still_undoing():
             return
 
-        def done(one: Any) -> None:
+        def done(decided_now: Any) -> None:
             self._last = ""
-            self.app.say(f"Undone: {candidate.STATUS[one.status][2]}, as before")
+            self.app.say(f"Undone: {candidate.STATUS[decided_now.status][2]}, as before")
             self._renew()
 
         def refused(refusal: Exception) -> None:

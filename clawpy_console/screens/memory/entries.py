@@ -149,25 +149,26 @@ def layer(state: LayerState, now: datetime) -> Iterator[Field]:
     yield Field("", f"{words.count(state.count, 'entry', 'entries')}{newest}", "grey")
 
 
-def detail(one: Entry, folder: str, now: datetime) -> Iterator[Field]:
+def detail(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
     """All about one entry but its links. `folder` holds the files of agents."""
-    thing = one.thing
-    if one.layer is not None:
+    thing = entry.thing
+    if entry.layer is not None:
         yield Field(
-            "", f"{one.layer.value} {NAMES[one.layer][0]}" + (f"  {words.moment(one.at, now)}" if one.at else "")
+            "",
+            f"{entry.layer.value} {NAMES[entry.layer][0]}" + (f"  {words.moment(entry.at, now)}" if entry.at else ""),
         )
-    yield Field("", f"{folder}/{one.id}" if isinstance(thing, AgentFile) else one.id, "faint")
+    yield Field("", f"{folder}/{entry.id}" if isinstance(thing, AgentFile) else entry.id, "faint")
     if isinstance(thing, (ParaFact, FactDraft)):
         yield Field("in", f"{thing.bucket.value} / {thing.group}", "grey")
     for attribute, name in ATTRIBUTES.items():
         if value := _value(getattr(thing, attribute, None), attribute, now):
             yield Field(name, words.one_line(sanitise(value)), "grey")
-    if one.old:
+    if entry.old:
         yield Field("", "· no longer valid", "wants")
     if problem := getattr(thing, "problem", ""):
         yield Field("", f"✗ {problem}", "wrong")
     yield Field("", "")
-    yield from text(whole(one))
+    yield from text(whole(entry))
 
 
 def _value(value: Any, attribute: str, now: datetime) -> str:
@@ -184,37 +185,39 @@ def _value(value: Any, attribute: str, now: datetime) -> str:
     return ", ".join(value) if isinstance(value, tuple) else str(value.value if isinstance(value, Enum) else value)
 
 
-def whole(one: Entry) -> str:
+def whole(entry: Entry) -> str:
     """The whole text of an entry."""
-    thing = one.thing
-    if one.text == "forgotten":
+    thing = entry.thing
+    if entry.text == "forgotten":
         return "Forgotten: its text is removed everywhere. This empty entry keeps its place."
     if isinstance(thing, GraphNode):
         return sanitise(f"{thing.title}\n\n{thing.description}".strip())
-    if one.layer is Layer.LEDGER:
+    if entry.layer is Layer.LEDGER:
         return sanitise("\n".join(f"{name}: {value}" for name, value in thing.payload.items()))
     return sanitise(getattr(thing, "text", "") or getattr(thing, "fact", "")) or "It is empty."
 
 
-def recalled(one: Document) -> Iterator[Field]:
+def recalled(memory: Document) -> Iterator[Field]:
     """A memory that was recalled: its score, layer and text, then where it is from and why it was found."""
-    said = words.crop(words.one_line(one["text"]), RECALLED_MOST)
-    yield Field("", f"{one['score']:.2f}  {one['layer']}  {said}")
-    origin = " · ".join(part for part in (one["speaker"], (one["timestamp"] or "")[:10], one["source"]) if part)
-    yield Field("", f"  {origin or one['id']}; {words.one_line(one['reason'])}", "grey")
+    said = words.crop(words.one_line(memory["text"]), RECALLED_MOST)
+    yield Field("", f"{memory['score']:.2f}  {memory['layer']}  {said}")
+    origin = " · ".join(
+        part for part in (memory["speaker"], (memory["timestamp"] or "")[:10], memory["source"]) if part
+    )
+    yield Field("", f"  {origin or memory['id']}; {words.one_line(memory['reason'])}", "grey")
 
 
-def forgetting(one: Document) -> Iterator[Field]:
+def forgetting(report: Document) -> Iterator[Field]:
     """What forgetting touches, store by store, and what it leaves."""
-    counts = " · ".join(f"{count:,} in {store}" for store, count in one["counts"].items())
-    yield Field("", f"{words.count(sum(one['counts'].values()), 'place')}: {counts}")
-    if not one["forgotten"]:
-        for place in one["places"][:PLACES_MOST]:
+    counts = " · ".join(f"{count:,} in {store}" for store, count in report["counts"].items())
+    yield Field("", f"{words.count(sum(report['counts'].values()), 'place')}: {counts}")
+    if not report["forgotten"]:
+        for place in report["places"][:PLACES_MOST]:
             yield Field("", f"▸ {place['store']}: {words.crop(words.one_line(place['text']), 120)}", "grey")
-        if (more := sum(one["counts"].values()) - PLACES_MOST) > 0:
+        if (more := sum(report["counts"].values()) - PLACES_MOST) > 0:
             yield Field("", f"and {more:,} more", "faint")
-    yield from (Field("", f"stays: {words.one_line(left)}", "grey") for left in one["left"])
-    if not one["forgotten"]:
+    yield from (Field("", f"stays: {words.one_line(left)}", "grey") for left in report["left"])
+    if not report["forgotten"]:
         yield Field("", "Empty entries stay, so that graphs and chains stay complete. This cannot be undone.")
 
 
@@ -242,32 +245,32 @@ def page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ())
         case Layer.LEDGER:
             return _ledger(engine, needle, before)
         case Layer.VECTORS | Layer.CONTEXT:
-            return [entry(one) for one in memory.entries(layer, words=needle, before=before, limit=PAGE)]
+            return [entry(item) for item in memory.entries(layer, words=needle, before=before, limit=PAGE)]
         case Layer.CAPTURE:
-            return [entry(one) for one in memory.captures.entries(words=needle, before=before, limit=PAGE)]
+            return [entry(item) for item in memory.captures.entries(words=needle, before=before, limit=PAGE)]
         case Layer.GRAPH:
             found = memory.graph.newest(words=needle, limit=len(after) + PAGE)
-            return [entry(one) for one in found[len(after) :]]
+            return [entry(item) for item in found[len(after) :]]
     if after:
         return []  # files and facts are read at once
     if layer is Layer.PARA:
-        drafts = [one for one in memory.drafts.waiting() if _has(one.fact, needle)]
-        return [entry(one) for one in (*drafts, *memory.para.facts(words=needle))]
-    files = (one for one in engine.files.list() if one.digest or one.problem)
-    return [entry(one) for one in files if _has(f"{one.agent} {one.name} {one.text}", needle)]
+        drafts = [draft for draft in memory.drafts.waiting() if _has(draft.fact, needle)]
+        return [entry(draft) for draft in (*drafts, *memory.para.facts(words=needle))]
+    files = (file for file in engine.files.list() if file.digest or file.problem)
+    return [entry(file) for file in files if _has(f"{file.agent} {file.name} {file.text}", needle)]
 
 
 def by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tuple[str, ...]]:
     """Entries of a layer that mean about the same as `text`, best first; and what was left out, in words."""
     recall = engine.memory.recall(RecallQuery(text, k=BY_MEANING, layers=frozenset({layer})))
-    return [entry(one) for one in recall.items], recall.left_out
+    return [entry(item) for item in recall.items], recall.left_out
 
 
 def _ledger(engine: Engine, needle: str, before: int | None) -> list[Entry]:
     found: list[Entry] = []
     for _ in range(SCAN if needle else 1):
         rows = engine.ledger.latest(PAGE, before=before)
-        found += [one for one in map(entry, rows) if _has(f"{one.word} {one.text}", needle)]
+        found += [item for item in map(entry, rows) if _has(f"{item.word} {item.text}", needle)]
         if len(rows) < PAGE or len(found) >= PAGE:
             break
         before = rows[-1].id
@@ -294,7 +297,7 @@ def find(engine: Engine, layer: Layer, id: str) -> Entry:
         case Layer.GRAPH:
             thing = memory.graph.get(id)
         case Layer.PARA:
-            thing = next((one for one in memory.drafts.waiting() if one.id == id), None) or memory.para.get(id)
+            thing = next((draft for draft in memory.drafts.waiting() if draft.id == id), None) or memory.para.get(id)
         case Layer.LEDGER if id.isdigit():
             thing = next(iter(engine.ledger.latest(1, before=int(id) + 1)), None)
     if thing is None:
@@ -304,11 +307,11 @@ def find(engine: Engine, layer: Layer, id: str) -> Entry:
     return entry(thing)
 
 
-def read(engine: Engine, one: Entry) -> tuple[Entry, list[Entry]]:
+def read(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
     """An entry as it is now, and its links. Raises `Refusal` as `find`."""
-    if isinstance(one.thing, (Recalled, AgentFile)) and one.layer is not None:
-        one = find(engine, one.layer, one.id)
-    thing, links = one.thing, []
+    if isinstance(entry.thing, (Recalled, AgentFile)) and entry.layer is not None:
+        entry = find(engine, entry.layer, entry.id)
+    thing, links = entry.thing, []
     match thing:
         case Memory():
             if thing.superseded_by:
@@ -325,11 +328,11 @@ def read(engine: Engine, one: Entry) -> tuple[Entry, list[Entry]]:
         case ParaFact():
             chain = _chain(engine, thing.id, "CORRECTIONS, OLDEST FIRST")
             links += chain if len(chain) > 1 else []
-    if isinstance(one.thing, AgentFile):
-        return one, []
-    if one.layer is Layer.LEDGER:
-        return one, _session(thing.subject, "ABOUT")
-    return one, [*links, *_used_by(engine, one.id)]
+    if isinstance(entry.thing, AgentFile):
+        return entry, []
+    if entry.layer is Layer.LEDGER:
+        return entry, _session(thing.subject, "ABOUT")
+    return entry, [*links, *_used_by(engine, entry.id)]
 
 
 def _session(id: str, heading: str) -> list[Entry]:
@@ -354,17 +357,19 @@ def _around(engine: Engine, task_id: str) -> list[Entry]:
 def _chain(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
     return [
         replace(
-            entry(one), group=heading, word="this one" if one.id == fact_id else "valid" if one.active else "replaced"
+            entry(correction),
+            group=heading,
+            word="this one" if correction.id == fact_id else "valid" if correction.active else "replaced",
         )
-        for one in engine.memory.para.corrections(fact_id)
+        for correction in engine.memory.para.corrections(fact_id)
     ]
 
 
 def _used_by(engine: Engine, id: str) -> list[Entry]:
     """The sessions whose prompts had it in them, newest first."""
     seen: dict[str, Entry] = {}
-    for one in engine.calls.that_recalled(id):
-        text = f"{one.agent} · {one.model} · {one.session_id}"
-        used = Entry(None, one.session_id, text, one.run_kind, one.started_at, "USED BY", "▸", "grey")
-        seen.setdefault(one.session_id, used)
+    for call in engine.calls.that_recalled(id):
+        text = f"{call.agent} · {call.model} · {call.session_id}"
+        used = Entry(None, call.session_id, text, call.run_kind, call.started_at, "USED BY", "▸", "grey")
+        seen.setdefault(call.session_id, used)
     return list(seen.values())

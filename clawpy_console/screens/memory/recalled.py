@@ -57,11 +57,13 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         self._found: Injection | None = None
 
     def compose(self) -> ComposeResult:
-        one = self._request
+        request = self._request
         with Vertical(classes="dialog -whole") as frame:
             frame.border_title = Content("What would be recalled for …")
-            frame.border_subtitle = Content(" · ".join(part for part in (words.name(one.workspace), one.agent) if part))
-            yield Input(words.one_line(one.task), id="task", placeholder="describe a task, then ⏎")
+            frame.border_subtitle = Content(
+                " · ".join(part for part in (words.name(request.workspace), request.agent) if part)
+            )
+            yield Input(words.one_line(request.task), id="task", placeholder="describe a task, then ⏎")
             yield Static(id="said", markup=False)
             with Horizontal(id="body"):
                 yield PromptLines(id="block")
@@ -80,9 +82,9 @@ class WouldRecall(PreviewDialog[Recalled | None]):
             self.set_focus(self.query_one("#block"))
 
     def _ask(self, task: str) -> None:
-        one = self._request
+        wanted = self._request
         if task.strip():
-            request = PromptRequest(one.agent, one.channel, one.workspace, task)
+            request = PromptRequest(wanted.agent, wanted.channel, wanted.workspace, task)
             self.say("Searching all layers…", "$grey")
             self.preview(lambda engine: engine.recalling.preview(request), self._show, wait=0)
 
@@ -92,7 +94,7 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         if found.part is not None:
             said = f"{words.count(len(found.items), 'memory', 'memories')}, {found.tokens:,} of {found.budget:,} tokens"
         left = f"  ·  {words.count(len(found.dropped), 'memory', 'memories')} left out" if found.dropped else ""
-        without = "".join(f"\n▲ without {words.one_line(one)}" for one in found.left_out)
+        without = "".join(f"\n▲ without {words.one_line(item)}" for item in found.left_out)
         self.query_one("#said", Static).update(
             Content.assemble(
                 (said, "bold $ink"), (f"{left}  ·  {found.seconds * 1000:.0f} ms", "$grey"), (without, "$wants")
@@ -100,8 +102,8 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         )
         parts = [found.part] if found.part is not None else []
         if found.dropped:
-            lines = tuple(line for one in found.dropped for line in _lines(one))
-            tokens = sum(one.tokens for one in found.dropped)
+            lines = tuple(line for memory in found.dropped for line in _lines(memory))
+            tokens = sum(memory.tokens for memory in found.dropped)
             parts.append(PromptPart("left out (budget)", lines, "not sent", tokens))
         block = self.query_one("#block", PromptLines)
         block.show(parts)
@@ -114,31 +116,33 @@ class WouldRecall(PreviewDialog[Recalled | None]):
         source, found = self.query_one("#block", PromptLines).source, self._found
         if source is None or found is None:
             return None
-        return next((one for one in (*found.items, *found.dropped) if one.id == source.ref), None)
+        return next((memory for memory in (*found.items, *found.dropped) if memory.id == source.ref), None)
 
     @on(PromptLines.Moved, "#block")
     def _show_why(self) -> None:
         if self._found is not None:
             self.show(self._why(self.current, self._found))
 
-    def _why(self, one: Recalled | None, found: Injection) -> Iterator[Field]:
+    def _why(self, memory: Recalled | None, found: Injection) -> Iterator[Field]:
         """Where a memory is from, and each part of its score."""
-        if one is None:
+        if memory is None:
             yield Field("", "Select a line of a memory.", "faint")
             return
-        yield Field("", f"{one.layer.value} {NAMES[one.layer][0]}, {words.count(one.tokens, 'token')}", "title")
-        if one in found.dropped:
+        yield Field(
+            "", f"{memory.layer.value} {NAMES[memory.layer][0]}, {words.count(memory.tokens, 'token')}", "title"
+        )
+        if memory in found.dropped:
             yield Field("", "▼ left out (budget)", "wants")
-        yield from recalled(document(one))
+        yield from recalled(document(memory))
         yield Field("", "score", "heading")
-        for part in one.parts:
+        for part in memory.parts:
             yield Field(part.name, f"{bar(part.value)} {part.value:.2f} × {part.weight:.2f}")
-        yield Field("score", f"{one.score:.2f}", "title")
+        yield Field("score", f"{memory.score:.2f}", "title")
 
     @on(PromptLines.Opened)
     def _opened(self) -> None:
-        if (one := self.current) is not None:
-            self.dismiss(one)
+        if (memory := self.current) is not None:
+            self.dismiss(memory)
 
     def action_next_pane(self) -> None:
         self.set_focus(self.query_one("#task" if self.focused and self.focused.id == "block" else "#block"))
@@ -154,6 +158,6 @@ class WouldRecall(PreviewDialog[Recalled | None]):
             self.app.say("Copied the block.")
 
 
-def _lines(one: Recalled) -> list[PromptLine]:
-    source = PromptSource(SourceKind.MEMORY, one.id, f"{one.layer.value} {one.source or one.id}")
-    return [PromptLine(line, source) for line in sanitise(one.text)[:2_000].split("\n")]
+def _lines(memory: Recalled) -> list[PromptLine]:
+    source = PromptSource(SourceKind.MEMORY, memory.id, f"{memory.layer.value} {memory.source or memory.id}")
+    return [PromptLine(line, source) for line in sanitise(memory.text)[:2_000].split("\n")]

@@ -88,7 +88,7 @@ class MemoryScreen(Filtering):
         self.set_interval(LOOK_EVERY, self._look_again, name="building")
 
     def _look_again(self) -> None:
-        if self.is_current and (self._stale or any(one.state == "building" for one in self.known.layers)):
+        if self.is_current and (self._stale or any(layer.state == "building" for layer in self.known.layers)):
             self._stale = False
             self.app.renew(["memory"])
 
@@ -111,9 +111,9 @@ class MemoryScreen(Filtering):
 
     def _draw_lists(self, now: datetime) -> None:
         """Draw the layers and the entries of one."""
-        states = {one: LayerState(one, 0, None, "off", "not read yet") for one in Layer}
-        states |= {one.layer: one for one in self.known.layers}
-        self.query_one("#layers", Rows).show([_layer_row(one, now) for one in states.values()])
+        states = {item: LayerState(item, 0, None, "off", "not read yet") for item in Layer}
+        states |= {layer.layer: layer for layer in self.known.layers}
+        self.query_one("#layers", Rows).show([_layer_row(state, now) for state in states.values()])
         state = states[self._layer]
         self.show_fields("#layer", layer(state, now))
         count = f"  {len(self._entries)}{'+' if self._more else ''}" if self._entries else ""
@@ -194,7 +194,7 @@ class MemoryScreen(Filtering):
     def entry(self) -> Entry | None:
         """The entry under the cursor."""
         current = self.query_one("#entries", Rows).current
-        return next((one for one in self._entries if one.key == current), None)
+        return next((entry for entry in self._entries if entry.key == current), None)
 
     @on(Rows.Moved, "#entries")
     def _entry_moved(self) -> None:
@@ -204,13 +204,13 @@ class MemoryScreen(Filtering):
             self.read(lambda engine: [*after, *entries.page(engine, there, needle, after)], self._take, group="entries")
 
     def _read_detail(self) -> None:
-        one = self.entry
+        entry = self.entry
         self.refresh_bindings()
-        if one is None:
+        if entry is None:
             self._shown = None
             self._draw_detail()
         else:
-            self.read(lambda engine: entries.read(engine, one), self._take_detail, group="detail")
+            self.read(lambda engine: entries.read(engine, entry), self._take_detail, group="detail")
 
     def _take_detail(self, shown: tuple[Entry, list[Entry]]) -> None:
         before, self._shown = self._shown, shown
@@ -230,7 +230,7 @@ class MemoryScreen(Filtering):
 
     @on(Rows.Opened, "#links")
     def _link_opened(self, message: Rows.Opened) -> None:
-        link = next(one for one in (self._shown[1] if self._shown else ()) if one.key == message.row_id)
+        link = next(linked for linked in (self._shown[1] if self._shown else ()) if linked.key == message.row_id)
         if link.layer is None:
             self.app.open("work", link.id)
         else:
@@ -239,13 +239,13 @@ class MemoryScreen(Filtering):
     def show(self, there: Layer, id: str) -> None:
         """Show one entry by itself; Escape leads back to all of its layer."""
 
-        def found(one: Entry) -> None:
+        def found(entry: Entry) -> None:
             self.workers.cancel_group(self, "entries")  # of whatever was shown
             self._go_to_layer(there)
             with self.prevent(Rows.Moved):
                 self.query_one("#layers", Rows).select(there.value)
             self._led = True
-            self._take([one])
+            self._take([entry])
             self.go_to("entries")
 
         self.read(lambda engine: entries.find(engine, there, id), found, group="led")
@@ -332,7 +332,7 @@ class MemoryScreen(Filtering):
 
         def asked(found: Document) -> None:
             title = f"Forget it in {words.count(sum(found['counts'].values()), 'place')}?"
-            text = "\n".join(one.text for one in forgetting(found))
+            text = "\n".join(item.text for item in forgetting(found))
             self.app.confirm(title, text, "forget", forget, risky=True)
 
         self.app.look_up(lambda engine: dispatch(engine, "forget", {"what": entry.id}), asked)
@@ -354,31 +354,33 @@ class MemoryScreen(Filtering):
         workspace = card.assignment.workspace if card else next(iter(self.known.workspaces), "")
         place = (card.agent, card.assignment.channel) if card else ("", "")
         request = PromptRequest(*place, getattr(thing, "workspace", "") or workspace, task)
-        self.app.push_screen(WouldRecall(request), lambda one: self.show(one.layer, one.id) if one else None)
+        self.app.push_screen(
+            WouldRecall(request), lambda memory: self.show(memory.layer, memory.id) if memory else None
+        )
 
 
-def _layer_row(one: LayerState, now: datetime) -> Row:
+def _layer_row(state: LayerState, now: datetime) -> Row:
     """A layer: letter, name, how many entries, how fresh."""
-    sign, style = STATES.get(one.state, ("▲", "wants"))
-    fresh = f"{one.progress:>4.0%}" if one.state == "building" else ""
-    fresh = fresh or (f"{words.span(now - one.fresh_at):>4}" if one.fresh_at else "")
-    count = f"{one.count:,}" if one.count < 100_000 else words.tokens(one.count)
-    right = f"{count} {fresh}" if one.count else ""
-    return Row(one.layer.value, f"{one.layer.value}  {NAMES[one.layer][0]}", sign, right, "ink", style, "grey")
+    sign, style = STATES.get(state.state, ("▲", "wants"))
+    fresh = f"{state.progress:>4.0%}" if state.state == "building" else ""
+    fresh = fresh or (f"{words.span(now - state.fresh_at):>4}" if state.fresh_at else "")
+    count = f"{state.count:,}" if state.count < 100_000 else words.tokens(state.count)
+    right = f"{count} {fresh}" if state.count else ""
+    return Row(state.layer.value, f"{state.layer.value}  {NAMES[state.layer][0]}", sign, right, "ink", style, "grey")
 
 
 def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
     """Entries as rows, below the headings of their groups."""
-    wide = min(20, max((len(one.word) for one in entries if not isinstance(one.thing, Recalled)), default=0))
+    wide = min(20, max((len(entry.word) for entry in entries if not isinstance(entry.thing, Recalled)), default=0))
     groups: dict[str, list[Row]] = {}
-    for one in entries:
-        text, ago = words.one_line(one.text[:400]), words.span(now - one.at) if one.at else ""
-        if isinstance(one.thing, Recalled):
-            row = Row(one.key, text, f"{one.thing.score:.2f}", ago, "ink", "accent")
+    for entry in entries:
+        text, ago = words.one_line(entry.text[:400]), words.span(now - entry.at) if entry.at else ""
+        if isinstance(entry.thing, Recalled):
+            row = Row(entry.key, text, f"{entry.thing.score:.2f}", ago, "ink", "accent")
         else:
-            text = f"{words.fit(one.word, wide)}  {text}" if wide else text
-            row = Row(one.key, text, one.mark or " ", ago, "faint" if one.old else "ink", one.mark_style)
-        groups.setdefault("" if isinstance(one.thing, Recalled) else one.group, []).append(row)
+            text = f"{words.fit(entry.word, wide)}  {text}" if wide else text
+            row = Row(entry.key, text, entry.mark or " ", ago, "faint" if entry.old else "ink", entry.mark_style)
+        groups.setdefault("" if isinstance(entry.thing, Recalled) else entry.group, []).append(row)
     return grouped(groups)
 
 

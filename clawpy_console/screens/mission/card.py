@@ -112,11 +112,14 @@ def layout(card: Card, width: int, height: int, *, with_signals: bool = True) ->
     def wrapped(text: str, style: str, most: int) -> list[Content]:
         return _first(Content.styled(words.one_line(text), style).wrap(width), most, width) if text else []
 
-    signals = sorted((one for one in card.signals if with_signals and one.relevance > 0.02), key=lambda one: -one.share)
+    signals = sorted(
+        (signal for signal in card.signals if with_signals and signal.relevance > 0.02),
+        key=lambda signal: -signal.share,
+    )
     parts = {
         "prompt": wrapped(card.assignment.prompt, "bold $ink", 5),
         "reason": wrapped(card.reasoning, "$grey", 5),
-        "signals": [signal_line(one).truncate(width, ellipsis=True) for one in signals],
+        "signals": [signal_line(signal).truncate(width, ellipsis=True) for signal in signals],
         "caution": wrapped(*caution(card), 6),
         "facts": wrapped(facts(card), "$faint", 5),
     }

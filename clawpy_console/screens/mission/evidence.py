@@ -37,9 +37,9 @@ def evidence(
     yield from present(_history(card, like, known, now), "grey")
     if card.signals:  # none speak for a prompt of your own
         yield Field("", "signals (weight · relevance)", "heading")
-    for one in card.signals:
-        name, text = signal_words(one)
-        yield Field(name, f"{bar(one.relevance)} {text}  {one.weight:.2f} · {one.relevance:.2f}", "grey")
+    for signal in card.signals:
+        name, text = signal_words(signal)
+        yield Field(name, f"{bar(signal.relevance)} {text}  {signal.weight:.2f} · {signal.relevance:.2f}", "grey")
     if rails:
         yield Field("", "rails now", "heading")
     yield from _rails(rails)
@@ -64,7 +64,7 @@ def _place(card: Card) -> Iterator[Field]:
     place = f"{tier_label(card)}: {card.tier.meaning} (group {int(card.tier)} of 4)"
     yield Field("", place, "wrong" if card.tier is Tier.BROKEN else "ink")
     moved = card.parts.words[len(TERMS) :] if card.parts is not None else ()
-    yield from (Field("", words.one_line(one), "grey") for one in moved)
+    yield from (Field("", words.one_line(item), "grey") for item in moved)
 
 
 def _confidence(card: Card) -> Iterator[Field]:
@@ -82,19 +82,19 @@ def _confidence(card: Card) -> Iterator[Field]:
 
 def _rails(rails: Sequence[RailVerdict]) -> Iterator[Field]:
     """Each rail with its reason; those that allow without one are one line."""
-    for one in rails:
-        sign, tone = SIGNS[one.verdict]
-        if one.reason or one.verdict is not Verdict.ALLOW:
-            yield Field(one.rail, f"{sign} {words.one_line(one.reason)}", tone)
-    if plain := [one.rail for one in rails if one.verdict is Verdict.ALLOW and not one.reason]:
+    for rail in rails:
+        sign, tone = SIGNS[rail.verdict]
+        if rail.reason or rail.verdict is not Verdict.ALLOW:
+            yield Field(rail.rail, f"{sign} {words.one_line(rail.reason)}", tone)
+    if plain := [rail.rail for rail in rails if rail.verdict is Verdict.ALLOW and not rail.reason]:
         yield Field("", f"✓ {', '.join(plain)}: no objection", "grey")
 
 
 def _history(card: Card, like: Like | None, known: AppState, now: datetime) -> Facts:
     """How you decided cards like it, and how the flow ended in this workspace the last time."""
     flow, workspace = card.assignment.flow, card.assignment.workspace
-    same = (one for one in known.sessions if flow and (one.flow, one.workspace) == (flow, workspace))
-    last = next((one for one in same if one.state.over), None)
+    same = (session for session in known.sessions if flow and (session.flow, session.workspace) == (flow, workspace))
+    last = next((item for item in same if item.state.over), None)
     said = "no card like this decided here yet"
     if like is not None and like[1]:
         said = "approved {} of {} cards like this here".format(*like)

@@ -22,32 +22,32 @@ RECENT = 20
 
 def card_rows(cards: Sequence[Card], several: bool) -> list[Row]:
     """The pending cards: tier, workspace if there are `several`, what is proposed, the kind of work."""
-    room = min(12, max((len(words.name(one.assignment.workspace)) for one in cards), default=0)) if several else 0
+    room = min(12, max((len(words.name(card.assignment.workspace)) for card in cards), default=0)) if several else 0
     return [
         Row(
-            one.id,
-            (words.fit(words.name(one.assignment.workspace), room) + "  " if room else "")
-            + words.one_line(one.assignment.prompt),
-            words.fit(tier_label(one), 7),
-            kind_of_work(one),
+            card.id,
+            (words.fit(words.name(card.assignment.workspace), room) + "  " if room else "")
+            + words.one_line(card.assignment.prompt),
+            words.fit(tier_label(card), 7),
+            kind_of_work(card),
             "grey",
-            "wrong" if one.tier is Tier.BROKEN else "wants" if words.risk(one) else "faint",
+            "wrong" if card.tier is Tier.BROKEN else "wants" if words.risk(card) else "faint",
         )
-        for one in cards
+        for card in cards
     ]
 
 
 def work_rows(known: AppState, now: datetime, width: int) -> list[Row]:
     """What runs now, then what finished, the newest first; under each when, how long, and with which result."""
-    sessions = sorted(known.sessions, key=lambda one: (not one.state.over, event_time(one)), reverse=True)
-    several = len({one.workspace for one in sessions}) > 1
+    sessions = sorted(known.sessions, key=lambda session: (not session.state.over, event_time(session)), reverse=True)
+    several = len({session.workspace for session in sessions}) > 1
     rows = []
-    for one in sessions[:RECENT]:
-        place = f"{words.name(one.workspace)}: " if several else ""
-        mark, style, _ = ended(one)
-        ink = "grey" if one.state.over else "ink"
-        rows.append(Row(one.id, place + words.one_line(one.prompt), mark, "", ink, style))
-        rows += _below(result_words(one, now), width)
+    for session in sessions[:RECENT]:
+        place = f"{words.name(session.workspace)}: " if several else ""
+        mark, style, _ = ended(session)
+        ink = "grey" if session.state.over else "ink"
+        rows.append(Row(session.id, place + words.one_line(session.prompt), mark, "", ink, style))
+        rows += _below(result_words(session, now), width)
     return rows
 
 
@@ -83,10 +83,10 @@ def live_title(session: SessionView | None, now: datetime) -> str:
 def waiting_rows(known: AppState, now: datetime, width: int) -> list[Row]:
     """What waits for you, with how long it has waited; a long title goes on below."""
     rows = []
-    for one in known.waiting:
-        mark, age = WAITING_MARKS.get(one.kind, "▲"), words.span(now - one.since)
-        first, *_ = Content(title := words.one_line(one.title)).wrap(max(8, width - 4 - len(age)))
-        rows.append(Row(one.id, first.plain, mark, age, "ink", "wants", "wants"))
+    for waiting in known.waiting:
+        mark, age = WAITING_MARKS.get(waiting.kind, "▲"), words.span(now - waiting.since)
+        first, *_ = Content(title := words.one_line(waiting.title)).wrap(max(8, width - 4 - len(age)))
+        rows.append(Row(waiting.id, first.plain, mark, age, "ink", "wants", "wants"))
         rows += _below(title[len(first.plain) :].strip(), width)
     return rows
 
@@ -99,18 +99,18 @@ def _below(text: str, width: int) -> list[Row]:
 
 def task_rows(known: AppState, now: datetime, width: int) -> list[Row]:
     """Open tasks that no session runs: those are in the list of work."""
-    found = [one for one in known.tasks if one.state == "open" and not one.session_id]
-    return [Row(one.id, words.one_line(one.title), "○") for one in found]
+    found = [task for task in known.tasks if task.state == "open" and not task.session_id]
+    return [Row(item.id, words.one_line(item.title), "○") for item in found]
 
 
 def agent_rows(known: AppState, now: datetime, width: int) -> list[Row]:
     """Agents whose folder is broken, and those of a channel that is served, by that channel, with what serves it."""
-    rows = [Row(one.id, one.id, "✗", "broken", "wrong", "wrong", "wrong") for one in known.agents if one.broken]
-    busy = {one.channel for one in known.running if one.flow is None}
+    rows = [Row(agent.id, agent.id, "✗", "broken", "wrong", "wrong", "wrong") for agent in known.agents if agent.broken]
+    busy = {session.channel for session in known.running if session.flow is None}
     for channel, by in known.served:
-        for one in known.agents:
-            if channel in one.channels and not one.broken:
-                used = f"{by}  {words.tokens(one.tokens)}" if one.tokens else by
+        for agent in known.agents:
+            if channel in agent.channels and not agent.broken:
+                used = f"{by}  {words.tokens(agent.tokens)}" if agent.tokens else by
                 mark, style = ("●", "accent") if channel in busy else ("○", "faint")
-                rows.append(Row(one.id, channel, mark, used, "grey", style))
+                rows.append(Row(agent.id, channel, mark, used, "grey", style))
     return rows

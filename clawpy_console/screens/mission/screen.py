@@ -164,7 +164,7 @@ class MissionScreen(ConsoleScreen):
     def _folded(self, known: AppState, now: datetime) -> Content:
         """On a narrow terminal: what the panes that are out of sight hold."""
         running, waits = len(known.running), len(known.waiting)
-        age = words.span(now - min((one.since for one in known.waiting), default=now))
+        age = words.span(now - min((item.since for item in known.waiting), default=now))
         oldest = "" if not waits else ", just now" if age == "now" else f", oldest {age}"
         return Content.assemble(
             ("work ", "$faint"), (f"{running} running", "$accent" if running else "$grey"),
@@ -207,7 +207,7 @@ class MissionScreen(ConsoleScreen):
             self._ask_rails(card)
         told = [*evidence(card, self._rails, self._like, self.known, self.app.now())]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
-            told += [Field("", "parameters", "heading"), *(Field("", one, "grey") for one in parameters.split("\n"))]
+            told += [Field("", "parameters", "heading"), *(Field("", item, "grey") for item in parameters.split("\n"))]
         self.show_fields("#why", told)
 
     def _ask_rails(self, card: Card) -> None:
@@ -224,11 +224,11 @@ class MissionScreen(ConsoleScreen):
 
     def _workspaces(self) -> list[str]:
         """Those that are looked after, and others that cards of the stack are about."""
-        stacked = sorted({one.assignment.workspace for one in self.app.cards.pending(self.known.cards)})
+        stacked = sorted({card.assignment.workspace for card in self.app.cards.pending(self.known.cards)})
         return list(dict.fromkeys((*self.known.workspaces, *stacked)))
 
     def _filtered(self, cards: Iterable[Card]) -> tuple[Card, ...]:
-        return tuple(one for one in cards if not self._workspace or one.assignment.workspace == self._workspace)
+        return tuple(card for card in cards if not self._workspace or card.assignment.workspace == self._workspace)
 
     def _empty_words(self, known: AppState) -> str:
         if self.app.opening:
@@ -372,7 +372,7 @@ class MissionScreen(ConsoleScreen):
     def _waiting(self) -> Waiting | None:
         """What is under the cursor in the list of what waits for you."""
         current = self.query_one("#queue", Rows).current
-        return next((one for one in self.known.waiting if one.id == current), None)
+        return next((waiting for waiting in self.known.waiting if waiting.id == current), None)
 
     @on(Rows.Opened, "#queue")
     def _open_waiting(self) -> None:
@@ -392,7 +392,7 @@ class MissionScreen(ConsoleScreen):
             case "notification":
                 self._ask_to_retry(waiting)
             case _:
-                change = next((one for one in self.known.changes if one.id == waiting.id), None)
+                change = next((change for change in self.known.changes if change.id == waiting.id), None)
                 if session_id := waiting.session_id or (change.session_id if change else ""):
                     self.app.open("work", session_id)
 
@@ -407,8 +407,8 @@ class MissionScreen(ConsoleScreen):
         def approve() -> None:
             self.app.ask(lambda engine: engine.wisdom.approve(waiting.id), approved)
 
-        def approved(one: Bubble) -> None:
-            self.app.say(f"Approved. It reaches {one.leader} with the next round.")
+        def approved(finding: Bubble) -> None:
+            self.app.say(f"Approved. It reaches {finding.leader} with the next round.")
             self.app.renew(["changes"])
 
         self.app.confirm("Use it as guidance?", question, "approve", approve, risky=bool(hostile))
@@ -446,7 +446,7 @@ class MissionScreen(ConsoleScreen):
 
     @on(Rows.Opened, "#agents")
     def _open_agent(self, message: Rows.Opened) -> None:
-        session = next((one for one in self.known.sessions if one.agent == message.row_id), None)
+        session = next((session for session in self.known.sessions if session.agent == message.row_id), None)
         if session is not None:
             self.app.open("work", session.id)
         else:

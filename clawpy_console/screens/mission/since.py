@@ -25,10 +25,12 @@ def since(then: Document) -> Iterator[Field]:
     learned = [words.count(then["learnt"][name], *said) for name, said in LEARNED.items() if then["learnt"][name]]
     if not (ran or blocked or approved or dismissed or learned):
         return
-    bad = sum(one["result"] != "succeeded" or one["state"] == "discarded" for one in ran)
+    bad = sum(session["result"] != "succeeded" or session["state"] == "discarded" for session in ran)
     yield Field("done", words.count(len(ran), "session") + (f", {bad} failed" if bad else ""))
     if blocked:
-        rails = ", ".join(f"{rail} {number}" for rail, number in Counter(one["rail"] for one in blocked).most_common())
+        rails = ", ".join(
+            f"{rail} {number}" for rail, number in Counter(entry["rail"] for entry in blocked).most_common()
+        )
         yield Field("blocked", f"{len(blocked)} by the rails: {rails}")
     itself = then["approvedByItself"]
     yield Field("approved", f"{approved}, {itself} by itself" if itself else f"{approved}")

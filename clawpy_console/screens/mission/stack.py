@@ -110,7 +110,7 @@ class CardStack(Widget, can_focus=True):
         if self._dismissed[0] == card.id:
             self._dismissed = ("", 0.0)
         again = dataclasses.replace(card, note=note or card.note)
-        others = [one for one in self.cards if one.id != card.id]
+        others = [other for other in self.cards if other.id != card.id]
         at = min(self._at, len(others))
         self._replace((*others[:at], again, *others[at:]), at, own=True)
 
@@ -154,7 +154,7 @@ class CardStack(Widget, can_focus=True):
             return
         self._fly(card, direction)
         self._dismissed = (card.id, self.clock()) if how == "dismiss" else ("", 0.0)
-        self._replace(tuple(one for one in self.cards if one.id != card.id), self._at, own=True)
+        self._replace(tuple(other for other in self.cards if other.id != card.id), self._at, own=True)
         self.post_message(self.Decided(card, how))
         if how == "dismiss":
             self.set_timer(WHY, self._asked_why)
@@ -210,7 +210,7 @@ class CardStack(Widget, can_focus=True):
 
     def turn_to(self, card_id: str) -> None:
         """The card `card_id`, if it is pending."""
-        at = next((at for at, one in enumerate(self.cards) if one.id == card_id), self._at)
+        at = next((at for at, card in enumerate(self.cards) if card.id == card_id), self._at)
         self._replace(self.cards, at, own=True)
 
     def action_why(self, reason: str) -> None:

@@ -129,7 +129,7 @@ class SafetyScreen(Filtering):
         """The rails, cost and state: what a second can change."""
         known, rows = self.known, self.query_one("#rails", Rows)
         rows.show(list(rail_rows(known, now)))
-        rail = next((one for one in known.rails if one.rail == rows.current), None)
+        rail = next((rail for rail in known.rails if rail.rail == rows.current), None)
         keys = [shown_key(action, self.app.keymap) for action in ("app.resume", "safety.dnd")]
         fields = [*standing.rails(known, rail, now), *standing.state(known, self.app.holds, now, *keys),
                   *standing.cost(known.burn, now)]  # fmt: skip
@@ -140,18 +140,18 @@ class SafetyScreen(Filtering):
 
     def _draw_blocked(self, now: datetime) -> None:
         needle, total = self.needle, len(self.known.blocked)
-        shown = [one for one in self.known.blocked if all(word in searched(one) for word in needle)]
+        shown = [entry for entry in self.known.blocked if all(word in searched(entry) for word in needle)]
         count = f"{len(shown)} of {total}" if needle else f"{total}" if total else ""
         aside = "   ⇥ switches" if 100 <= self.size.width < 160 else ""
         self.put("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (aside, "not bold $faint")))
-        rows = [blocked_row(one, now) for one in shown]
+        rows = [blocked_row(item, now) for item in shown]
         self.query_one("#blocked", Rows).show(rows, empty="No match." if needle else NOTHING)
         self._draw_why()
 
     @on(Rows.Moved, "#blocked")
     def _draw_why(self) -> None:
-        one, key = self._current, shown_key("safety.allow_once", self.app.keymap)
-        self.show_fields("#why", standing.blocked(one, self.app.now(), key) if one else ())
+        entry, key = self._current, shown_key("safety.allow_once", self.app.keymap)
+        self.show_fields("#why", standing.blocked(entry, self.app.now(), key) if entry else ())
         self.refresh_bindings()
 
     @on(Rows.Moved, "#rails")
@@ -169,26 +169,26 @@ class SafetyScreen(Filtering):
     @property
     def _current(self) -> LogEntry | None:
         current = self.query_one("#blocked", Rows).current if self.ready else ""
-        return next((one for one in self.known.blocked if str(one.id) == current), None)
+        return next((entry for entry in self.known.blocked if str(entry.id) == current), None)
 
     def action_allow_once(self) -> None:
         """Allow once exactly what the content filter blocked, after a second key."""
-        if (one := self._current) is None:
+        if (entry := self._current) is None:
             return
-        block = standing.content_block(one)
+        block = standing.content_block(entry)
         if block is None:
             self.app.say("Only a block by the content filter can be allowed once.", "warning")
             return
         rule = f" ({block.rule})" if block.rule else ""
         question = (
-            f"“{words.crop(words.one_line(one.prompt), 300)}”\n\n"
+            f"“{words.crop(words.one_line(entry.prompt), 300)}”\n\n"
             f"Lifts: content{rule}: {words.one_line(block.reason)}\n\n"
             "Applies once, to exactly this text. The other rails still apply. Nothing starts now: approve the "
             "card afterwards."
         )
 
         def allow() -> None:
-            self.app.ask(lambda engine: engine.safety.allow_once(one.prediction_id), lambda _: self._allowed())
+            self.app.ask(lambda engine: engine.safety.allow_once(entry.prediction_id), lambda _: self._allowed())
 
         self.app.confirm("Allow this once?", question, "allow once", allow, risky=True)
 
@@ -231,9 +231,9 @@ class SafetyScreen(Filtering):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "allow_once":
-            one = self._current
+            entry = self._current
             seen = self.pane == "blocked"
-            return seen and one is not None and not one.lifted and standing.content_block(one) is not None
+            return seen and entry is not None and not entry.lifted and standing.content_block(entry) is not None
         return super().check_action(action, parameters)
 
     def action_dnd(self) -> None:
@@ -247,14 +247,14 @@ class SafetyScreen(Filtering):
         self.app.ask(lambda engine: engine.autonomy.dnd(span), done)
 
     def copy_text(self) -> str:
-        one = self._current
-        return one.prediction_id or one.reason if one else ""
+        entry = self._current
+        return entry.prediction_id or entry.reason if entry else ""
 
 
-def searched(one: LogEntry) -> str:
+def searched(entry: LogEntry) -> str:
     """What the words of the filter are looked for in, in lower case."""
-    said = " ".join(f"{v.rail} {v.rule} {v.reason}" for v in one.verdicts if v.verdict is not Verdict.ALLOW)
-    return f"{said} {one.prompt} {one.channel} {one.workspace} {one.trigger_type}".lower()
+    said = " ".join(f"{v.rail} {v.rule} {v.reason}" for v in entry.verdicts if v.verdict is not Verdict.ALLOW)
+    return f"{said} {entry.prompt} {entry.channel} {entry.workspace} {entry.trigger_type}".lower()
 
 
 def rail_rows(known: AppState, now: datetime) -> Iterator[Row]:
@@ -284,9 +284,9 @@ def switch_rows(known: AppState) -> Iterator[Row]:
                   "accent" if autonomy == "act" else "grey", "accent" if autonomy == "act" else "grey")  # fmt: skip
 
 
-def blocked_row(one: LogEntry, now: datetime) -> Row:
+def blocked_row(entry: LogEntry, now: datetime) -> Row:
     """One decision that did not pass: the rail, what was asked, when."""
-    no = standing.decisive(one.verdicts)
-    sign, style = ("◌", "accent") if one.lifted else standing.SIGNS[no.verdict if no else Verdict.BLOCK]
-    text = f"{standing.name(no.rail) if no else '':<11} {words.one_line(one.prompt)}"
-    return Row(str(one.id), text, sign, words.moment(one.at, now), "ink", style)
+    no = standing.decisive(entry.verdicts)
+    sign, style = ("◌", "accent") if entry.lifted else standing.SIGNS[no.verdict if no else Verdict.BLOCK]
+    text = f"{standing.name(no.rail) if no else '':<11} {words.one_line(entry.prompt)}"
+    return Row(str(entry.id), text, sign, words.moment(entry.at, now), "ink", style)

@@ -33,13 +33,13 @@ def name(rail: str) -> str:
 
 def decisive(verdicts: tuple[RailVerdict, ...]) -> RailVerdict | None:
     """The rail that decided: the first that blocks, else the first that asks."""
-    against = (one for one in verdicts if one.verdict is not Verdict.ALLOW)
-    return min(against, key=lambda one: one.verdict is not Verdict.BLOCK, default=None)
+    against = (verdict for verdict in verdicts if verdict.verdict is not Verdict.ALLOW)
+    return min(against, key=lambda item: item.verdict is not Verdict.BLOCK, default=None)
 
 
-def content_block(one: LogEntry) -> RailVerdict | None:
+def content_block(entry: LogEntry) -> RailVerdict | None:
     """The content filter's block of this decision, if that is what it was."""
-    return next((v for v in one.verdicts if v.rail == "content" and v.verdict is Verdict.BLOCK), None)
+    return next((v for v in entry.verdicts if v.rail == "content" and v.verdict is Verdict.BLOCK), None)
 
 
 def rail_now(rail: RailState, now: datetime, acts: bool) -> tuple[str, str, str]:
@@ -55,14 +55,14 @@ def rail_now(rail: RailState, now: datetime, acts: bool) -> tuple[str, str, str]
 
 def executes(rails: tuple[RailState, ...], acts: bool) -> tuple[str, str, str]:
     """What becomes of work that nobody approved, by what the rails say now: sign, words, tone."""
-    blocking = [one for one in rails if one.verdict is Verdict.BLOCK]
-    if any(one.until is None for one in blocking):
+    blocking = [rail for rail in rails if rail.verdict is Verdict.BLOCK]
+    if any(item.until is None for item in blocking):
         return "■", "held", "wrong"
-    if any(one.rail == "kill" for one in blocking):
+    if any(item.rail == "kill" for item in blocking):
         return "▲", "by you", "wants"  # a pause holds only what nobody approved
     if blocking:
         return "◐", "waits", "accent"
-    if any(one.verdict is Verdict.ASK for one in rails):
+    if any(rail.verdict is Verdict.ASK for rail in rails):
         return "▲", "asks you", "ink"
     return "✓", "open" if acts else "by you", "grey"
 
@@ -89,19 +89,21 @@ def cost(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
     """Spent and reserved against the caps, how it went, when a cap will be reached; the caps alone while nothing was
     spent."""
     yield Field("", "cost", "heading")
-    if not any(one.spent or one.reserved or any(one.buckets) for one in burns):
-        caps = ", ".join(f"${words.cap(one.cap)} {'an' if one.window == 'hour' else 'a'} {one.window}" for one in burns)
+    if not any(burn.spent or burn.reserved or any(burn.buckets) for burn in burns):
+        caps = ", ".join(
+            f"${words.cap(burn.cap)} {'an' if burn.window == 'hour' else 'a'} {burn.window}" for burn in burns
+        )
         yield Field("", f"Nothing spent. Caps: {caps}" if burns else "Loading…", "grey")
         return
-    for one in burns:
-        used = one.spent + one.reserved
-        share = used / one.cap if one.cap else 1.0
+    for burn in burns:
+        used = burn.spent + burn.reserved
+        share = used / burn.cap if burn.cap else 1.0
         tone = "wrong" if share >= 1 else "wants" if share >= 0.8 else "ink"
-        reserved = f", {words.money(one.reserved)} reserved" if one.reserved else ""
+        reserved = f", {words.money(burn.reserved)} reserved" if burn.reserved else ""
         yield Field(
-            one.window, f"{bar(share)} {share:>4.0%}  ${used / MICRO:.2f} of ${words.cap(one.cap)}{reserved}", tone
+            burn.window, f"{bar(share)} {share:>4.0%}  ${used / MICRO:.2f} of ${words.cap(burn.cap)}{reserved}", tone
         )
-        yield Field(" ", f"{spark(one.buckets[: one.elapsed][-24:])}  {pace(one, now)}", "grey")
+        yield Field(" ", f"{spark(burn.buckets[: burn.elapsed][-24:])}  {pace(burn, now)}", "grey")
 
 
 def pace(burn: Burn, now: datetime) -> str:
@@ -126,12 +128,14 @@ def hold(word: str, reason: str, since: str, how: str, left: str = "") -> Field:
 def state(known: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
     """Stops and pauses, then the state, what changes it, and quiet hours; `resume` and `dnd` are keys."""
     yield Field("", "state", "heading")
-    for one in holds:
-        left = words.duration(one.until - now) if one.until and one.until > now else ""
-        yield hold(one.word, one.reason, words.moment(one.since, now), f"Press {resume}", left)
+    for held in holds:
+        left = words.duration(held.until - now) if held.until and held.until > now else ""
+        yield hold(held.word, held.reason, words.moment(held.since, now), f"Press {resume}", left)
     view = known.autonomy
     yield Field(
-        "", " ▸ ".join(f"[{one}]" if one == view.state else one for one in STATES) + " (cap or 3 rejections)", "accent"
+        "",
+        " ▸ ".join(f"[{state}]" if state == view.state else state for state in STATES) + " (cap or 3 rejections)",
+        "accent",
     )
     if view.since:
         yield Field("since", f"{words.moment(view.since, now)}: {words.one_line(view.cause)}")
@@ -167,8 +171,8 @@ def next_change(known: AppState, now: datetime) -> str:
 
 def counts_down(known: AppState, now: datetime) -> bool:
     """Whether a second changes what is drawn."""
-    moments = [known.autonomy.next_change, *(one.until for one in known.rails), *(one.until for one in known.holds)]
-    return any(one is not None and one > now for one in moments)
+    moments = [known.autonomy.next_change, *(rail.until for rail in known.rails), *(hold.until for hold in known.holds)]
+    return any(moment is not None and moment > now for moment in moments)
 
 
 def machine(known: AppState, now: datetime) -> Iterator[Field]:
@@ -181,27 +185,27 @@ def machine(known: AppState, now: datetime) -> Iterator[Field]:
     yield Field("", known.sandbox or "not tested yet", "grey")
     if known.chain:
         yield Field("", "work that triggered work, newest first", "heading")
-    for one in known.chain:
-        answer = one.answer_until is not None and one.answer_until > now
-        told = [f"depth {one.depth}", f"{one.runs}× in 10 min" if one.runs else ""]
-        told += [f"no reply until {words.hour(one.answer_until)}"] if answer and one.answer_until else []
-        text = f"{one.from_channel} → {one.to_channel}  {', '.join(filter(None, told))}"
-        yield Field(words.moment(one.at, now), text, "ink" if one.depth > 1 or one.runs or answer else "grey")
+    for step in known.chain:
+        answer = step.answer_until is not None and step.answer_until > now
+        told = [f"depth {step.depth}", f"{step.runs}× in 10 min" if step.runs else ""]
+        told += [f"no reply until {words.hour(step.answer_until)}"] if answer and step.answer_until else []
+        text = f"{step.from_channel} → {step.to_channel}  {', '.join(filter(None, told))}"
+        yield Field(words.moment(step.at, now), text, "ink" if step.depth > 1 or step.runs or answer else "grey")
 
 
-def blocked(one: LogEntry, now: datetime, key: str) -> Iterator[Field]:
+def blocked(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     """What was asked, each rail that did not allow it with rule and reason, and what can be done with `key`."""
-    yield Field("", words.crop(words.one_line(one.prompt), 400))
-    start = f" from {one.from_channel}" if one.from_channel not in ("", "owner") else ""
-    where = [one.trigger_type, f"{words.name(one.workspace)} → {one.channel}{start}", words.moment(one.at, now)]
+    yield Field("", words.crop(words.one_line(entry.prompt), 400))
+    start = f" from {entry.from_channel}" if entry.from_channel not in ("", "owner") else ""
+    where = [entry.trigger_type, f"{words.name(entry.workspace)} → {entry.channel}{start}", words.moment(entry.at, now)]
     yield Field("", " · ".join(filter(None, where)), "faint")
-    for verdict in one.verdicts:
+    for verdict in entry.verdicts:
         if verdict.verdict is not Verdict.ALLOW:
             sign, tone = SIGNS[verdict.verdict]
             rule = f"  rule {verdict.rule}" if verdict.rule else ""
             yield Field("", f"{sign} {name(verdict.rail)}{rule}", tone)
             yield Field("", words.one_line(verdict.reason), "grey")
-    if one.lifted:
+    if entry.lifted:
         yield Field("", "◌ Allowed once. Approve the card to run it.", "accent")
-    elif content_block(one) is not None:
+    elif content_block(entry) is not None:
         yield Field("", f"{key}: allow exactly this once", "accent")

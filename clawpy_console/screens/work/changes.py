@@ -190,14 +190,14 @@ class Changes(Vertical):
         if not head.is_same(self._head):
             self._head = head
             self.query_one("#verdict", Static).update(head)
-        shown = self.view.files or [diff_files.DiffFile(one, [], [], True) for one in files]
+        shown = self.view.files or [diff_files.DiffFile(file, [], [], True) for file in files]
         self.query_one(Files).show(diff_files.tree(shown, self.view.marked))
 
     def _landing(self, change: ChangeSet) -> list[tuple[str, str]]:
         """What landing would do, in words with their style."""
         lines = []
         if parts := self.parts:
-            hunks = sum(len(one.hunks) for one in parts)
+            hunks = sum(len(part.hunks) for part in parts)
             some = f", some only in part ({words.count(hunks, 'hunk')})" if hunks else ""
             told = f"● {len(parts)} of {words.count(len(change.files), 'file')} marked{some}: only these land"
             lines.append((told, "$accent"))
@@ -221,7 +221,7 @@ class Changes(Vertical):
     def unsent(self) -> bool:
         """Whether there are comments that can go to the agent that made the changes."""
         sends = self._session is not None and self._session.flow is None and self._session.state.over
-        return sends and self._change is not None and any(not one.sent for one in self._change.comments)
+        return sends and self._change is not None and any(not comment.sent for comment in self._change.comments)
 
     @on(DiffView.Moved, "#diff")
     def _follow(self) -> None:
@@ -231,8 +231,8 @@ class Changes(Vertical):
     def _mark(self, message: Files.Marked) -> None:
         path = message.path
         inside = path if path.endswith("/") else f"{path}/"
-        chosen = [one for one in self.view.files if one.change.path == path or one.change.path.startswith(inside)]
-        self.view.mark(set().union(*(one.marks for one in chosen)))
+        chosen = [file for file in self.view.files if file.change.path == path or file.change.path.startswith(inside)]
+        self.view.mark(set().union(*(item.marks for item in chosen)))
 
     @on(Rows.Opened, "#files")
     def _open(self, message: Rows.Opened) -> None:

@@ -119,43 +119,47 @@ class Asked(Vertical):
     @property
     def current(self) -> PermissionRequest | None:
         """The request on screen."""
-        chosen = next((one for one in self.requests if one.id == self._wanted), None)
+        chosen = next((request for request in self.requests if request.id == self._wanted), None)
         return chosen or (self.requests[0] if self.requests else None)
 
     @property
     def settled(self) -> PermissionRequest | None:
         """What a key answers now; None in the moment after it changed."""
-        one = self.current
-        steady = one is not None and one.id == self._shown and self.clock() - self._changed_at >= STEADY
-        return one if steady else None
+        request = self.current
+        steady = request is not None and request.id == self._shown and self.clock() - self._changed_at >= STEADY
+        return request if steady else None
 
     def show(self, requests: Sequence[PermissionRequest], now: datetime, keymap: Mapping[str, str]) -> None:
         """The requests of the session under the cursor. The one on screen stays there while it is among them."""
         self.requests = tuple(requests)
-        one = self.current
-        self.set_class(one is not None, "-shown")
-        if one is None:
+        request = self.current
+        self.set_class(request is not None, "-shown")
+        if request is None:
             self._shown = self._wanted = ""
             return
-        self._wanted = one.id
-        number = self.requests.index(one) + 1
+        self._wanted = request.id
+        number = self.requests.index(request) + 1
         many = f"  {number} of {len(self.requests)}" if len(self.requests) > 1 else ""
-        self.border_title = Content(f"▲ {one.agent} asks{many}")
-        self.border_subtitle = Content(f"{one.tool} · waits {words.duration(now - one.asked_at)} · {one.id}")
-        if one.id != self._shown:
-            self._shown = one.id
+        self.border_title = Content(f"▲ {request.agent} asks{many}")
+        self.border_subtitle = Content(
+            f"{request.tool} · waits {words.duration(now - request.asked_at)} · {request.id}"
+        )
+        if request.id != self._shown:
+            self._shown = request.id
             self._changed_at = self.clock()
-            self._show_detail(one)
+            self._show_detail(request)
         hidden = self._fit()
-        self.query_one("#asked-head", Drawn).show(lambda width: _head(one, width, hidden))
+        self.query_one("#asked-head", Drawn).show(lambda width: _head(request, width, hidden))
         self.query_one("#asked-keys", Drawn).show(lambda width: _keys(keymap, len(self.requests), width))
 
-    def _show_detail(self, one: PermissionRequest) -> None:
+    def _show_detail(self, request: PermissionRequest) -> None:
         view = self.query_one("#asked-detail", LinesView)
         view.clear()
-        view.display = bool(one.detail.strip()) and one.detail.strip() != one.title
-        is_diff = one.detail.startswith(("@@", "--- ", "diff "))
-        lines = list(diff_lines(one.detail)) if is_diff else [("output", line) for line in one.detail.splitlines()]
+        view.display = bool(request.detail.strip()) and request.detail.strip() != request.title
+        is_diff = request.detail.startswith(("@@", "--- ", "diff "))
+        lines = (
+            list(diff_lines(request.detail)) if is_diff else [("output", line) for line in request.detail.splitlines()]
+        )
         view.extend(lines)
         self._lines = len(lines) if view.display else 0
 
@@ -168,14 +172,14 @@ class Asked(Vertical):
 
     def next(self) -> None:
         """Show the next of several."""
-        if (one := self.current) is not None:
-            place = self.requests.index(one)
+        if (request := self.current) is not None:
+            place = self.requests.index(request)
             self._wanted = self.requests[(place + 1) % len(self.requests)].id
 
 
-def _head(one: PermissionRequest, width: int, hidden: int) -> list[Content]:
-    why = Content.assemble(("why  ", "$faint"), (words.one_line(one.reason), "$grey"))
-    lines = [*Content.styled(words.one_line(one.title), "bold $ink").wrap(width)[:2], *why.wrap(width)[:2]]
+def _head(request: PermissionRequest, width: int, hidden: int) -> list[Content]:
+    why = Content.assemble(("why  ", "$faint"), (words.one_line(request.reason), "$grey"))
+    lines = [*Content.styled(words.one_line(request.title), "bold $ink").wrap(width)[:2], *why.wrap(width)[:2]]
     if hidden:
         told = f"▼ {words.count(hidden, 'line')} more below: ⇥ goes there, then scroll"
         lines.append(Content.styled(words.crop(told, width), "$wants"))
@@ -258,12 +262,12 @@ class Conversing(ConsoleScreen):
 
     @on(ReplyLine.Closed)
     def _left(self) -> None:
-        column = next((one for one in ("left", "right") if self.has_class(f"-at-{one}")), "middle")
+        column = next((item for item in ("left", "right") if self.has_class(f"-at-{item}")), "middle")
         self.go_to({"left": "sessions", "right": "diff"}.get(column, "transcript"))
 
     def _now(self, session: SessionView) -> SessionView:
         """The session as it is now."""
-        return next((one for one in self.known.sessions if one.id == session.id), session)
+        return next((known for known in self.known.sessions if known.id == session.id), session)
 
     def _said(self, session: SessionView, text: str) -> None:
         def refused(refusal: Refusal) -> None:

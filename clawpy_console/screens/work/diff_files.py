@@ -116,7 +116,7 @@ class DiffFile:
     @property
     def marks(self) -> set[Mark]:
         """What stands for it, and for each of its hunks, among what is marked."""
-        return {(self.change.path, one.number) for one in self.hunks} or {(self.change.path, 0)}
+        return {(self.change.path, hunk.number) for hunk in self.hunks} or {(self.change.path, 0)}
 
 
 def language_of(path: str) -> str:
@@ -133,7 +133,7 @@ def _language(ending: str) -> str:
 
 def read(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:
     """The files of a change set with their hunks, in the order of `changes`. Slow, for a thread."""
-    known = {one.path: one for one in diffs}
+    known = {diff.path: diff for diff in diffs}
     for change in changes:
         language_of(change.path)
     return [_file(number, change, known.get(change.path)) for number, change in enumerate(changes)]
@@ -163,11 +163,11 @@ def _hunks(file: int, diff: FileDiff) -> list[Hunk]:
     ]
 
 
-def changed_part(one: str, other: str) -> tuple[int, int]:
+def changed_part(text: str, other: str) -> tuple[int, int]:
     """Where `one` differs from `other`: from this character to before that one. (0, 0) when they are not alike."""
-    start = len(commonprefix((one, other)))  # noqa: RUF071 (characters are what it compares)
-    end = len(commonprefix((one[start:][::-1], other[start:][::-1])))  # noqa: RUF071
-    return (start, len(one) - end) if start + end >= SIMILAR * max(len(one), len(other)) else (0, 0)
+    start = len(commonprefix((text, other)))  # noqa: RUF071 (characters are what it compares)
+    end = len(commonprefix((text[start:][::-1], other[start:][::-1])))  # noqa: RUF071
+    return (start, len(text) - end) if start + end >= SIMILAR * max(len(text), len(other)) else (0, 0)
 
 
 def lines(files: Sequence[DiffFile]) -> dict[Mark, str]:
@@ -205,14 +205,14 @@ def _branch(files: Sequence[DiffFile], above: str, depth: int, marked: set[Mark]
         groups.setdefault(first + inside, []).append(file)
     indent = "  " * depth
     for name, members in groups.items():
-        mark = mark_of(set().union(*(one.marks for one in members)), marked) if marked else ""
+        mark = mark_of(set().union(*(member.marks for member in members)), marked) if marked else ""
         before = f"{indent}{mark}{' ' * bool(mark)}"
         if not name.endswith("/"):
             row = file_row(members[0].change)
             style = row.mark_style if row.mark in "✗▲" else "ink"
             rows.append(replace(row, text=f"{before}{row.mark} {name}", mark="", style=style))
             continue
-        path = commonpath([one.change.path.rpartition("/")[0] for one in members]) + "/"
-        added, removed = (sum(getattr(one.change, side) or 0 for one in members) for side in ("added", "removed"))
+        path = commonpath([member.change.path.rpartition("/")[0] for member in members]) + "/"
+        added, removed = (sum(getattr(member.change, side) or 0 for member in members) for side in ("added", "removed"))
         rows.append(Row(path, f"{before}{path[len(above) :]}", "", f"+{added} -{removed}", "grey"))
         _branch(members, path, depth + 1, marked, rows)

@@ -167,7 +167,7 @@ class DiffView(CursorView, can_focus=True):
                 continue
             notes = [Entry("note", number, text=text, tone=tone) for tone, text in file.notes]
             self._add(notes, len(notes))
-            comments = [one for one in self._comments if one.path == file.change.path]
+            comments = [comment for comment in self._comments if comment.path == file.change.path]
             for hunk in file.hunks:
                 self._add_head(Entry("hunk", number, hunk))
                 if comments and not hunk.folded:
@@ -175,7 +175,7 @@ class DiffView(CursorView, can_focus=True):
                     self._add(rows, len(rows))
                 elif not hunk.folded:
                     self._add(hunk, hunk.height if self._split else hunk.count)
-            left = [row for one in comments for row in self._comment_rows(one, number)]
+            left = [row for comment in comments for row in self._comment_rows(comment, number)]
             self._add(left, len(left))
         self.set_reactive(DiffView.cursor, self._row_of(at) if at else 0)
         self.resized()
@@ -203,17 +203,17 @@ class DiffView(CursorView, can_focus=True):
         entries = []
         for entry in rows:
             entries.append(entry)
-            for one in [one for one in comments if _is_on(one, entry)]:
-                comments.remove(one)
-                entries += self._comment_rows(one, entry.file, entry.hunk)
+            for comment in [comment for comment in comments if _is_on(comment, entry)]:
+                comments.remove(comment)
+                entries += self._comment_rows(comment, entry.file, entry.hunk)
         return entries
 
-    def _comment_rows(self, one: DiffComment, file: int, hunk: Hunk | None = None) -> list[Entry]:
+    def _comment_rows(self, comment: DiffComment, file: int, hunk: Hunk | None = None) -> list[Entry]:
         room = max(20, self._width - 2 * self._digits - 8)
-        where = "" if hunk is not None else f"on line {one.line}{' before the change' if one.old else ''}: "
-        text = f"{where}{one.text}{'  (sent)' if one.sent else ''}"
+        where = "" if hunk is not None else f"on line {comment.line}{' before the change' if comment.old else ''}: "
+        text = f"{where}{comment.text}{'  (sent)' if comment.sent else ''}"
         pieces = chain.from_iterable(textwrap.wrap(line, room) for line in text.split("\n"))
-        return [Entry("comment", file, hunk, text=piece, tone="wants", comment=one) for piece in pieces]
+        return [Entry("comment", file, hunk, text=piece, tone="wants", comment=comment) for piece in pieces]
 
     # Drawing
 
@@ -320,11 +320,11 @@ class DiffView(CursorView, can_focus=True):
         key = (id(hunk), side, block)
         if key not in self._tokens:
             around = hunk.lines[block * BLOCK : (block + 1) * BLOCK]
-            lines = [one for one in around if one.sign in (" ", side)]
+            lines = [around_line for around_line in around if around_line.sign in (" ", side)]
             language = language_of(self.files[hunk.file].change.path)
-            plain = [[("", one.text)] for one in lines]
-            found = _words("\n".join(one.text for one in lines), language) if language else plain
-            self._tokens[key] = {one.number: tokens for one, tokens in zip(lines, found, strict=True)}
+            plain = [[("", line.text)] for line in lines]
+            found = _words("\n".join(line.text for line in lines), language) if language else plain
+            self._tokens[key] = {line.number: tokens for line, tokens in zip(lines, found, strict=True)}
         return self._tokens[key][line.number]
 
     def notify_style_update(self) -> None:
@@ -407,7 +407,7 @@ class DiffView(CursorView, can_focus=True):
             return None
         line = entry.new if entry.tone != "-" and entry.new is not None else entry.old
         if line is None:  # on a hunk: its first line that changed
-            line = next((one for one in entry.hunk.lines if one.sign != " "), entry.hunk.lines[0])
+            line = next((line for line in entry.hunk.lines if line.sign != " "), entry.hunk.lines[0])
         return self.files[entry.file].change.path, line.new or line.old, not line.new
 
     def action_remove_comment(self) -> None:
@@ -415,10 +415,10 @@ class DiffView(CursorView, can_focus=True):
             self.post_message(self.Removed(entry.comment.number))
 
 
-def _same(one: Entry, other: Entry) -> bool:
+def _same(entry: Entry, other: Entry) -> bool:
     """Whether they stand for the same row, side by side or not."""
     line = other.new or other.old
-    return (one.comment, one.text) == (other.comment, other.text) and line in (None, one.old, one.new)
+    return (entry.comment, entry.text) == (other.comment, other.text) and line in (None, entry.old, entry.new)
 
 
 def _is_on(comment: DiffComment, entry: Entry) -> bool:
@@ -433,7 +433,7 @@ def _words(code: str, language: str) -> list[list[tuple[str, str]]]:
     content = highlight(code, language=language, theme=Syntax)
     lines: list[list[tuple[str, str]]] = [[]]
     place = 0
-    spans = [(one.start, one.end, str(one.style)) for one in content.spans[1:]]  # the first is that of the whole
+    spans = [(span.start, span.end, str(span.style)) for span in content.spans[1:]]  # the first is that of the whole
     for start, end, tone in [*spans, (len(code), len(code), "")]:
         for text, kind in ((code[place:start], ""), (code[start:end], tone)):
             first, *rest = text.split("\n")

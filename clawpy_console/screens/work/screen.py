@@ -82,7 +82,7 @@ class WorkScreen(Conversing, Filtering):
     def session(self) -> SessionView | None:
         """The session under the cursor."""
         current = self.query_one("#sessions", Rows).current
-        return next((one for one in self.known.sessions if one.id == current), None)
+        return next((session for session in self.known.sessions if session.id == current), None)
 
     @property
     def change(self) -> ChangeSet | None:
@@ -123,10 +123,10 @@ class WorkScreen(Conversing, Filtering):
         self._open_on_what_waits(rows)
         count = f"  {len(known.sessions)}{'+' if known.older else ''}" if known.sessions else ""
         self.put("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
-        ids = [one.id for one in known.sessions]
+        ids = [session.id for session in known.sessions]
         if self._beyond in ids[:-1]:
             self._wanted, self._beyond = ids[ids.index(self._beyond) + 1], ""
-        if self._wanted and any(one.id == self._wanted for one in self.known.sessions):
+        if self._wanted and any(session.id == self._wanted for session in self.known.sessions):
             rows.select(self._wanted)
             self._wanted = ""
 
@@ -136,26 +136,32 @@ class WorkScreen(Conversing, Filtering):
             return
         self._opening = not self.app.greeted  # what was kept from last time may not wait any more
         groups = self._groups()
-        waiting = [one.id for one in (*groups[ASKING], *groups[TO_LAND])]
+        waiting = [group.id for group in (*groups[ASKING], *groups[TO_LAND])]
         if waiting and rows.current not in waiting:
             rows.select(waiting[0])
         self._opened_on = rows.current
 
     def _groups(self) -> dict[str, list[SessionView]]:
         """The sessions that have the words of the filter, by the headings of the list."""
-        to_land = {one.session_id for one in self.known.changes if one.state is ChangeState.WAITING}
-        asking = {one.session_id for one in self.known.permissions}
+        to_land = {change.session_id for change in self.known.changes if change.state is ChangeState.WAITING}
+        asking = {request.session_id for request in self.known.permissions}
         groups: dict[str, list[SessionView]] = {ASKING: [], "RUNNING": [], TO_LAND: [], "FINISHED": []}
-        for one in self.known.sessions:
-            ended = TO_LAND if one.id in to_land else "FINISHED"
-            if all(word in f"{one.prompt} {one.channel} {one.state} {one.workspace}".lower() for word in self.needle):
-                groups[ASKING if one.id in asking else ended if one.state.over else "RUNNING"].append(one)
+        for session in self.known.sessions:
+            ended = TO_LAND if session.id in to_land else "FINISHED"
+            if all(
+                word in f"{session.prompt} {session.channel} {session.state} {session.workspace}".lower()
+                for word in self.needle
+            ):
+                groups[ASKING if session.id in asking else ended if session.state.over else "RUNNING"].append(session)
         return groups
 
     def _session_rows(self, now: datetime) -> list[Row]:
-        several = len({one.workspace for one in self.known.sessions}) > 1
+        several = len({session.workspace for session in self.known.sessions}) > 1
         rows = {
-            name: [session_row(one, now, waits=name == TO_LAND, asks=name == ASKING, placed=several) for one in members]
+            name: [
+                session_row(member, now, waits=name == TO_LAND, asks=name == ASKING, placed=several)
+                for member in members
+            ]
             for name, members in self._groups().items()
         }
         more = "looks further" if self.needle else f"lists {NEWEST} more"

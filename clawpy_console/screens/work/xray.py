@@ -75,11 +75,11 @@ class XRay(Dialog[PromptSource | None]):
     def call(self) -> ModelCall | None:
         """The call under the cursor."""
         current = self.query_one("#calls", Rows).current
-        return next((one for one in self._calls if one.id == current), None)
+        return next((call for call in self._calls if call.id == current), None)
 
     def _look_again(self) -> None:
-        if any(one.state == "running" for one in self._calls) or any(
-            one.id == self._session.id and not one.state.over for one in self.app.known.sessions
+        if any(call.state == "running" for call in self._calls) or any(
+            session.id == self._session.id and not session.state.over for session in self.app.known.sessions
         ):
             self._read_calls()
 
@@ -90,7 +90,7 @@ class XRay(Dialog[PromptSource | None]):
         first = not self._calls
         self._calls = tuple(calls)
         rows = self.query_one("#calls", Rows)
-        found = [_row(number, one) for number, one in enumerate(self._calls, 1)]
+        found = [_row(number, call) for number, call in enumerate(self._calls, 1)]
         rows.show(found, empty="it has made no call yet")
         if first and self._calls:
             rows.select(self._calls[-1].id)
@@ -101,17 +101,17 @@ class XRay(Dialog[PromptSource | None]):
     @on(Rows.Moved, "#calls")
     def _show(self) -> None:
         """The call under the cursor: its figures at once, its prompt when it was read."""
-        one = self.call
-        self.query_one("#call", Drawn).show(lambda width: _about(one, self._session, width) if one else [])
-        state = f"{one.id} {one.state}" if one else ""
-        if one is None or state == self._shown:
+        call = self.call
+        self.query_one("#call", Drawn).show(lambda width: _about(call, self._session, width) if call else [])
+        state = f"{call.id} {call.state}" if call else ""
+        if call is None or state == self._shown:
             return
-        again = self._shown.startswith(one.id)  # the same call, which has ended: only its answer is new
+        again = self._shown.startswith(call.id)  # the same call, which has ended: only its answer is new
         self._shown = state
 
         def read(engine: Engine) -> tuple[tuple[PromptPart, ...], str, list[list[str]]]:
-            parts = engine.calls.prompt(one.id)
-            return parts, engine.calls.reply(one.id), engine.objections(parts)
+            parts = engine.calls.prompt(call.id)
+            return parts, engine.calls.reply(call.id), engine.objections(parts)
 
         def drawn(sent: tuple[tuple[PromptPart, ...], str, list[list[str]]]) -> None:
             view = self.query_one("#prompt", PromptLines)
@@ -155,28 +155,30 @@ class XRay(Dialog[PromptSource | None]):
             self.app.say(f"copied {what}")
 
 
-def _row(number: int, one: ModelCall) -> Row:
-    glyph, style = STATES.get(one.state, ("?", "grey"))
-    money = f"{'' if one.price_known or not one.cost else '≈'}{words.money(one.cost)}"
-    figures = f"{words.tokens(one.input_tokens + one.output_tokens):>5} {money:>6}"
-    return Row(one.id, f"{number} {one.model}", glyph, figures, "ink", style, "grey")
+def _row(number: int, call: ModelCall) -> Row:
+    glyph, style = STATES.get(call.state, ("?", "grey"))
+    money = f"{'' if call.price_known or not call.cost else '≈'}{words.money(call.cost)}"
+    figures = f"{words.tokens(call.input_tokens + call.output_tokens):>5} {money:>6}"
+    return Row(call.id, f"{number} {call.model}", glyph, figures, "ink", style, "grey")
 
 
-def _about(one: ModelCall, session: SessionView, width: int) -> list[Content]:
-    glyph, style = STATES.get(one.state, ("?", "grey"))
-    took = f" · {one.seconds:.1f} s" if one.seconds is not None else ""
-    estimated = "" if one.price_known else " estimated: unknown price"
-    told = f" · {one.input_tokens:,} tokens in, {one.output_tokens:,} out · {words.money(one.cost)}{estimated}{took}"
-    provider = f"{one.provider}:" if one.provider else ""
+def _about(call: ModelCall, session: SessionView, width: int) -> list[Content]:
+    glyph, style = STATES.get(call.state, ("?", "grey"))
+    took = f" · {call.seconds:.1f} s" if call.seconds is not None else ""
+    estimated = "" if call.price_known else " estimated: unknown price"
+    told = f" · {call.input_tokens:,} tokens in, {call.output_tokens:,} out · {words.money(call.cost)}{estimated}{took}"
+    provider = f"{call.provider}:" if call.provider else ""
     lines = [
-        Content.assemble((f"{glyph} {one.state}", f"${style}"), (f"  {provider}{one.model} · {one.run_kind}", "$ink")),
+        Content.assemble(
+            (f"{glyph} {call.state}", f"${style}"), (f"  {provider}{call.model} · {call.run_kind}", "$ink")
+        ),
         Content.styled(words.crop(told.removeprefix(" · "), width), "$grey"),
     ]
     if session.runner.startswith("acp"):
         lines.append(Content.styled(words.crop(AGENTS_OWN, width), "$faint"))
-    if one.error:
-        lines.append(Content.styled(words.crop(words.one_line(one.error), width), "$wrong"))
-    lines += [Content.styled(words.crop(f"▲ {words.one_line(note)}", width), "$wants") for note in one.notes]
+    if call.error:
+        lines.append(Content.styled(words.crop(words.one_line(call.error), width), "$wrong"))
+    lines += [Content.styled(words.crop(f"▲ {words.one_line(note)}", width), "$wants") for note in call.notes]
     return lines
 
 
