@@ -451,7 +451,7 @@ class ConsoleApp(KnowingApp):
 
     def action_hire(self) -> None:
         """Have koji-core served by a coding agent of this machine."""
-        from clawpy_console.hiring import offer
+        from clawpy_console.agent_setup import offer
 
         if len(self.screen_stack) == 1:
             offer(self)

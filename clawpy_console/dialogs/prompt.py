@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from clawpy_console import hiring, words
+from clawpy_console import agent_setup, words
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.widgets.drawn import Drawn
@@ -161,7 +161,7 @@ class OwnPrompt(Dialog[Card | None]):
     def _seen(self, served: str, found: list[FoundAgent], models: list[str]) -> None:
         if self.is_attached:
             key = shown_key("prompt.hire", self.app.keymap)
-            self._unserved = Content("") if served else hiring.line(served, found, models, key)
+            self._unserved = Content("") if served else agent_setup.line(served, found, models, key)
             self._offers = not served and bool(found or models)
             self.refresh_bindings()
             self._draw_options()
@@ -239,7 +239,7 @@ class OwnPrompt(Dialog[Card | None]):
         self._draw_place()
 
     def action_hire(self) -> None:
-        hiring.offer(self.app, self._look_for_agents)
+        agent_setup.offer(self.app, self._look_for_agents)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "place":

@@ -22,7 +22,10 @@ def found(name: str, title: str, missing: str = "") -> SimpleNamespace:
 
 
 async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(console: ConsoleApp, engine: StandIn) -> None:
-    engine.agent_setup.serves, engine.agent_setup.here = "", [found("claude", "Claude Code"), found("codex", "Codex", "npm i")]
+    engine.agent_setup.serves, engine.agent_setup.here = (
+        "",
+        [found("claude", "Claude Code"), found("codex", "Codex", "npm i")],
+    )
     async with running(console) as pilot:
         await sees(pilot, "H connects Claude Code")
         await pilot.press("H")

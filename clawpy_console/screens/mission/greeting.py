@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from clawpy_console import hiring, words
+from clawpy_console import agent_setup, words
 from clawpy_console.keys import shown_key
 from clawpy_console.screens.mission.since import since
 from clawpy_console.widgets.drawn import drawn
@@ -41,7 +41,7 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
         ),
         Content.assemble(
             key("mission.own"), " writes your own prompt; ",
-            hiring.line(served, engine.agent_setup.found(), models, shown_key("app.hire", keymap)),
+            agent_setup.line(served, engine.agent_setup.found(), models, shown_key("app.hire", keymap)),
         ),
         Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip
