@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from engine.execution.changesets import ChangeSets
     from engine.execution.overlaps import Overlaps
     from engine.execution.permissions import Permissions
-    from engine.execution.prompt.assembly import PromptAssembly
+    from engine.execution.prompt import PromptAssembly
     from engine.execution.routing import ModelRouter
     from engine.execution.runners.flows.learned import Registry
     from engine.execution.runners.model.client import ModelHost

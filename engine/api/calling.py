@@ -109,7 +109,7 @@ def stop(home: Home, reason: str) -> Document:
     (a full disk) and no engine answers either; sessions are ended all the same.
     """
     from engine.execution import traces
-    from engine.execution.ending import end_all, is_stopped
+    from engine.execution.processes import end_all, is_stopped
 
     unwritten: OSError | None = None
     try:

@@ -37,14 +37,12 @@ from engine.events import (
     Event,
     LandingUndone,
 )
-from engine.execution import branching, change_words, comments, diffs, landing, merging, selecting, snapshots, staging
-from engine.execution.change_reading import ChangeReader
-from engine.execution.change_rows import NEXT, ChangeSetRow, checked
-from engine.execution.continuing import with_changes_of
+from engine.execution import change_store, diffs, landing, merging, selecting, snapshots, staging
+from engine.execution.change_store import NEXT, ChangeReader, ChangeSetRow, checked
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_store import SessionRow
-from engine.execution.snapshots import shown
-from engine.execution.worktrees import EVERYWHERE, Onto, WorkspaceLocks, Worktree, Worktrees
+from engine.execution.snapshots import PlainGit, named, shown
+from engine.execution.worktrees import EVERYWHERE, Onto, Worktree, Worktrees
 from engine.git import Git
 from engine.home import Home
 from engine.model import (
@@ -94,16 +92,14 @@ class ChangeSets(ChangeReader):
         database: Database,
         clock: Clock,
         randomness: Randomness,
-        worktrees: Worktrees,
-        locks: WorkspaceLocks,
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
         super().__init__(database)
         self._scratch = home.cache / "staging"
         self._clock = clock
         self._randomness = randomness
-        self._worktrees = worktrees
-        self._locks = locks
+        self.worktrees = Worktrees(home, database)
+        self._locks = self.worktrees.locks
         self._step = step
 
     def writing(self, session_id: str, workspace: Path, sandbox: Sandbox) -> AbstractContextManager[None]:
@@ -115,7 +111,7 @@ class ChangeSets(ChangeReader):
 
     def capture(self, worktree: Worktree) -> Captured | None:
         """What was changed in `worktree`, or None when nothing was. Slow (git); nothing is stored yet."""
-        result = self._worktrees.capture(worktree)
+        result = self.worktrees.capture(worktree)
         if result.tree == worktree.base:
             return None
         git = snapshots.plain_git(worktree.workspace).git
@@ -155,7 +151,7 @@ class ChangeSets(ChangeReader):
         as these can still be decided. None: the present files, among which is what was landed."""
         row = self._of_session(session_id)
         undecided = row is not None and row.state in (ChangeState.WAITING, ChangeState.UNDONE)
-        return with_changes_of(row) if row is not None and undecided else None
+        return _with_changes_of(row) if row is not None and undecided else None
 
     def supersede(self, tx: Transaction, session_id: str, by: str) -> None:
         """In the transaction that stores the changes of session `by`, which contain those of `session_id`: these are
@@ -216,7 +212,7 @@ class ChangeSets(ChangeReader):
             plan = dataclasses.replace(landing.Plan.from_json(row.landings[-1]["plan"]).reversed(), token=self._token())
             plain = snapshots.plain_git(Path(workspace))
             if changed := landing.changed_since(root, plan):
-                raise change_words.later_edits(changed)
+                raise change_store.later_edits(changed)
             empty = staging.giving_way(root, plan.entries)
             plan = dataclasses.replace(plan, old_folders=tuple(sorted({*plan.old_folders, *empty})))
             tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
@@ -230,7 +226,7 @@ class ChangeSets(ChangeReader):
             row = self._row(change_set_id, becoming=ChangeState.UNDONE)
             plans = [landing.Plan.from_json(one["plan"]).reversed() for one in reversed(row.landings)]
             if changed := landing.changed_since(root, *plans):
-                raise change_words.later_edits(changed)
+                raise change_store.later_edits(changed)
             for _ in plans[1:]:
                 self.undo(change_set_id)
             return self.undo(change_set_id)
@@ -246,15 +242,15 @@ class ChangeSets(ChangeReader):
         with self._locks.holding(workspace):
             row = self._row(change_set_id, becoming=ChangeState.BRANCHED)
             plain = snapshots.plain_git(Path(workspace))
-            commit = branching.commit_diff(
+            commit = merging.commit_diff(
                 plain, base=row.landed_tree, result=row.result_tree, message=_message(row), at=self._clock.local()
             )
-            name = branching.free_name(plain.git, row.title, row.session_id)
+            name = merging.free_name(plain.git, row.title, row.session_id)
             payload = {"change_set": row.id, "workspace": workspace, "branch": name, "commit": commit}
             intent = self._database.write(lambda tx: intents.begin(tx, BRANCHING, row.id, payload))
             self._step("branch intent")
             try:
-                branching.create(plain.git, name, commit)
+                merging.create(plain.git, name, commit)
             except Refusal:
                 self._database.write(lambda tx: intents.finish(tx, intent))
                 raise
@@ -287,7 +283,7 @@ class ChangeSets(ChangeReader):
             if row.state in over:
                 self._clear_away(row.view())
         alive = [row for row in rows if row.state not in over]
-        words += self._worktrees.recover(
+        words += self.worktrees.recover(
             keep={*spare, *(row.session_id for row in alive if row.state == ChangeState.WAITING)},
             keep_refs={row.session_id for row in alive},
         )
@@ -298,13 +294,13 @@ class ChangeSets(ChangeReader):
     def comment(self, change_set_id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
         """Comment on line `line`, from 1, of a file that it changes: as it is after the change, or before it where
         `old`. Raises `Refusal`: `unknown_change_set`, `unknown_file`, `unknown_line`, `bad_comment`, `diff_gone`."""
-        text = sanitise(text).strip()[: comments.LONGEST]
+        text = sanitise(text).strip()[: diffs.LONGEST]
         if not text:
             raise Refusal("bad_comment", "the comment is empty", "write what to change")
         row = self._row(change_set_id)
         git = snapshots.plain_git(Path(row.workspace)).git
         self._ask_for(git, row)
-        quote = comments.quoted(git, row, path, line, old=old)
+        quote = diffs.quoted(git, row.base_tree, row.result_tree, path, line, old=old)
 
         def add(row: ChangeSetRow, at: str) -> None:
             number = max((one["number"] for one in row.comments), default=0) + 1
@@ -329,7 +325,7 @@ class ChangeSets(ChangeReader):
         unsent = [one for one in self.get(change_set_id).comments if not one.sent]
         if not unsent:
             raise Refusal("no_comments", "it has no unsent comments", "`clawpy comment ID FILE:LINE TEXT`")
-        return comments.message(unsent), tuple(one.number for one in unsent)
+        return diffs.message(unsent), tuple(one.number for one in unsent)
 
     def sent_comments(self, change_set_id: str, numbers: Collection[int]) -> ChangeSet:
         """Its comments of these numbers went to an agent now. Raises `Refusal` `unknown_change_set`."""
@@ -380,7 +376,7 @@ class ChangeSets(ChangeReader):
         for _ in range(TRIES):
             present = snapshots.take(plain).tree
             preview, tree, changes = self._look(plain, root, row, present, wanted)
-            change_words.refuse_unless_clean(preview, row.id)
+            change_store.refuse_unless_clean(preview, row.id)
             plan = staging.plan_for(plain, root, tree, changes, token=self._token(), scratch=self._scratch)
             self._step("planned")
             # Contents were read between two snapshots that agree on them: they are what was merged.
@@ -426,14 +422,14 @@ class ChangeSets(ChangeReader):
         except (landing.FilesChanged, OSError, Refusal) as error:
             self._database.write(lambda tx: intents.finish(tx, intent))
             if isinstance(error, landing.FilesChanged):
-                raise change_words.edited_meanwhile(error.paths, undoing=state is ChangeState.UNDONE) from error
+                raise change_store.edited_meanwhile(error.paths, undoing=state is ChangeState.UNDONE) from error
             if isinstance(error, OSError):
-                raise change_words.cannot_write(error, row.workspace) from error
+                raise change_store.cannot_write(error, row.workspace) from error
             raise
         self._step("files done")
         changed = self._arrived(payload, landing.settled(root, plan), written, intent)
         if changed.state is not ChangeState.WAITING:
-            self._worktrees.remove(row.session_id)
+            self.worktrees.remove(row.session_id)
         return changed
 
     def _arrived(self, payload: dict[str, Any], plan: landing.Plan, written: dict[str, int], intent: int) -> ChangeSet:
@@ -536,7 +532,7 @@ class ChangeSets(ChangeReader):
         self._database.write(lambda tx: intents.finish(tx, intent_id))
         words = f"{what} was interrupted and undone; files restored: {len(taken.restored)}"
         if taken.foreign:
-            words += f"; changed by somebody else in the meantime and left alone: {change_words.named(taken.foreign)}"
+            words += f"; changed by somebody else in the meantime and left alone: {named(taken.foreign)}"
         return words
 
     def _recover_branch(self, intent: intents.Intent) -> str:
@@ -544,7 +540,7 @@ class ChangeSets(ChangeReader):
         assert intent_id is not None
         try:
             git = snapshots.plain_git(Path(payload["workspace"])).git
-            if branching.points_to(git, payload["branch"], payload["commit"]):
+            if merging.points_to(git, payload["branch"], payload["commit"]):
                 self._branched(payload, intent_id)
                 return f"branching {payload['change_set']} was interrupted; the branch {payload['branch']} exists"
         except Refusal as error:
@@ -554,10 +550,10 @@ class ChangeSets(ChangeReader):
 
     def _clear_away(self, change_set: ChangeSet) -> None:
         """Nothing of it is needed any more: worktree, refs. What of it is landed keeps its refs, for an undo."""
-        self._worktrees.remove(change_set.session_id)
+        self.worktrees.remove(change_set.session_id)
         if change_set.state is ChangeState.LANDED:
             return
-        self._worktrees.let_go(Path(change_set.workspace), change_set.session_id)
+        self.worktrees.let_go(Path(change_set.workspace), change_set.session_id)
 
         def forget(tx: Transaction) -> None:
             row = tx.session.get(ChangeSetRow, change_set.id)
@@ -569,6 +565,23 @@ class ChangeSets(ChangeReader):
 
     def _token(self) -> str:
         return self._randomness.new_id("land")
+
+
+def _with_changes_of(former: ChangeSetRow) -> Onto:
+    """The present files with what `former` changed. Raises `Refusal` `conflict` when both changed the same."""
+
+    def made(plain: PlainGit, present: str) -> str:
+        merge = merging.three_way(plain.git, base=former.landed_tree, ours=present, theirs=former.result_tree)
+        if merge.conflicts:
+            told = named([shown(path) for path in merge.conflicts])
+            raise Refusal(
+                "conflict",
+                f"what {former.session_id} changed no longer fits your files: {told}",
+                "land or discard its changes first, then continue it",
+            )
+        return merge.tree
+
+    return made
 
 
 def _files(workspace: str) -> Beneath:

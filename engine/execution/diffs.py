@@ -1,21 +1,90 @@
-"""What a change set changed, for the screen: a list of files, and their hunks, sanitised and bounded."""
+"""What a change set changed, for the screen: a list of files, and their hunks, sanitised and bounded; and comments
+on lines of it."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 
 from engine.execution import merging, snapshots
-from engine.execution.hunks import hunks_in, spans
-from engine.execution.running_files import runs_by_itself
-from engine.execution.snapshots import shown
+from engine.execution.snapshots import named, shown
 from engine.git import Git
 from engine.git.tree import split
-from engine.model import FileChange, FileDiff, sanitise
+from engine.model import DiffComment, FileChange, FileDiff, Refusal, sanitise
+
+
+@cache
+def table() -> dict[str, str]:
+    """What runs or obeys a file, and when, by pattern; see `running_files.toml`."""
+    found: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["files"]
+    return found
+
+
+def runs_by_itself(path: str) -> str:
+    """What runs or obeys the file at `path`, and when; "" for an ordinary file."""
+    folded = path.casefold()
+    name = folded.rpartition("/")[2]
+    for written, says in table().items():
+        pattern = written.casefold().replace("/**", "/*")
+        if fnmatchcase(f"/{folded}", f"*/{pattern}") if "/" in pattern else fnmatchcase(name, pattern):
+            return says
+    return ""
+
+
+_HEADER = re.compile(rb"(?m)^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+Span = tuple[int, int, int, int]
+"""Where a hunk begins and ends in the old file, and in the new one: lines from 0, the end not included."""
+
+
+def spans(patch: bytes) -> list[Span]:
+    """The hunks of one file's patch."""
+    return [_span(found) for found in _HEADER.finditer(patch)]
+
+
+def with_hunks(old: bytes, new: bytes, hunks: Sequence[Span], chosen: Collection[int]) -> bytes:
+    """`old` with the hunks of these numbers, from 1, as in `new`."""
+    before, after = BytesIO(old).readlines(), BytesIO(new).readlines()
+    lines: list[bytes] = []
+    place = 0
+    for number, (start, end, new_start, new_end) in enumerate(hunks, 1):
+        lines += before[place:start]
+        lines += after[new_start:new_end] if number in chosen else before[start:end]
+        place = end
+    return b"".join([*lines, *before[place:]])
+
+
+def hunks_in(file: bytes, old: bytes, new: bytes, hunks: Sequence[Span]) -> frozenset[int] | None:
+    """The numbers with which `with_hunks` made `file`; None when no numbers do."""
+    lines, before, after = (BytesIO(text).readlines() for text in (file, old, new))
+    found = {0: frozenset[int]()}  # by line of `file`: the hunks in the lines before it
+    place = 0
+    for number, (start, end, new_start, new_end) in enumerate(hunks, 1):
+        further: dict[int, frozenset[int]] = {}
+        for line, numbers in found.items():
+            for then, chosen in (
+                (before[place:end], numbers),
+                (before[place:start] + after[new_start:new_end], numbers | {number}),
+            ):
+                if lines[line : line + len(then)] == then:
+                    further.setdefault(line + len(then), chosen)
+        found, place = further, end
+    return next((numbers for line, numbers in found.items() if lines[line:] == before[place:]), None)
+
+
+def _span(found: re.Match[bytes]) -> Span:
+    start, count, new_start, new_count = (1 if text is None else int(text) for text in found.groups())
+    first, new_first = start - (count > 0), new_start - (new_count > 0)
+    return first, first + count, new_first, new_first + new_count
+
 
 HUNKS_KEPT = 100_000
 """Characters of unified diff shown for one file."""
@@ -232,3 +301,35 @@ def shown_text(text: str) -> str:
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text.expandtabs(4)  # as most is; what follows is slow
     return sanitise(_INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", text))
+
+
+LONGEST = 4_000
+"""Characters of one comment."""
+
+QUOTED = 200
+"""Characters of the quoted line."""
+
+
+def quoted(git: Git, base: str, result: str, path: str, line: int, *, old: bool) -> str:
+    """Line `line` of the new file, or of the old one. Raises `Refusal`: `unknown_file`, `unknown_line`."""
+    files = {shown(file.path): file for file in changed_files(git, base, result)}
+    file = files.get(path)
+    if file is None:
+        raise Refusal("unknown_file", f"it does not change {path}", f"one of: {named(list(files))}")
+    change = file.change
+    oid, mode = (change.old_oid, change.old_mode) if old else (change.new_oid, change.new_mode)
+    lines = BytesIO(git.output("cat-file", "blob", oid)).readlines() if mode.startswith("10") else []
+    if not 1 <= line <= len(lines):
+        has = f"it has {len(lines)} lines" if lines else "it has no lines"
+        raise Refusal("unknown_line", f"{path} has no line {line} {'before' if old else 'after'} the change", has)
+    return shown_text(lines[line - 1].rstrip(b"\r\n").decode(errors="replace"))[:QUOTED]
+
+
+def message(comments: Iterable[DiffComment]) -> str:
+    """What an agent is told: each comment below its file, its line and the line itself."""
+    parts = [f"{_place(one)}\n> {one.quote}\n{one.text}" for one in comments]
+    return "\n\n".join(["Comments on your changes. Address each of them.", *parts])
+
+
+def _place(one: DiffComment) -> str:
+    return f"{one.path}:{one.line}{' (before your change)' if one.old else ''}"

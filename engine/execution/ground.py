@@ -16,23 +16,21 @@ from pathlib import Path
 from engine.config import SettingsSource
 from engine.execution import snapshots
 from engine.execution.changesets import Captured, ChangeSets
-from engine.execution.continuing import continued
 from engine.execution.environments import keep_out_of_git, reaching
 from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
 from engine.execution.runners.toolchains.installing import Installation, failure, installations
 from engine.execution.runners.toolchains.projects import all_packages
-from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches, written
-from engine.execution.session_store import Write
+from engine.execution.session_store import KEPT, SessionRow, Write, attach, continued
 from engine.execution.snapshots import Snapshot
-from engine.execution.worktrees import Worktree, Worktrees
+from engine.execution.worktrees import Worktree
 from engine.git import Git
 from engine.memory.validation_runs import ValidationRuns
-from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionView, sanitise
+from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView, sanitise
 from engine.model.work import KEPT_DURATIONS
-from engine.storage.database import Transaction
+from engine.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
 
@@ -67,34 +65,54 @@ class Ground:
 class Grounds:
     """Gives sessions a place, and keeps what they found and changed there."""
 
-    def __init__(
-        self,
-        *,
-        settings: SettingsSource,
-        worktrees: Worktrees,
-        changes: ChangeSets,
-        runs: ValidationRuns,
-        caches: Caches,
-        overlaps: Overlaps | None = None,
-        left: Salvage | None = None,
-    ) -> None:
-        """`left` keeps what sessions left that an end of the engine cut short; without it that is cleared away."""
-        self._overlaps = overlaps
-        self._left = left
+    def __init__(self, database: Database, settings: SettingsSource, changes: ChangeSets, caches: Caches) -> None:
+        self._database = database
         self._settings = settings
-        self._worktrees = worktrees
         self._changes = changes
-        self._runs = runs
+        self._worktrees = changes.worktrees
         self._caches = caches
+        self._runs = ValidationRuns(database)
+        self._overlaps = Overlaps(database)
 
     def recover(self) -> list[str]:
-        """Keep what interrupted sessions had changed; finish or take back landings, clear away worktrees; see
-        `Salvage.recover` and `ChangeSets.recover`."""
+        """At start-up, when no session runs and every session of an earlier run is over: keep what interrupted sessions
+        had changed; finish or take back landings, clear away worktrees; see `ChangeSets.recover`. Says what it did.
+
+        Each change set is made and named by its session in one transaction; a start that is killed too finds the
+        worktree as it was, or the change set."""
         self._caches.sweep()
-        if self._left is None:
-            return self._changes.recover()
-        words, spare = self._left.recover()
+        words, spare = [], set()
+        for worktree in self._worktrees.left():
+            with self._database.read() as session:
+                row = session.get(SessionRow, worktree.session_id)
+            if row is None or not _lost(row) or self._changes.for_session(row.id) is not None:
+                continue
+            try:
+                captured = self._changes.capture(worktree)
+            except (Refusal, OSError) as error:
+                log.warning("the changes of %s cannot be saved", row.id, exc_info=True)
+                words.append(
+                    f"the changes of {row.id} cannot be saved yet: {error}; "
+                    f"look into {worktree.folder}, and delete it if you do not need what is there"
+                )
+                spare.add(row.id)
+                continue
+            if captured is not None and self._attach(row, captured):
+                files = len(captured.files)
+                words.append(f"{KEPT}: {files} {'file' if files == 1 else 'files'} ({row.id})")
         return words + self._changes.recover(spare=spare)
+
+    def _attach(self, row: SessionRow, captured: Captured) -> bool:
+        former = continued(row.assignment)
+
+        def write(tx: Transaction) -> str:
+            stored = self._changes.store(tx, captured, prediction_id=row.prediction_id, title=row.prompt)
+            if former:
+                self._changes.supersede(tx, former, by=row.id)
+            return stored.id
+
+        cwd = str(captured.worktree.folder)
+        return self._database.write(lambda tx: attach(tx, row.id, write, cwd=cwd))
 
     def carried(self, former: str) -> str:
         """What a model that goes on with session `former` is told of the files: whether its changes are there."""
@@ -129,7 +147,8 @@ class Grounds:
         writes = looks or place is Place.INSTALL or not live.sandbox.confines
         with self._changes.writing(live.id, workspace, live.sandbox) if writes else nullcontext():
             if over or looks:
-                own = _with_state(Ground(workspace, git))
+                own = Ground(workspace, git)
+                own = replace(own, before=state_of(own))
                 try:
                     with self._shared_caches(live, own) if over else nullcontext():
                         yield own
@@ -285,7 +304,7 @@ class Grounds:
             # Files changed while the tests ran: they were green or red on no tree that anyone can name.
             known = Snapshot(after.head if after else "", "", False)
 
-        overlaps = self._overlaps.of_captured(captured) if captured and self._overlaps else []
+        overlaps = self._overlaps.of_captured(captured) if captured else []
 
         def write(tx: Transaction) -> str:
             if check is not None and not recorded:
@@ -306,8 +325,7 @@ class Grounds:
             stored = self._changes.store(tx, captured, prediction_id=view.prediction_id, title=view.prompt, check=check)
             if ground.continues:
                 self._changes.supersede(tx, ground.continues, by=view.id)
-            if self._overlaps is not None:
-                self._overlaps.record(tx, stored.id, view, overlaps)
+            self._overlaps.record(tx, stored.id, view, overlaps)
             return stored.id
 
         return write
@@ -332,10 +350,6 @@ def bounded(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:
     return replace(check, failing=tuple(map(clean, check.failing)), durations=slowest)
 
 
-def _with_state(ground: Ground) -> Ground:
-    return replace(ground, before=state_of(ground))
-
-
 def state_of(ground: Ground) -> Snapshot | None:
     """The files as they are now, as a tree; None where git cannot tell, which is no reason not to run the tests."""
     try:
@@ -347,3 +361,9 @@ def state_of(ground: Ground) -> Snapshot | None:
     if worktree is not None and now.head == worktree.start != worktree.head:
         return Snapshot(worktree.head, now.tree, False)  # its commit is our own, on top of the operator's
     return now
+
+
+def _lost(row: SessionRow) -> bool:
+    """Whether what this session changed would be lost, though nobody decided that it shall be."""
+    state = SessionState(row.state)
+    return state.over and state is not SessionState.SUCCEEDED and row.error != UNDONE and not row.change_set_id

@@ -1,16 +1,20 @@
-"""Three-way merges of trees, without a working tree: git's own `merge-tree` decides what is clean (SPEC 3.9)."""
+"""Trees merged without a working tree: git's own `merge-tree` decides what is clean (SPEC 3.9); and a session's
+diff as a commit on a branch of its own, without index, HEAD or hooks."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from io import BytesIO
 
+from engine.execution import snapshots
 from engine.execution.snapshots import PlainGit, commit_of, scratch_index, shown
-from engine.execution.tools.paths import is_git
-from engine.git import Git
+from engine.execution.tools.jail import is_git
+from engine.git import Git, GitError, own_branch
 from engine.git.tree import split
+from engine.model import Refusal
 
 GITLINK = "160000"
 LINK = "120000"
@@ -127,3 +131,64 @@ def _climbs_out(path: bytes, target: bytes) -> bool:
         if depth < 0:
             return True
     return False
+
+
+def commit_diff(plain: PlainGit, *, base: str, result: str, message: str, at: datetime) -> str:
+    """A commit of exactly the changes from tree `base` to tree `result`, onto HEAD; no ref points to it yet.
+
+    The author is who git says the operator is, else a fallback. Raises `Refusal`: `conflict` when the changes build
+    on uncommitted work that HEAD lacks, `nothing_to_commit`, `unsupported_files`.
+    """
+    git = plain.git
+    if filtered := unsupported(plain, result, differences(git, base, result)):
+        names = ", ".join(f"{shown(path)}: {why}" for path, why in filtered.items())
+        raise Refusal("unsupported_files", f"these are not committed: {names}", "copy them by hand")
+    head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
+    onto = git.text("rev-parse", f"{head}^{{tree}}") if head else snapshots.empty_tree(git)
+    merge = three_way(git, base=base, ours=onto, theirs=result)
+    if merge.conflicts:
+        names = ", ".join(shown(path) for path in merge.conflicts)
+        raise Refusal(
+            "conflict",
+            f"it builds on changes that HEAD does not have: {names}",
+            "commit your own work first, or land it instead",
+        )
+    if merge.tree == onto:
+        raise Refusal("nothing_to_commit", "HEAD has all of it already", "discard it")
+    parents = ("-p", head) if head else ()
+    return git.text("commit-tree", merge.tree, *parents, stdin=message.encode(), environment=_identity(git, at))
+
+
+def _identity(git: Git, at: datetime) -> dict[str, str]:
+    identity = {"GIT_AUTHOR_DATE": at.isoformat(), "GIT_COMMITTER_DATE": at.isoformat()}
+    for key, fallback in (("name", "Clawpy Console"), ("email", "clawpy@localhost")):
+        value = git.text("config", f"user.{key}", allowed=(0, 1)) or fallback
+        identity |= {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER")}
+    return identity
+
+
+def free_name(git: Git, title: str, session_id: str) -> str:
+    """A name that no branch has, made of the words of `title`; with the first suffix -2, -3, … that is free."""
+    name = first = own_branch(title, snapshots.checked_id(session_id), below=not _exists(git, "clawpy"))
+    number = 1
+    while git.text("for-each-ref", "--count=1", f"refs/heads/{name}"):  # it, or branches below it
+        number += 1
+        name = f"{first}-{number}"
+    return name
+
+
+def create(git: Git, name: str, commit: str) -> None:
+    """Make the branch, unless it came into being meanwhile. Raises `GitError`."""
+    git.output("update-ref", "-m", "clawpy: branch", f"refs/heads/{name}", commit, "0" * len(commit))
+
+
+def points_to(git: Git, name: str, commit: str) -> bool:
+    """True when the branch is there and at `commit`."""
+    try:
+        return git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1)) == commit
+    except GitError as error:
+        raise Refusal("git_failed", f"cannot read the branches of {git.folder}: {error.stderr}") from error
+
+
+def _exists(git: Git, name: str) -> bool:
+    return bool(git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1)))

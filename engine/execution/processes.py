@@ -3,8 +3,7 @@
 Every command has a keeper: bubblewrap, with whose process namespace the kernel ends all that is in it, or the
 supervisor, of whom everything that the command starts remains a descendant. So the descendants of what was started are
 all there is; the keepers go last. Where there is neither (macOS), or a hostile command killed its keeper, the session's
-mark in the environment finds who is left.
-"""
+mark in the environment finds who is left."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ from pathlib import Path
 
 import psutil
 
-from engine.execution import cgroups
+from engine.execution import traces
 from engine.execution.sandbox import SESSION_MARK, limits
 from engine.execution.sandbox.limits import NICE
-from engine.execution.traces import Traces
+from engine.execution.traces import Trace, Traces, forget_dead, found
 
 GRACE = 0.3
 """Seconds between SIGTERM and SIGKILL."""
@@ -127,7 +126,7 @@ class Processes:
             if self._traces is not None:
                 if not self._entered:
                     self._entered = True
-                    self._group = cgroups.make(
+                    self._group = traces.make(
                         self.session_id, memory=self._memory, processes=limits.PROCESSES, contained=self._contained
                     )
                     self._traces.enter(self._group)
@@ -177,7 +176,7 @@ class Processes:
         gone = end_processes(self.session_id, leaders, grace, self._group)
         if gone and self._traces is not None:
             if self._group is not None:
-                cgroups.remove(self._group)
+                traces.remove(self._group)
             self._traces.clear()
         return gone
 
@@ -274,7 +273,7 @@ def kill(left: Sequence[psutil.Process], leaders: Sequence[psutil.Process], grou
     """Kill those of a session that are `left`. A supervisor is only told to: it ends when nothing it keeps is left,
     and killed before that, it would set free what forks faster than a list of processes is read."""
     if group is not None:
-        cgroups.kill(group)
+        traces.kill(group)
     supervisors = [leader for leader in leaders if leader in left and name_of(leader) == _SUPERVISOR]
     kept = [process for process in left if process not in supervisors]
     for supervisor in supervisors:  # it is quicker than anybody whom it has to end
@@ -322,7 +321,7 @@ def gather(session_id: str, leaders: Iterable[psutil.Process], group: Path | Non
         with contextlib.suppress(psutil.Error):
             for process in (leader, *leader.children(recursive=True)):
                 found[process.pid] = process
-    for pid in [] if group is None else cgroups.members(group):
+    for pid in [] if group is None else traces.members(group):
         with contextlib.suppress(psutil.Error):
             found.setdefault(pid, psutil.Process(pid))
     if session_id:
@@ -377,3 +376,57 @@ def await_end(process: subprocess.Popen[bytes], seconds: float) -> bool:
             return False
         time.sleep(0.005)
     return True
+
+
+WITHIN = 5.0
+"""Seconds after which it is said what did not die."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How many processes were `killed`, of which `sessions`, and which are `left`: "PID NAME"."""
+
+    sessions: tuple[str, ...] = ()
+    killed: int = 0
+    left: tuple[str, ...] = ()
+
+
+def end_all(at: Path, *, first: Callable[[], object] = lambda: None, within: float = WITHIN) -> Ended:
+    """End all sessions whose traces lie in the folder `at`. `first` may have somebody else do it; what it leaves, and
+    what begins meanwhile, is ended for at most `within` seconds."""
+    seen: dict[psutil.Process, str] = {}
+
+    def living() -> list[tuple[Trace, list[psutil.Process]]]:
+        now = [(trace, gather(trace.session_id, trace.leaders, trace.group)) for trace in found(at)]
+        for trace, processes in now:
+            seen.update(dict.fromkeys(processes, trace.session_id))
+        return [(trace, processes) for trace, processes in now if processes]
+
+    living()
+    first()
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        left = living()
+        if not left:
+            break
+        for trace, processes in left:
+            kill(processes, trace.leaders, trace.group)
+        await_death([one for _, processes in left for one in processes], min(until, time.monotonic() + 0.02))
+    survivors = await_death(list(seen), until)  # who is ending has no environment any more by which it is found
+    for trace in found(at):
+        if trace.group is not None:
+            traces.remove(trace.group)
+    forget_dead(at)
+    return Ended(
+        sessions=tuple(sorted(set(seen.values()))),
+        killed=len(seen) - len(survivors),
+        left=tuple(f"{process.pid} {name_of(process)}" for process in survivors),
+    )
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal, and so answers nothing."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.Error:
+        return False

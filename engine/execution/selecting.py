@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.execution import diffs, merging
-from engine.execution.change_words import named
-from engine.execution.diffs import ChangedFile
-from engine.execution.hunks import spans, with_hunks
+from engine.execution.diffs import ChangedFile, spans, with_hunks
 from engine.execution.merging import TreeChange
-from engine.execution.snapshots import PlainGit, scratch_index, shown
+from engine.execution.snapshots import PlainGit, named, scratch_index, shown
 from engine.execution.staging import durable
 from engine.git import Git
 from engine.model import FilePart, Refusal

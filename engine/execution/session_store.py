@@ -145,6 +145,15 @@ def check_of(stored: dict[str, Any] | None) -> CheckResult | None:
     return CheckResult(**{**stored, "failing": tuple(stored["failing"]), "durations": durations})
 
 
+CONTINUES = "continues"
+"""The parameter of an assignment of prose that names the session which it continues."""
+
+
+def continued(assignment: Assignment) -> str:
+    """The session that an assignment continues, "" for one that begins anew."""
+    return "" if assignment.flow else str(assignment.parameters.get(CONTINUES) or "")
+
+
 class SessionObserver(Protocol):
     """Who keeps something in step with sessions. Called inside the session's own transactions, on the writer thread:
     quick, never calling `Sessions`, and not raising, for then the session's own change does not happen either."""

@@ -18,16 +18,15 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus
-from engine.execution import ending, traces
+from engine.execution import processes, traces
 from engine.execution.admission import Admission
 from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
-from engine.execution.continuing import continued
 from engine.execution.live import LiveSession, SessionRails, Stop
 from engine.execution.processes import Processes, end_processes
 from engine.execution.runners.base import Runner, RunnerResult
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped
 from engine.execution.sandbox import UNCONFINED, Bubblewrap, Confinement, Sandbox, furnish, limits, secret_places
-from engine.execution.session_store import NOT_BEGUN, SessionResult, SessionRow, SessionStore
+from engine.execution.session_store import NOT_BEGUN, SessionResult, SessionRow, SessionStore, continued
 from engine.execution.session_supervisor import LateEnds, SessionSupervisor
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.home import Home
@@ -264,7 +263,7 @@ class Sessions(SessionStore):
         left = self.rows(state=SessionState.RUNNING)
         queued = self.rows(state=SessionState.QUEUED)[::-1]
         words = []
-        ending.end_all(traces.folder(self._home))
+        processes.end_all(traces.folder(self._home))
         for row in reversed(left):
             end_processes(row.id)
             self._finish(row.id, Stop(SessionState.INTERRUPTED, "the engine stopped while it ran"))

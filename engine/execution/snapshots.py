@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,6 +160,12 @@ def shown(path: str | bytes) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
+
+
+def named(paths: Sequence[str]) -> str:
+    """At most ten names in words."""
+    more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
+    return ", ".join(shown(path) for path in paths[:10]) + more
 
 
 def missing_objects(git: Git, *oids: str) -> list[str]:

@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution import snapshots
-from engine.execution.images import ABSENT, Image, Kind, image_of, in_front, spelled_so
-from engine.execution.landing import Entry, Plan
+from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, image_of, in_front, spelled_so
 from engine.execution.merging import LINK, TreeChange
 from engine.execution.snapshots import PlainGit, scratch_index
 from engine.git import Git

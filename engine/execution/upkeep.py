@@ -11,7 +11,6 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.execution.changesets import ChangeSets
 from engine.execution.sandbox import Caches
-from engine.execution.worktrees import Worktrees
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, Refusal
 
@@ -66,7 +65,6 @@ class Upkeep:
         clock: Clock,
         *,
         changes: ChangeSets,
-        worktrees: Worktrees,
         caches: Caches,
         busy: Callable[[], Collection[str]],
     ) -> None:
@@ -75,7 +73,7 @@ class Upkeep:
         self._measured: tuple[float, int] | None = None
         self._full: Disk | None = None
         self._changes = changes
-        self._worktrees = worktrees
+        self._worktrees = changes.worktrees
         self._caches = caches
         self._busy = busy
 

@@ -128,7 +128,6 @@ class Validation:
         database: Database,
         *,
         settings: SettingsSource,
-        runs: ValidationRuns,
         repairs: Callable[..., Sequence[str]] = lambda **about: (),
         tweaks: Callable[..., Sequence[PolicyTweak]] = lambda **about: (),
     ) -> None:
@@ -136,7 +135,7 @@ class Validation:
         workspace)`: what tightens the loop (SPEC 5.4)."""
         self._database = database
         self._settings = settings
-        self._runs = runs
+        self._runs = ValidationRuns(database)
         self._repairs = repairs
         self._tweaks = tweaks
 

@@ -18,8 +18,7 @@ from engine.execution.launcher import Launcher
 from engine.execution.live import SessionRails
 from engine.execution.overlaps import Overlaps
 from engine.execution.permissions import Permissions
-from engine.execution.prompt.assembly import PromptAssembly
-from engine.execution.prompt.parts import Identity, Project, Rules, Task
+from engine.execution.prompt import Identity, Project, PromptAssembly, Rules, Task
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.agent import AgentServices
@@ -29,13 +28,11 @@ from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.model.history import Histories
 from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.talk import Providers
-from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches
 from engine.execution.sessions import Sessions
 from engine.execution.tools.belt import Toolbelts
 from engine.execution.upkeep import Upkeep
 from engine.execution.validation import Validation
-from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.hierarchy.cascade import LeadershipGuidance
 from engine.hierarchy.profile_text import lessons_in
 from engine.keys import Keys
@@ -59,8 +56,6 @@ RECALL_WITHIN = 2.0
 def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
     """What carries work out; returns what starts it."""
     home, clock, randomness = core.home, core.clock, core.randomness
-    locks = WorkspaceLocks()
-    worktrees = Worktrees(home=home, database=core.database, locks=locks)
     core.keys = Keys(home, clock=clock)
     core.models = ModelRouter(
         core.settings,
@@ -91,9 +86,7 @@ def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
         deadlines={core.recalling.name: RECALL_WITHIN, core.learnt_part.name: RECALL_WITHIN},
         secrets=core.keys.secrets,
     )
-    core.changes = ChangeSets(
-        home=home, database=core.database, clock=clock, randomness=randomness, worktrees=worktrees, locks=locks
-    )
+    core.changes = ChangeSets(home=home, database=core.database, clock=clock, randomness=randomness)
     core.overlaps = Overlaps(core.database)
     core.permissions = Permissions(core.database, randomness=randomness, secrets=core.keys.secrets)
     core.belts = Toolbelts(
@@ -103,32 +96,21 @@ def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
         lists=core.hierarchy.tools,
         programs=core.safety.programs,
     )
-    left = Salvage(core.database, worktrees=worktrees, changes=core.changes)
     caches = Caches(home.cache / "build")
     core.upkeep = Upkeep(
         home,
         clock,
         changes=core.changes,
-        worktrees=worktrees,
         caches=caches,
         busy=lambda: [one.id for one in core.sessions.running()],
     )
-    grounds = Grounds(
-        left=left,
-        settings=core.settings,
-        worktrees=worktrees,
-        changes=core.changes,
-        runs=core.runs,
-        caches=caches,
-        overlaps=core.overlaps,
-    )
+    grounds = Grounds(core.database, core.settings, core.changes, caches)
     flows = FlowRunner(core.flows, grounds=grounds, upkeep=core.upkeep)
     core.host = ModelHost() if overrides.model_host is None else overrides.model_host
     core.host_lent = overrides.model_host is not None
     judging = Validation(
         core.database,
         settings=core.settings,
-        runs=core.runs,
         repairs=core.trials.repairs,
         tweaks=core.overlays.tweaks,
     )

@@ -9,7 +9,7 @@ import pytest
 
 from engine.api.find import find
 from engine.clock import FakeClock
-from engine.execution.change_rows import ChangeSetRow, checked
+from engine.execution.change_store import ChangeSetRow, checked
 from engine.model import ChangeState, Refusal
 from engine.prediction.card_rows import Prediction
 from tests.autonomy.world import World

@@ -20,9 +20,8 @@ import pytest
 from sqlmodel import col, update
 
 from engine.execution import landing
-from engine.execution.change_rows import ChangeSetRow
-from engine.execution.images import ABSENT, Image, Kind, blob_id
-from engine.execution.landing import Entry, Plan
+from engine.execution.change_store import ChangeSetRow
+from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, blob_id
 from engine.execution.sandbox import NoSandbox
 from engine.model import ChangeSet, ChangeState, Refusal
 from engine.storage import beneath, intents
@@ -533,12 +532,15 @@ def test_a_folder_that_is_a_mount_of_elsewhere(tmp_path: Path, canary: Canary) -
 
 def test_no_landing_while_a_session_works_in_the_same_files(world: World) -> None:
     change_set = world.changed(edit)
-    with world.locks.writing(str(world.root), "session_7"), pytest.raises(Refusal, match="session_7") as refused:
+    with (
+        world.worktrees.locks.writing(str(world.root), "session_7"),
+        pytest.raises(Refusal, match="session_7") as refused,
+    ):
         world.changes.land(change_set.id)
     assert refused.value.code == "session_writes"
     assert (world.root / "d/f.txt").read_text() == "one\n"
     world.changes.land(change_set.id)
-    with world.locks.writing(str(world.root), "session_7"), pytest.raises(Refusal, match="session_7"):
+    with world.worktrees.locks.writing(str(world.root), "session_7"), pytest.raises(Refusal, match="session_7"):
         world.changes.undo(change_set.id)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from clawpy_console.cli.printing.render import render
 from engine.api.documents import document as as_json
-from engine.execution.running_files import runs_by_itself, table
+from engine.execution.diffs import runs_by_itself, table
 from engine.model import ChangeSet, FileChange, Refusal
 from tests.execution.landing_world import World
 

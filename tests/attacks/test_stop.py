@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.execution import cgroups, traces
+from engine.execution import traces
 from engine.execution.sandbox import SESSION_MARK, Sandbox
 from engine.home import Home
 from tests.attacks.inside import sleepers, until
@@ -259,7 +259,7 @@ def test_a_number_that_went_to_another_process(outside: Path) -> None:
 
 @pytest.mark.long
 def test_a_group_of_another_name(outside: Path, victim: subprocess.Popen[bytes]) -> None:
-    parent = cgroups.own()
+    parent = traces.own()
     if parent is None:
         pytest.skip("no control group can be made here")
     group = parent / f"operators-{os.getpid()}"

@@ -21,7 +21,7 @@ import pytest
 from engine.clock import SystemClock
 from engine.execution.calls import Calls
 from engine.execution.ground import Grounds
-from engine.execution.prompt.assembly import PromptAssembly
+from engine.execution.prompt import PromptAssembly
 from engine.execution.runners.model.client import Conversation, ModelHost
 from engine.execution.session_store import SessionStore
 from engine.execution.worktrees import Worktrees

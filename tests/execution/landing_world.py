@@ -16,7 +16,6 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
-from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
 from engine.memory.ledger import append
 from engine.model import ChangeSet, ChangeState, CheckResult, Randomness, Refusal
@@ -50,18 +49,15 @@ class World:
         self.clock = FakeClock(datetime(2026, 1, 5, 9, 30, tzinfo=UTC))
         self.bus = EventBus()
         self.database = Database(self.home.database, clock=self.clock, bus=self.bus, recorder=append)
-        self.locks = WorkspaceLocks()
-        self.worktrees = Worktrees(home=self.home, database=self.database, locks=self.locks)
         self.step = step
         self.changes = ChangeSets(
             home=self.home,
             database=self.database,
             clock=self.clock,
             randomness=Randomness(),
-            worktrees=self.worktrees,
-            locks=self.locks,
             step=lambda name: self.step(name),
         )
+        self.worktrees = self.changes.worktrees
 
     @property
     def root(self) -> Path:

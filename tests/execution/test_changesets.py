@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.change_rows import NEXT
+from engine.execution.change_store import NEXT
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
 from tests.execution.landing_world import World, git_state, our_refs, picture
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.continuing import continued
+from engine.execution.session_store import continued
 from engine.model import Assignment, ChangeSet, ChangeState, Refusal
 from engine.storage.database import Transaction
 from tests.execution.landing_world import World, our_refs

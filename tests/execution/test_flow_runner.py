@@ -28,7 +28,6 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.parameters import PROSE, edited, validated
 from engine.execution.sandbox import Caches, NoSandbox, best_sandbox
 from engine.execution.sessions import Sessions
-from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
 from engine.memory.validation_runs import ValidationRuns
 from engine.model import (
@@ -77,17 +76,9 @@ class World:
         self.settings_now = Settings()
         self.flows: dict[str, Any] = dict(FLOWS)
         self.watcher = Watcher()
-        locks = WorkspaceLocks()
         randomness = Randomness()
-        self.worktrees = Worktrees(home=self.home, database=database, locks=locks)
-        self.changes = ChangeSets(
-            home=self.home,
-            database=database,
-            clock=clock,
-            randomness=randomness,
-            worktrees=self.worktrees,
-            locks=locks,
-        )
+        self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=randomness)
+        self.worktrees = self.changes.worktrees
         self.runs = ValidationRuns(database)
         self.clock = clock
         self.root = root
@@ -101,13 +92,7 @@ class World:
             def current(self) -> Settings:
                 return world.settings_now
 
-        grounds = Grounds(
-            settings=Source(),
-            worktrees=self.worktrees,
-            changes=self.changes,
-            runs=self.runs,
-            caches=Caches(self.home.cache / "build"),
-        )
+        grounds = Grounds(database, Source(), self.changes, Caches(self.home.cache / "build"))
         self.runner = FlowRunner(self.flows, grounds=grounds)
         self.sessions = Sessions(
             database,

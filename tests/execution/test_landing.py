@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.change_rows import ChangeSetRow
+from engine.execution.change_store import ChangeSetRow
 from engine.model import ChangeState, Refusal
 from engine.storage.database import Transaction
 from tests.execution.landing_world import TEXT, World, git_state, picture, refusal_of, refused_whole, writing

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import landing
-from engine.execution.images import ABSENT, Image, Kind, blob_id
-from engine.execution.landing import Entry, Plan
+from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, blob_id
 from engine.storage.beneath import Beneath
 from tests.execution.landing_world import picture
 

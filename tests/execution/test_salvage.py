@@ -17,11 +17,8 @@ from engine.execution.ground import Ground, Grounds
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
-from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches
 from engine.execution.session_store import SessionRow
-from engine.execution.worktrees import WorkspaceLocks, Worktrees
-from engine.memory.validation_runs import ValidationRuns
 from engine.model import UNDONE, Assignment, ChangeState, RunnerInfo, SessionState, SessionView
 from engine.storage import intents
 from engine.storage.database import Database, Transaction
@@ -65,24 +62,9 @@ class World(Bare):
         super().__init__(root, database, clock, bus)
         self.workspace = repository.path
         self.database = database
-        locks = WorkspaceLocks()
-        self.worktrees = Worktrees(home=self.home, database=database, locks=locks)
-        self.changes = ChangeSets(
-            home=self.home,
-            database=database,
-            clock=clock,
-            randomness=self.sessions._randomness,
-            worktrees=self.worktrees,
-            locks=locks,
-        )
-        grounds = Grounds(
-            settings=self.settings,
-            worktrees=self.worktrees,
-            changes=self.changes,
-            runs=ValidationRuns(database),
-            caches=Caches(self.home.cache / "build"),
-            left=Salvage(database, worktrees=self.worktrees, changes=self.changes),
-        )
+        self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=self.sessions._randomness)
+        self.worktrees = self.changes.worktrees
+        grounds = Grounds(database, self.settings, self.changes, Caches(self.home.cache / "build"))
         self.sessions.admission._runners = {"model": Agent(grounds, work)}
         self.prose = Assignment("write it", "koji-core", str(self.workspace), "model")
 

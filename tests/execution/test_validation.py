@@ -19,13 +19,12 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.ground import Ground, Grounds
 from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
-from engine.execution.prompt.parts import HOW_TO_WORK
+from engine.execution.prompt import HOW_TO_WORK
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import FlowUnable, Place
 from engine.execution.sandbox import Caches
 from engine.execution.sessions import Sessions
 from engine.execution.validation import Attempt, Caps, Step, Validation, heal_prompt, next_step
-from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
 from engine.memory.ledger import Ledger
 from engine.memory.validation_runs import ValidationRun, ValidationRuns
@@ -93,34 +92,18 @@ class World:
         self.repository, self.database, self.clock, self._bus = repository, database, clock, bus
         self.home = Home.locate(root / "home")
         self.settings = FixedSettings(Settings(max_running_sessions=4))
-        locks = WorkspaceLocks()
         self._randomness = Randomness()
-        worktrees = Worktrees(home=self.home, database=database, locks=locks)
-        self.changes = ChangeSets(
-            home=self.home,
-            database=database,
-            clock=clock,
-            randomness=self._randomness,
-            worktrees=worktrees,
-            locks=locks,
-        )
+        self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=self._randomness)
         self.runs = ValidationRuns(database)
         self.overlaps = Overlaps(database)
-        self.grounds = Grounds(
-            settings=self.settings,
-            worktrees=worktrees,
-            changes=self.changes,
-            runs=self.runs,
-            caches=Caches(self.home.cache / "build"),
-            overlaps=self.overlaps,
-        )
+        self.grounds = Grounds(database, self.settings, self.changes, Caches(self.home.cache / "build"))
         self._opened: list[Sessions] = []
         self._count = 0
 
     def work(self, *turns: Turn, validation: ValidationSettings | None = None) -> tuple[SessionView, list[str]]:
         """One session of an agent with these turns, to its end; and what the agent was told between them."""
         settings = FixedSettings(Settings(validation=validation or ValidationSettings()))
-        agent = Agent(self.grounds, Validation(self.database, settings=settings, runs=self.runs), list(turns))
+        agent = Agent(self.grounds, Validation(self.database, settings=settings), list(turns))
         sessions = Sessions(
             self.database,
             home=self.home,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
-from engine.execution.prompt.assembly import PromptAssembly
+from engine.execution.prompt import PromptAssembly
 from engine.memory.prompt_part import BLOCK, QUERY_MOST, SAID, RecalledPart, remembered_lines
 from engine.model import (
     Layer,

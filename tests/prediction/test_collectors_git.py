@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution import branching
+from engine.execution import merging
 from engine.git import Git
 from engine.git.reader import GitReader
 from engine.git.status import instant
@@ -137,7 +137,7 @@ def test_a_branch_that_a_session_became_is_nothing_that_somebody_left(
     git = Git(repository.path)
     for title in ("Fix lint in cart!", "Fix lint in cart!", "…"):
         commit = repository.commit(f"{title}\n\nSession: sess_1", {"b.py": title})
-        branching.create(git, branching.free_name(git, title, "sess_1"), commit)
+        merging.create(git, merging.free_name(git, title, "sess_1"), commit)
     repository.git("update-ref", "refs/remotes/origin/clawpy/fix-lint-in-cart", "HEAD")
     repository.commit("mine", {"c.py": "1"})
     repository.git("branch", "clawpy/mine")
@@ -163,9 +163,9 @@ def test_a_branch_that_a_session_became_is_nothing_that_somebody_left(
 )
 def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, name: str) -> None:
     repository.commit("one", {"a.py": "1"})
-    assert branching.free_name(Git(repository.path), title, "sess_1") == name
+    assert merging.free_name(Git(repository.path), title, "sess_1") == name
     repository.git("branch", name)
-    assert branching.free_name(Git(repository.path), title, "sess_1") == f"{name}-2"
+    assert merging.free_name(Git(repository.path), title, "sess_1") == f"{name}-2"
 
 
 @pytest.mark.parametrize("value", ["a\fb", "a\u2028b", "a\x1cb", "a\x0bb", "a\x85b", "a\rb", "sess_1\n and more"])

@@ -18,8 +18,8 @@ from engine.execution.sandbox.environment import (
 )
 from engine.execution.sandbox.gate import HostGate
 from engine.execution.sandbox.ladder import best_sandbox, ladder_reports
-from engine.execution.sandbox.layers import written
 from engine.execution.sandbox.limits import disk_shortage
+from engine.execution.sandbox.mounts import written
 from engine.execution.sandbox.places import furnish
 
 __all__ = [

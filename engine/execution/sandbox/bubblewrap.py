@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import caches, forward, layers, limits, mounts, places, seccomp
+from engine.execution.sandbox import caches, forward, limits, mounts, places, seccomp
 from engine.execution.sandbox.base import PRIVATE, Confinement, described
 from engine.execution.sandbox.hosts import local_hosts
 from engine.execution.sandbox.mounts import Kind, Mount
@@ -56,8 +56,8 @@ class Bubblewrap:
         return "/tmp"
 
     def overlays(self, confinement: Confinement) -> bool:
-        over = layers.layers_of(confinement)
-        return over is not None and not layers.fault(over)
+        over = mounts.layers_of(confinement)
+        return over is not None and not mounts.fault(over)
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         command = list(argv)
@@ -66,8 +66,8 @@ class Bubblewrap:
         if gate is not None:
             command = forward.command(Path(GATE_INSIDE), local_hosts(confinement.hosts), command)
             readable += [*places.installed(Path(sys.executable), places.home_of(os.environ)), forward.SCRIPT]
-        over = layers.layers_of(confinement)
-        if over is not None and layers.fault(over):
+        over = mounts.layers_of(confinement)
+        if over is not None and mounts.fault(over):
             assert not confinement.discards, "the ground takes a copy where nothing can be laid over the tree"
             over = None
         options = [*self._base(), *self._mounts(confinement, readable, over)]
@@ -110,7 +110,7 @@ class Bubblewrap:
         """Whether it really confines here, tried once."""
         return not self.fault
 
-    def _launched(self, options: Sequence[str], command: Sequence[str], over: layers.Layers | None = None) -> list[str]:
+    def _launched(self, options: Sequence[str], command: Sequence[str], over: mounts.Layers | None = None) -> list[str]:
         """Limited, and with the filter on descriptor 9, which a shell opens: each start reads it from its beginning.
         The overlays come after that, for in their namespace a user may not read what is this process's own."""
         bwrap = [self._program, *options]
@@ -120,7 +120,7 @@ class Bubblewrap:
         command = [*bwrap, "--", *command]
         if over is not None:
             script = f'cd "$0" || exit 125; {over.script()}exec "$@"'
-            command = [*layers.UNSHARE, "/bin/sh", "-c", script, str(over.folder), *command]
+            command = [*mounts.UNSHARE, "/bin/sh", "-c", script, str(over.folder), *command]
         return ["/bin/sh", "-c", limits.limiting() + _LAUNCH, program or "/dev/null", *command]
 
     def _base(self) -> list[str]:
@@ -138,7 +138,7 @@ class Bubblewrap:
         """A folder in memory, of at most so many bytes where bwrap can tell."""
         return [*(("--size", str(most)) if _has_size(self._program) else ()), "--tmpfs", at]
 
-    def _mounts(self, confinement: Confinement, readable: Sequence[Path], over: layers.Layers | None) -> list[str]:
+    def _mounts(self, confinement: Confinement, readable: Sequence[Path], over: mounts.Layers | None) -> list[str]:
         empty = str(confinement.layers / "empty")
         moved = {place: confinement.tmp for place in PRIVATE if place.is_dir()}
         if over is not None:

@@ -19,10 +19,8 @@ from engine.execution.live import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, FlowUnable
 from engine.execution.tools import text
-from engine.execution.tools.addresses import Target, target_of
-from engine.execution.tools.gate import REFUSING, Gate
-from engine.execution.tools.jail import Content, Jail
-from engine.execution.tools.paths import shown
+from engine.execution.tools.gate import REFUSING, Gate, Programs, Wishes
+from engine.execution.tools.jail import Content, Jail, shown
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.specs import (
     EXEC_SECONDS,
@@ -33,8 +31,7 @@ from engine.execution.tools.specs import (
     checked,
     plain,
 )
-from engine.execution.tools.web import Web
-from engine.execution.tools.wishes import Programs, Wishes
+from engine.execution.tools.web import Target, Web, target_of
 from engine.hierarchy.folders import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT

@@ -4,8 +4,7 @@ A path is walked name by name, and a link is not followed by the kernel but read
 and links may lead anywhere within the folder and nowhere else. That only finds out where a path leads: the files are
 used by `Beneath`, which follows no link whatever has changed since. Writing puts a new file beside the old and renames
 it, which changes no file that has another name elsewhere; reading such a file (a hard link) is refused, for nobody can
-tell whose it is.
-"""
+tell whose it is."""
 
 from __future__ import annotations
 
@@ -14,16 +13,88 @@ import errno
 import os
 import secrets
 import stat
+import unicodedata
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.execution.tools.paths import below, check_name, is_git, outside, parts_of, shown, split
-from engine.model import Refusal
+from engine.model import Refusal, sanitise
 from engine.storage.beneath import REPLACED, Beneath
 from engine.storage.files import TEMPORARY
+
+LONGEST_PATH = 4_096
+LONGEST_NAME = 255
+"""Bytes, as POSIX file systems have them."""
+
+DEEPEST = 256
+
+
+def parts_of(path: str, roots: Sequence[str]) -> list[str]:
+    """The names of `path` below the folder, `..` among them. An absolute path must begin with one of `roots`, the
+    spellings of the folder itself. Raises `Refusal` `bad_path`, `outside`."""
+    if not path.strip():
+        raise Refusal("bad_path", "the path is empty", "name a file of the project, for example src/main.py")
+    if sanitise(path) != path or "\n" in path:
+        raise Refusal("bad_path", "the path has control characters in it", "write it as plain text")
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise Refusal("bad_path", f"the path is longer than {LONGEST_PATH} bytes", "name a file of the project")
+    if path == "~" or path.startswith("~/"):
+        raise outside(path)
+    parts = split(path)
+    if len(parts) > DEEPEST:
+        raise Refusal("bad_path", f"the path is more than {DEEPEST} folders deep", "name a file of the project")
+    return below(parts, roots, path) if path.startswith("/") else parts
+
+
+def split(path: str) -> list[str]:
+    """The names of a path; what means nothing is left out, `..` is kept."""
+    return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def below(parts: list[str], roots: Sequence[str], path: str) -> list[str]:
+    """What of an absolute path lies below one of `roots`. Raises `Refusal` `outside`."""
+    for root in roots:
+        names = split(root)
+        if parts[: len(names)] == names:
+            return parts[len(names) :]
+    raise outside(path)
+
+
+def outside(path: str) -> Refusal:
+    """That a path leads out of the folder."""
+    return Refusal(
+        "outside",
+        f"{shown(path)} is not in the project",
+        "only files of the project can be used; write the path relative to its top folder",
+    )
+
+
+def check_name(name: str) -> None:
+    """Raises `Refusal` for a name that no file may be reached by: git's own folder, in any spelling that some file
+    system takes for it, and names that are too long."""
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        raise Refusal("bad_path", f"{shown(name)} is longer than {LONGEST_NAME} bytes", "use a shorter name")
+    if is_git(name):
+        raise Refusal(
+            "git_folder", ".git is not for the file tools: what is in it runs on the operator's machine", "use exec git"
+        )
+
+
+def is_git(name: str) -> bool:
+    """Whether some file system takes this name for `.git`."""
+    # HFS+ does not see invisible characters, NTFS neither trailing dots and spaces nor what follows a colon.
+    letters = unicodedata.normalize("NFKC", name)
+    folded = "".join(one for one in letters if unicodedata.category(one) not in ("Cf", "Cc"))
+    return folded.split(":")[0].rstrip(". ").casefold() in (".git", "git~1")
+
+
+def shown(path: str) -> str:
+    """A path for words: harmless and short."""
+    text = sanitise(path)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
 
 MOST_LINKS = 40
 """Links along one path; more is refused."""

@@ -21,9 +21,7 @@ from engine.execution.runners.agent import AgentServices
 from engine.execution.runners.flow import Stopped
 from engine.execution.sandbox import Caches, NoSandbox, Sandbox
 from engine.execution.sessions import Sessions
-from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
-from engine.memory.validation_runs import ValidationRuns
 from engine.model import (
     Assignment,
     Permit,
@@ -137,18 +135,9 @@ class AcpWorld:
         section = AcpSettings(command=tuple(command) or (sys.executable, str(AGENT), *modes), **(settings or {}))
         channels = {"koji-core": ChannelSettings.model_validate({"agent": "builder", **(channel or {})})}
         self.settings = FixedSettings(Settings().model_copy(update={"channels": channels, "acp": {"small": section}}))
-        locks, randomness = WorkspaceLocks(), Randomness()
-        worktrees = Worktrees(home=self.home, database=database, locks=locks)
-        self.changes = ChangeSets(
-            home=self.home, database=database, clock=clock, randomness=randomness, worktrees=worktrees, locks=locks
-        )
-        grounds = Grounds(
-            settings=self.settings,
-            worktrees=worktrees,
-            changes=self.changes,
-            runs=ValidationRuns(database),
-            caches=Caches(self.home.cache / "build"),
-        )
+        randomness = Randomness()
+        self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=randomness)
+        grounds = Grounds(database, self.settings, self.changes, Caches(self.home.cache / "build"))
         self.runner = AcpRunner(
             AgentServices(grounds, prompts or Prompts(), self.calls, belts or self, self.settings, validation),
             data=self.home.data,

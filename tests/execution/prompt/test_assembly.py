@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import tokenizer
-from engine.execution.prompt import parts
-from engine.execution.prompt.assembly import Contribution, PromptAssembly
-from engine.execution.prompt.blocks import block, quoted
-from engine.execution.prompt.parts import Identity, Project, Rules, Task
+from engine.execution import prompt
+from engine.execution.prompt import Contribution, Identity, Project, PromptAssembly, Rules, Task, block, quoted
 from engine.model import CheckResult, PromptPart, PromptRequest, PromptSource, Source, SourceKind, Trust
 
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
@@ -172,7 +170,7 @@ def test_long_guidance_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
     given_back = Project().part(request(tmp_path))
 
     assert given_back.part is not None
-    assert len(given_back.part.text) < parts.PROJECT_MOST + 200
+    assert len(given_back.part.text) < prompt.PROJECT_MOST + 200
     assert given_back.part.lines[-3].text == "a line of guidance"
     assert given_back.notes == ("AGENTS.md was cut: 23,997 of its 38,000 characters",)
 

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.execution.tools.jail import Jail
-from engine.execution.tools.paths import is_git, split
+from engine.execution.tools.jail import Jail, is_git, split
 from engine.model import Refusal
 
 NAMES = ("a", "b", "c", ".git", "\u00fc")

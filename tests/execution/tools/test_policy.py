@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.config import Production
-from engine.execution.tools import production
+from engine.execution.tools import policy
 from engine.execution.tools.policy import NAMES, Policy
 from engine.model import Verdict
 from engine.safety.content import programs_of
@@ -102,19 +102,19 @@ PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"))
     ],
 )  # fmt: skip
 def test_production_in_commands(command: str, found: str) -> None:
-    targets = production.of_command(command, PRODUCTION)
+    targets = policy.of_command(command, PRODUCTION)
     assert found in targets if found else targets == ()
 
 
 def test_production_in_paths_and_hosts() -> None:
-    assert production.of_path("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
-    assert production.of_path("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
-    assert production.of_path("products.py", "/srv/shop", PRODUCTION) == ()
-    assert production.of_host("api.prod.example.org", PRODUCTION)
-    assert not production.of_host("docs.python.org", PRODUCTION)
+    assert policy.of_path("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
+    assert policy.of_path("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
+    assert policy.of_path("products.py", "/srv/shop", PRODUCTION) == ()
+    assert policy.of_host("api.prod.example.org", PRODUCTION)
+    assert not policy.of_host("docs.python.org", PRODUCTION)
 
 
 @given(st.text(max_size=200))
 def test_any_command_has_an_answer(command: str) -> None:
-    production.of_command(command, PRODUCTION)
+    policy.of_command(command, PRODUCTION)
     decide(Policy(allow=("exec",), deny=("exec:rm *",)), command)

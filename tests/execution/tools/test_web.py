@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.runners.flow import Stopped
-from engine.execution.tools.addresses import is_public, target_of
 from engine.execution.tools.html_text import text_of
 from engine.execution.tools.policy import NAMES, Policy
-from engine.execution.tools.web import LARGEST_PAGE
+from engine.execution.tools.web import LARGEST_PAGE, is_public, target_of
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld
 from tests.execution.tools.conftest import MakeWorld

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
-from engine.execution.prompt.assembly import PromptAssembly
-from engine.execution.prompt.parts import Rules
+from engine.execution.prompt import PromptAssembly, Rules
 from engine.learning.candidates.fragments import BLOCK, fragment_lines
 from engine.model import PromptRequest, SourceKind
 from engine.model.adaptation import CandidateType, Overlay, PromptFragment

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from engine.execution.channels import Channels
-from engine.execution.continuing import continued
 from engine.execution.ground import UNDO_NOTES, Ground
 from engine.execution.live import LiveSession
 from engine.execution.routing import ModelChoice
@@ -17,6 +16,7 @@ from engine.execution.runners.model.client import HostGone
 from engine.execution.runners.model.parts import assistant_part, operator_part
 from engine.execution.runners.model.talk import Providers, Talk
 from engine.execution.runners.model.wire import Model
+from engine.execution.session_store import continued
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
 
 TASK, HEAL, REPLY = "task", "heal", "reply"

@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from engine.execution.own_environment import which
 from engine.execution.runners.toolchains import python
 from engine.execution.runners.toolchains.bound import Linter, Toolchain, Words, filled
 from engine.execution.runners.toolchains.shapes import read
 from engine.execution.runners.toolchains.table import CHECKERS, KEEPERS, LAST, TESTERS, Checker, Keeper, Tester
+from engine.execution.sandbox.environment import which
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from engine.execution.own_environment import which
 from engine.execution.runners.toolchains.python_environments import kept
 from engine.execution.runners.toolchains.shapes import read
+from engine.execution.sandbox.environment import which
 from engine.git import Git, GitError
 
 TEST_FILES = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"

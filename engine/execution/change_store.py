@@ -1,0 +1,266 @@
+"""Change sets as the database knows them (SPEC 3.9): the table, which of their states may follow which, what can be
+asked of them without changing anything, and what you are told when one does not land."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
+from sqlmodel import Field, Session, col, desc, select
+
+from engine.execution import diffs, snapshots
+from engine.execution.session_store import check_of
+from engine.execution.snapshots import named, shown
+from engine.git import Git
+from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, LandPreview, Refusal
+from engine.storage.database import Database
+from engine.storage.ids import beginning
+from engine.storage.kept import Kept
+from engine.storage.quick import ask
+from engine.storage.rows import Row, value_of
+from engine.storage.types import utc
+
+NEXT: dict[ChangeState, set[ChangeState]] = {
+    ChangeState.WAITING: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
+    ChangeState.LANDED: {ChangeState.UNDONE},
+    ChangeState.UNDONE: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
+}
+"""What may be asked of a change set by its state. While part of one that waits is landed, that can be undone too."""
+
+
+class ChangeSetRow(Row, table=True):
+    """One change set. `landings` are those that were not undone, the oldest first: the `tree` that its work is then
+    landed up to, the `files` of that, the `plan` that wrote them. `written`: what landings and undos wrote (path,
+    mtime_ns); `kept`: its refs in the repository are still there."""
+
+    __tablename__ = "change_sets"
+    __table_args__ = (
+        CheckConstraint(
+            "state IN ('waiting', 'landed', 'branched', 'discarded', 'undone')", name="ck_change_sets_state"
+        ),
+        Index("ix_change_sets_state", "state", "created_at"),
+        Index("ix_change_sets_workspace", "workspace", "state", "created_at"),
+    )
+
+    id: str = Field(primary_key=True)
+    session_id: str = Field(unique=True)
+    prediction_id: str = Field(index=True)
+    workspace: str
+    state: str = ChangeState.WAITING.value
+    base_tree: str
+    result_tree: str
+    files: list[dict[str, Any]] = Field(sa_column=Column(JSON, nullable=False))
+    title: str
+    check_result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
+    created_at: datetime = Field(sa_column=utc())
+    decided_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    branch: str = ""
+    note: str = ""
+    landings: list[dict[str, Any]] = Field(
+        default_factory=list, sa_column=Column(JSON, nullable=False, server_default="[]")
+    )
+    written: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    kept: bool = True
+    comments: list[dict[str, Any]] = Field(
+        default_factory=list, sa_column=Column(JSON, nullable=False, server_default="[]")
+    )
+
+    @property
+    def landed_tree(self) -> str:
+        """The base with everything of it that is landed: what is left to land is from there to `result_tree`."""
+        return self.landings[-1]["tree"] if self.landings else self.base_tree
+
+    @property
+    def landed(self) -> int:
+        """Files that its landings changed."""
+        return len({entry["path"] for one in self.landings for entry in one["plan"]["entries"]})
+
+    def view(self) -> ChangeSet:
+        """The row as screens and verbs see it."""
+        return value_of(
+            self,
+            ChangeSet,
+            state=ChangeState(self.state),
+            files=tuple(FileChange(**file) for file in self.files),
+            check=check_of(self.check_result),
+            comments=tuple(DiffComment(**comment) for comment in self.comments),
+            landings=len(self.landings),
+        )
+
+
+BACK = {
+    ChangeState.LANDED: "`clawpy undo {}` undoes it",
+    ChangeState.UNDONE: "`clawpy land {}` lands it again",
+}
+"""What can be done about a change set that is what it was to become."""
+
+
+def checked(session: Session, change_set_id: str, becoming: ChangeState | None) -> ChangeSetRow:
+    row = session.get(ChangeSetRow, change_set_id)
+    if row is None:
+        raise Refusal("unknown_change_set", f"there is no change set {change_set_id}", "`clawpy work` lists them")
+    if becoming is not None and becoming not in NEXT.get(ChangeState(row.state), set()):
+        if becoming is ChangeState.UNDONE and row.landings:
+            return row
+        if becoming == row.state:
+            fix = BACK.get(becoming, "`clawpy work` shows it").format(row.id)
+            raise Refusal("already_decided", f"{row.id} is {row.state} already", fix)
+        told = f"{row.id} is {row.state} and cannot be {becoming.value}"
+        fix = "`clawpy work` shows it"
+        if becoming is ChangeState.UNDONE and row.state == ChangeState.BRANCHED:
+            fix = f"none of your files changed; `git branch -D {row.branch}` deletes the branch"
+        raise Refusal("already_decided", told, fix)
+    return row
+
+
+REMEMBERED = 20
+"""Of so many recent landings and undos `written_by_us` remembers the files."""
+
+
+_MAY_BE_LANDED = (ChangeState.LANDED.value, ChangeState.WAITING.value)
+"""States of change sets of which all or a part is landed."""
+
+_WRITTEN = (
+    sqlalchemy.select(col(ChangeSetRow.written))
+    .where(col(ChangeSetRow.workspace) == bindparam("workspace"), col(ChangeSetRow.decided_at).is_not(None))
+    .order_by(desc(col(ChangeSetRow.decided_at)))
+    .limit(REMEMBERED)
+)
+
+
+class ChangeReader:
+    """Reads change sets; `ChangeSets` adds what can be decided."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._written: Kept[dict[str, int]] = Kept(database, ChangeSetRow)
+
+    def list(
+        self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
+    ) -> list[ChangeSet]:
+        """Change sets, the newest first."""
+        query = select(ChangeSetRow).order_by(desc(col(ChangeSetRow.created_at)), desc(col(ChangeSetRow.id)))
+        if state is not None:
+            query = query.where(col(ChangeSetRow.state) == state.value)
+        if workspace is not None:
+            query = query.where(col(ChangeSetRow.workspace) == workspace)
+        with self._database.read() as session:
+            return [row.view() for row in session.exec(query.limit(limit))]
+
+    def get(self, change_set_id: str) -> ChangeSet:
+        """One change set. Raises `Refusal` `unknown_change_set`."""
+        return self._row(change_set_id).view()
+
+    def beginning(self, wanted: str) -> builtins.list[str]:
+        """Ids of change sets, of any age, that begin so; see `engine.storage.ids`."""
+        with self._database.read() as session:
+            return beginning(session, col(ChangeSetRow.id), wanted)
+
+    def for_session(self, session_id: str) -> ChangeSet | None:
+        """The change set that a session left, if it left one."""
+        row = self._of_session(session_id)
+        return None if row is None else row.view()
+
+    def diff(self, change_set_id: str) -> builtins.list[FileDiff]:
+        """Its files with their hunks: what is left while some of it waits, all of it once it is decided. Old lines are
+        numbered as the session found them. Raises `Refusal` `unknown_change_set`, `diff_gone` (decided, and
+        collected)."""
+        row = self._row(change_set_id)
+        git = snapshots.plain_git(Path(row.workspace)).git
+        self._ask_for(git, row)
+        landed = row.landed_tree if row.state == ChangeState.WAITING else row.base_tree
+        return diffs.file_diffs(git, row.base_tree, row.result_tree, landed)
+
+    def _ask_for(self, git: Git, row: ChangeSetRow) -> None:
+        """Raises `Refusal` `diff_gone`."""
+        if snapshots.missing_objects(git, row.base_tree, row.landed_tree, row.result_tree):
+            raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
+
+    def patch(self, session_id: str) -> str:
+        """What a session changed, as `git apply` takes it; "" for nothing, or when git has it no more."""
+        row = self._of_session(session_id)
+        return "" if row is None else diffs.patch(Path(row.workspace), row.base_tree, row.result_tree)
+
+    def landed(self, workspace: str) -> builtins.list[ChangeSet]:
+        """The newest three landings of `workspace` whose files are all still as they were landed: none was edited
+        since, so each can be undone. Newest first."""
+        query = (
+            select(ChangeSetRow)
+            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state).in_(_MAY_BE_LANDED))
+            .order_by(desc(col(ChangeSetRow.decided_at)))
+        )
+        with self._database.read() as session:
+            rows = list(itertools.islice((row for row in session.exec(query) if row.landings), 3))
+        return [row.view() for row in rows if all(_is_as_written(workspace, *one) for one in row.written.items())]
+
+    def written_by_us(self, workspace: str) -> dict[str, int]:
+        """Files that recent landings and undos wrote: path relative to `workspace` -> the `mtime_ns` we left."""
+        return self._written.get(workspace, lambda: self._read_written(workspace))
+
+    def _read_written(self, workspace: str) -> dict[str, int]:
+        with self._database.read() as session:
+            written = ask(session, _WRITTEN, {"workspace": workspace})
+        return {path: time for (one,) in reversed(written) for path, time in one.items()}
+
+    def _of_session(self, session_id: str) -> ChangeSetRow | None:
+        with self._database.read() as session:
+            return session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
+
+    def _row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
+        with self._database.read() as session:
+            return checked(session, change_set_id, becoming)
+
+
+def _is_as_written(workspace: str, path: str, time: int) -> bool:
+    try:
+        return os.lstat(os.path.join(workspace, path)).st_mtime_ns == time  # noqa: PTH118 (names of any bytes)
+    except (OSError, ValueError):
+        return False
+
+
+def refuse_unless_clean(preview: LandPreview, change_set_id: str) -> None:
+    way_out = f"`clawpy branch {change_set_id}` makes a branch of the work instead"
+    if preview.conflicts:
+        raise Refusal(
+            "conflict",
+            f"you and the session changed the same lines: {named(preview.conflicts)}",
+            f"set your version aside and land again, or {way_out}",
+        )
+    if preview.unsupported:
+        raise Refusal("unsupported_files", f"these are not landed: {named(preview.unsupported)}", "copy them by hand")
+    if preview.in_the_way:
+        raise Refusal(
+            "conflict",
+            f"untracked or ignored files are in the way: {named(preview.in_the_way)}",
+            f"move them away and land again, or {way_out}",
+        )
+
+
+def later_edits(paths: Sequence[str]) -> Refusal:
+    return Refusal(
+        "later_edits",
+        f"changed since the landing: {named(paths)}",
+        "undoing would lose these changes; stash them first, or undo the landing by hand",
+    )
+
+
+def edited_meanwhile(paths: Sequence[str], *, undoing: bool) -> Refusal:
+    if undoing:
+        return later_edits(paths)
+    return Refusal("conflict", f"changed while landing: {named(paths)}; nothing was landed", "land again")
+
+
+def cannot_write(error: OSError, workspace: str) -> Refusal:
+    where = shown(str(error.filename)) if error.filename else workspace
+    return Refusal(
+        "cannot_write",
+        f"{where}: {error.strerror or error}; nothing was changed",
+        "free disk space or make it writable, then try again",
+    )
