@@ -10,7 +10,7 @@ from engine.config import SettingsSource
 from engine.execution.calls import Calls
 from engine.execution.ground import Ground, Grounds, bounded
 from engine.execution.live import LiveSession
-from engine.execution.prompt.assembly import PromptAssembly
+from engine.execution.prompt import PromptAssembly
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
 from engine.execution.tools.belt import Toolbelts
