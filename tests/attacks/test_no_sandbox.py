@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.gateway.desk import Desk
+from engine.api.gateway.bodies import ConfirmBody, TriggerBody
+from engine.api.gateway.service import GatewayService
 from engine.api.operations import dispatch
 from engine.engine import Engine, open_engine
 from engine.execution.sandbox import NoSandbox
@@ -64,8 +65,10 @@ WAYS: dict[str, Callable[[Engine, Card], object]] = {
     "verb, false": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": False}),
     "verb, no flag": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": "yes"}),
     "edited": lambda engine, card: engine.cards.approve(card.id, edit="paths: []"),
-    "button": lambda engine, card: Desk(engine, at_once=1).confirm(card.id),
-    "gateway trigger": lambda engine, card: Desk(engine, at_once=1).trigger(card_id=card.id),
+    "button": lambda engine, card: GatewayService(engine, at_once=1).confirm(card.id, ConfirmBody()),
+    "gateway trigger": lambda engine, card: GatewayService(engine, at_once=1).trigger(
+        TriggerBody(predictionId=card.id)
+    ),
     "by itself": lambda engine, card: engine.cards.approve(card.id, by=DecidedBy.AUTONOMY),
     "by itself, confirming": lambda engine, card: engine.cards.approve(
         card.id, by=DecidedBy.AUTONOMY, without_sandbox=True

@@ -14,7 +14,7 @@ from clawpy_console.cli import demo
 from clawpy_console.cli.demo import make_project, throw_away
 from clawpy_console.cli.main import main
 from engine import Home, open_engine
-from engine.api.gateway.desk import Desk
+from engine.api.gateway.service import GatewayService
 from engine.api.operations import dispatch
 from engine.git import Git
 from engine.model import Tier
@@ -55,7 +55,7 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
         doors = {
             "cards": dispatch(engine, "cards", {})["predictions"],
             "predict": dispatch(engine, "predict", {})["predictions"],
-            "latest": Desk(engine, at_once=1).latest(50)["predictions"],
+            "latest": GatewayService(engine, at_once=1).latest(50)["predictions"],
         }
         for door, found in doors.items():
             assert [item["id"] for item in found] == [item.id for item in stack], door

@@ -1,4 +1,4 @@
-"""The paths of the gateway and their OpenAPI document (SPEC 10.1). Each hands a checked request to the desk."""
+"""The paths of the gateway and their OpenAPI document (SPEC 10.1). Each hands a checked request to the service."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from starlette.websockets import WebSocket
 from engine.api.gateway import bodies, replies, rpc
 from engine.api.gateway.access import Access
 from engine.api.gateway.addresses import Place
-from engine.api.gateway.desk import Desk
 from engine.api.gateway.feed import Feed
 from engine.api.gateway.guard import Guard
 from engine.api.gateway.limits import Limits
 from engine.api.gateway.pulse import Pulse
+from engine.api.gateway.service import GatewayService
+from engine.api.operations import dispatch
 from engine.api.operations.learning import DAYS, MAX_DAYS
 from engine.api.operations.operation import NO_OBJECT, in_words
 from engine.model import Refusal
@@ -100,7 +101,7 @@ class Reply(JSONResponse):
 
 def build(engine: Any, access: Access, feed: Feed, place: Place, limits: Limits) -> Guard:
     """The whole application behind its guard."""
-    desk = Desk(engine, at_once=limits.triggers)
+    service = GatewayService(engine, at_once=limits.triggers)
     app = FastAPI(
         title="Clawpy Console",
         version=engine.version,
@@ -114,8 +115,8 @@ def build(engine: Any, access: Access, feed: Feed, place: Place, limits: Limits)
         redirect_slashes=False,
         telemetry=SILENT,
     )
-    app.include_router(_router(desk))
-    pulse = Pulse(engine, desk, feed, limits)
+    app.include_router(_router(engine, service))
+    pulse = Pulse(engine, service, feed, limits)
 
     @app.websocket("/pulse")
     async def _pulse(socket: WebSocket) -> None:
@@ -125,7 +126,7 @@ def build(engine: Any, access: Access, feed: Feed, place: Place, limits: Limits)
     return Guard(app, access, place, limits)
 
 
-def _router(desk: Desk) -> APIRouter:
+def _router(engine: Any, service: GatewayService) -> APIRouter:
     router = APIRouter(
         prefix=API, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
     )
@@ -133,7 +134,7 @@ def _router(desk: Desk) -> APIRouter:
     @router.get("/health", response_model=replies.Health, tags=["looking"])
     def health() -> Any:
         """That the engine answers, and how it stands."""
-        return Reply(desk.health())
+        return Reply(service.health())
 
     @router.get("/twin/predict", response_model=replies.Predictions, tags=["cards"])
     def predict(
@@ -142,32 +143,19 @@ def _router(desk: Desk) -> APIRouter:
         shown: Annotated[bool, Query(description="a person looks at them now")] = False,
     ) -> Any:
         """Pending predictions, best first."""
-        return Reply(desk.latest(count, channel, seen=shown))
+        return Reply(service.latest(count, channel, seen=shown))
 
     @router.post("/twin/serve", response_model=replies.TwinReply, responses=PACKED, tags=["internal"])
     def serve(body: bodies.TwinBody) -> Any:
         """The single most valuable action to take right now, as the Twin sees it."""
-        situation = "\n\n".join(one.content for one in body.messages if one.role == "user")
-        return Reply(
-            desk.serve_twin(situation, model=body.model, temperature=body.temperature, most_tokens=body.max_tokens)
-        )
+        return Reply(service.serve_twin(body))
 
     @router.post(
         "/crosspoll/trigger", response_model=replies.Triggered, responses={**MISSING, **PACKED}, tags=["cards"]
     )
     def trigger(body: Annotated[bodies.TriggerBody | None, Body()] = None) -> Any:
         """Approve a card, or ask for one to be run."""
-        asked = body or bodies.TriggerBody()
-        return Reply(
-            desk.trigger(
-                channel=asked.target_channel,
-                hint=asked.hint,
-                force=asked.force,
-                card_id=asked.prediction_id,
-                from_channel=asked.from_channel,
-                workspace=asked.workspace,
-            )
-        )
+        return Reply(service.trigger(body or bodies.TriggerBody()))
 
     decided: dict[str, Any] = {
         "response_model": replies.Decided,
@@ -178,33 +166,32 @@ def _router(desk: Desk) -> APIRouter:
     @router.post("/predictions/{id}/confirm", **decided)
     def confirm(card_id: CardId, body: Annotated[bodies.ConfirmBody | None, Body()] = None) -> Any:
         """Approve: it runs."""
-        asked = body or bodies.ConfirmBody()
-        return Reply(desk.confirm(card_id, asked.edit, asked.parameters, without_sandbox=asked.without_sandbox))
+        return Reply(service.confirm(card_id, body or bodies.ConfirmBody()))
 
     @router.post("/predictions/{id}/reject", **decided)
     def reject(card_id: CardId, body: Annotated[bodies.RejectBody | None, Body()] = None) -> Any:
         """Dismiss. A reason may come with it, or later in a call of its own."""
-        return Reply(desk.reject(card_id, (body or bodies.RejectBody()).reason))
+        return Reply(service.reject(card_id, (body or bodies.RejectBody()).reason))
 
     @router.post("/predictions/{id}/snooze", **decided)
     def snooze(card_id: CardId, body: Annotated[bodies.SnoozeBody | None, Body()] = None) -> Any:
         """Put off."""
-        return Reply(desk.snooze(card_id, (body or bodies.SnoozeBody()).seconds))
+        return Reply(service.snooze(card_id, (body or bodies.SnoozeBody()).seconds))
 
     @router.post("/predictions/{id}/undo", **decided)
     def undo(card_id: CardId) -> Any:
         """Take the last decision back: reopen the card, end its session, or reverse its landing."""
-        return Reply(desk.undo(card_id))
+        return Reply(service.undo(card_id))
 
     @router.get("/crosspoll/metrics", response_model=replies.Metrics, tags=["looking"])
     def metrics(days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = DAYS) -> Any:
         """Accuracy and calibration of the last days."""
-        return Reply(desk.metrics(days))
+        return Reply(dispatch(engine, "metrics", {"days": days}))
 
     @router.patch("/crosspoll/config", response_model=replies.Configured, responses=PACKED, tags=["internal"])
     def configure(body: bodies.ConfigBody) -> Any:
         """Change settings for this run only; a restart brings the file's back."""
-        return Reply(desk.configure(body.model_dump(exclude_none=True)))
+        return Reply(service.configure(body))
 
     @router.get("/tasks", response_model=replies.Tasks, tags=["looking"])
     def tasks(
@@ -213,12 +200,12 @@ def _router(desk: Desk) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Any:
         """The task board."""
-        return Reply(desk.tasks(state, workspace, limit))
+        return Reply(dispatch(engine, "tasks", {"state": state, "workspace": workspace, "limit": limit}))
 
     @router.post("/rpc", response_model=replies.RpcReply, responses={**NO_CALL, **PACKED}, tags=["rpc"])
     def call(body: bodies.RpcCall) -> Any:
         """JSON-RPC 2.0: `pulse.crosspoll.trigger`, `pulse.predictions.latest`, `pulse.crosspoll.status`."""
-        return Reply(rpc.answer(desk, body.method, body.params, body.id))
+        return Reply(rpc.answer(service, body.method, body.params, body.id))
 
     return router
 

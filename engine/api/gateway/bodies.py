@@ -21,7 +21,7 @@ Prose = Annotated[str, Field(min_length=1, max_length=20_000)]
 Hour = Annotated[int, Field(ge=0, le=23), WHOLE]
 
 
-class Asked(BaseModel):
+class ApiInput(BaseModel):
     """A request's body: nothing but what is named here."""
 
     model_config = ConfigDict(
@@ -29,12 +29,12 @@ class Asked(BaseModel):
     )
 
 
-class TriggerBody(Asked):
+class TriggerBody(ApiInput):
     """With `predictionId` that card is approved, by you. Without it a program asks: the card that says `hint` (made, if
     there is none), or else the best one, is run if every rail lets it; `force` skips the rate alone. With `fromChannel`
     an agent asks that works on that channel, and is no approval either: what goes in circles is stopped."""
 
-    model_config = Asked.model_config | {
+    model_config = ApiInput.model_config | {
         "json_schema_extra": {
             "examples": [
                 {"predictionId": "pred_7k2m9x4qd1ab"},
@@ -51,7 +51,7 @@ class TriggerBody(Asked):
     workspace: Annotated[str, Field(max_length=4096)] | None = None
 
 
-class ConfirmBody(Asked):
+class ConfirmBody(ApiInput):
     """`edit` is another prompt, or `KEY=VALUE` parameters of a flow; `parameters` are the latter as data.
     `withoutSandbox` confirms that it runs unconfined, which a card that says `needsConfirmation` needs."""
 
@@ -60,23 +60,23 @@ class ConfirmBody(Asked):
     without_sandbox: bool = False
 
 
-class RejectBody(Asked):
+class RejectBody(ApiInput):
     """Why, if anything is to be said about it: it teaches, and `never-here` and `never-anywhere` switch the kind of
     card off."""
 
     reason: DismissReason | None = None
 
 
-class SnoozeBody(Asked):
+class SnoozeBody(ApiInput):
     """For how long, in seconds: two hours unless said, a month at most."""
 
     seconds: Annotated[int, Field(ge=1, le=30 * 86_400, examples=[7200]), WHOLE] = 7200
 
 
-class ConfigBody(Asked):
+class ConfigBody(ApiInput):
     """What holds for this run only. Dollars, milliseconds, hours of the local day."""
 
-    model_config = Asked.model_config | {
+    model_config = ApiInput.model_config | {
         "json_schema_extra": {
             "examples": [
                 {
@@ -99,17 +99,17 @@ class ConfigBody(Asked):
     quiet_hours_end: Hour | None = None
 
 
-class Said(Asked):
+class Said(ApiInput):
     """A message of a conversation."""
 
     role: Literal["system", "user", "assistant"]
     content: Annotated[str, Field(max_length=4_000)]
 
 
-class TwinBody(Asked):
+class TwinBody(ApiInput):
     """As a chat. What `user` says is the situation; the engine's own instruction stands in for `system`."""
 
-    model_config = Asked.model_config | {
+    model_config = ApiInput.model_config | {
         "alias_generator": None,
         "json_schema_extra": {
             "examples": [
@@ -128,10 +128,10 @@ class TwinBody(Asked):
     max_tokens: Annotated[int, Field(ge=1, le=200), WHOLE] = 200
 
 
-class RpcCall(Asked):
+class RpcCall(ApiInput):
     """One call of JSON-RPC 2.0."""
 
-    model_config = Asked.model_config | {
+    model_config = ApiInput.model_config | {
         "alias_generator": None,
         "json_schema_extra": {
             "examples": [

@@ -19,11 +19,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from engine.api.gateway import rpc
 from engine.api.gateway.bodies import RpcCall
 from engine.api.gateway.connections import DROP
-from engine.api.gateway.desk import Desk
 from engine.api.gateway.feed import Feed
 from engine.api.gateway.guard import Bucket
 from engine.api.gateway.limits import Limits
 from engine.api.gateway.messages import status_message, written
+from engine.api.gateway.service import GatewayService
 from engine.api.operations.operation import in_words
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class _Leave(Exception):
 class Pulse:
     """Serves every client."""
 
-    def __init__(self, engine: Engine, desk: Desk, feed: Feed, limits: Limits) -> None:
+    def __init__(self, engine: Engine, service: GatewayService, feed: Feed, limits: Limits) -> None:
         self._engine = engine
-        self._desk = desk
+        self._service = service
         self._feed = feed
         self._limits = limits
 
@@ -65,7 +65,7 @@ class Pulse:
         self._feed.clients += 1
         try:
             await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None)
-            await _Client(self._engine, self._desk, self._feed, self._limits, socket).serve()
+            await _Client(self._engine, self._service, self._feed, self._limits, socket).serve()
         except WebSocketDisconnect:
             pass  # it went away; there is nobody left to tell
         finally:
@@ -75,9 +75,9 @@ class Pulse:
 class _Client:
     """One client. Two tasks: what it says, and what it is told."""
 
-    def __init__(self, engine: Engine, desk: Desk, feed: Feed, limits: Limits, socket: WebSocket) -> None:
+    def __init__(self, engine: Engine, service: GatewayService, feed: Feed, limits: Limits, socket: WebSocket) -> None:
         self._engine = engine
-        self._desk = desk
+        self._service = service
         self._feed = feed
         self._limits = limits
         self._socket = socket
@@ -150,7 +150,7 @@ class _Client:
         except ValidationError as error:
             await self._say(rpc.fault(None, rpc.INVALID_REQUEST, in_words(error.errors()[0])))
             return
-        await self._say(await asyncio.to_thread(rpc.answer, self._desk, call.method, call.params, call.id))
+        await self._say(await asyncio.to_thread(rpc.answer, self._service, call.method, call.params, call.id))
 
     async def _complain(self, words: str) -> None:
         await self._say({"type": "error", "error": {"code": "bad_request", "message": words, "fix": ""}})

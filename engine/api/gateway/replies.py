@@ -45,13 +45,13 @@ STATUS: dict[str, Any] = {
 }
 
 
-class Told(BaseModel):
+class ApiModel(BaseModel):
     """A reply. There may be more in it than is named here."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="allow", serialize_by_alias=True)
 
 
-class Wrong(Told):
+class Wrong(ApiModel):
     """What went wrong: a stable word, what and where, how to mend it."""
 
     code: str
@@ -59,13 +59,13 @@ class Wrong(Told):
     fix: str
 
 
-class Refused(Told):
+class Refused(ApiModel):
     """Every refusal."""
 
     error: Wrong
 
 
-class Hold(Told):
+class Hold(ApiModel):
     """Something that stops or pauses the engine until its word lifts it."""
 
     word: Literal["stop", "pause", "month"]
@@ -74,10 +74,10 @@ class Hold(Told):
     until: str | None
 
 
-class Status(Told):
+class Status(ApiModel):
     """How cross-pollination stands; money in dollars."""
 
-    model_config = Told.model_config | {"json_schema_extra": {"example": STATUS}}
+    model_config = ApiModel.model_config | {"json_schema_extra": {"example": STATUS}}
 
     enabled: bool
     state: Literal["DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED"]
@@ -95,10 +95,10 @@ class Status(Told):
     cost_cap_per_month: float
 
 
-class Prediction(Told):
+class Prediction(ApiModel):
     """A card."""
 
-    model_config = Told.model_config | {"json_schema_extra": {"example": CARD}}
+    model_config = ApiModel.model_config | {"json_schema_extra": {"example": CARD}}
 
     id: str
     prompt: str
@@ -126,7 +126,7 @@ class Prediction(Told):
     needs_confirmation: bool
 
 
-class Session(Told):
+class Session(ApiModel):
     """What a card's approval started."""
 
     id: str
@@ -136,7 +136,7 @@ class Session(Told):
     cost: float
 
 
-class ChangeSet(Told):
+class ChangeSet(ApiModel):
     """What a session changed; it is landed at the console or by `clawpy land`."""
 
     id: str
@@ -144,7 +144,7 @@ class ChangeSet(Told):
     state: str
 
 
-class Predictions(Told):
+class Predictions(ApiModel):
     """What is pending, best first."""
 
     predictions: list[Prediction]
@@ -153,7 +153,7 @@ class Predictions(Told):
     cross_poll_status: Status
 
 
-class Decided(Told):
+class Decided(ApiModel):
     """The card after a decision, and the session that it started."""
 
     prediction: Prediction
@@ -161,7 +161,7 @@ class Decided(Told):
     change_set: ChangeSet | None
 
 
-class Triggered(Told):
+class Triggered(ApiModel):
     """Whether something was started; `message` says what, or which rail held it back."""
 
     triggered: bool
@@ -172,7 +172,7 @@ class Triggered(Told):
     status: Status
 
 
-class Bucket(Told):
+class Bucket(ApiModel):
     """Predictions of a range of confidence, and how many of them were approved."""
 
     bucket: str
@@ -180,7 +180,7 @@ class Bucket(Told):
     approval_rate: float | None
 
 
-class Metrics(Told):
+class Metrics(ApiModel):
     """How good the predictions are."""
 
     period: Annotated[str, Field(examples=["last_7_days"])]
@@ -201,7 +201,7 @@ class Metrics(Told):
     last_dpo_training: str | None
 
 
-class Task(Told):
+class Task(ApiModel):
     """A task of the board."""
 
     id: str
@@ -212,13 +212,13 @@ class Task(Told):
     created_at: str
 
 
-class Tasks(Told):
+class Tasks(ApiModel):
     """The board."""
 
     tasks: list[Task]
 
 
-class Health(Told):
+class Health(ApiModel):
     """The engine answers."""
 
     status: Literal["ok"]
@@ -227,7 +227,7 @@ class Health(Told):
     cross_poll_status: Status
 
 
-class Config(Told):
+class Config(ApiModel):
     """The settings of this run that can be changed here."""
 
     enabled: bool
@@ -238,14 +238,14 @@ class Config(Told):
     quiet_hours_end: int
 
 
-class Configured(Told):
+class Configured(ApiModel):
     """They as they are now."""
 
     config: Config
     cross_poll_status: Status
 
 
-class TwinReply(Told):
+class TwinReply(ApiModel):
     """The single most valuable action; `source` says who proposes it."""
 
     model: str
@@ -256,12 +256,12 @@ class TwinReply(Told):
     source: str
 
 
-class RpcFault(Told):
+class RpcFault(ApiModel):
     code: int
     message: str
 
 
-class RpcReply(Told):
+class RpcReply(ApiModel):
     """JSON-RPC 2.0: `result` or `error`."""
 
     jsonrpc: Literal["2.0"]

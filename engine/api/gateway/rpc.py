@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from engine.api.documents import Document
-from engine.api.gateway.bodies import Asked, Line, TriggerBody
-from engine.api.gateway.desk import Desk
+from engine.api.gateway.bodies import ApiInput, Line, TriggerBody
+from engine.api.gateway.service import GatewayService
 from engine.api.operations.operation import WHOLE, in_words
 from engine.model import Refusal
 from engine.model.secrets import redact
@@ -28,46 +28,41 @@ class _Trigger(TriggerBody):
     channel: Line | None = None
 
 
-class _Latest(Asked):
+class _Latest(ApiInput):
     count: Annotated[int, Field(ge=1, le=10), WHOLE] = 3
     channel: Line | None = None
 
 
-class _Nothing(Asked):
+class _Nothing(ApiInput):
     pass
 
 
-def _trigger(desk: Desk, given: _Trigger) -> Document:
-    return desk.trigger(
-        channel=given.channel or given.target_channel,
-        hint=given.hint,
-        force=given.force,
-        card_id=given.prediction_id,
-        from_channel=given.from_channel,
-        workspace=given.workspace,
-    )
-
-
-METHODS: Mapping[str, tuple[type[Any], Callable[[Desk, Any], Document]]] = {
-    "pulse.crosspoll.trigger": (_Trigger, _trigger),
-    "pulse.predictions.latest": (_Latest, lambda desk, given: desk.latest(given.count, given.channel)),
-    "pulse.crosspoll.status": (_Nothing, lambda desk, given: desk.status()),
+METHODS: Mapping[str, tuple[type[Any], Callable[[GatewayService, Any], Document]]] = {
+    "pulse.crosspoll.trigger": (
+        _Trigger,
+        lambda service, given: service.trigger(
+            given.model_copy(update={"target_channel": given.channel or given.target_channel})
+        ),
+    ),
+    "pulse.predictions.latest": (_Latest, lambda service, given: service.latest(given.count, given.channel)),
+    "pulse.crosspoll.status": (_Nothing, lambda service, given: service.status()),
 }
 
 
-def answer(desk: Desk, method: str, params: Mapping[str, Any] | None, call_id: str | int | None) -> Document:
+def answer(
+    service: GatewayService, method: str, params: Mapping[str, Any] | None, call_id: str | int | None
+) -> Document:
     """Carry one call out. Blocking; never raises."""
     if method not in METHODS:
         return fault(call_id, UNKNOWN_METHOD, "there is no such method; one of " + ", ".join(METHODS))
     model, work = METHODS[method]
     try:
         given = model.model_validate(dict(params or {}))
-        return {"jsonrpc": "2.0", "id": call_id, "result": work(desk, given)}
+        return {"jsonrpc": "2.0", "id": call_id, "result": work(service, given)}
     except ValidationError as error:
         return fault(call_id, BAD_PARAMS, in_words(error.errors()[0]))
     except Refusal as refusal:
-        data = {"code": refusal.code, "message": refusal.message, "fix": refusal.fix}
-        return fault(call_id, REFUSED, refusal.message, data)
+        return fault(call_id, REFUSED, refusal.message, refusal.document()["error"])
     except Exception as error:
         log.error("a call over the gateway failed\n%s", redact(traceback.format_exc()))
         return fault(call_id, INTERNAL, f"{type(error).__name__}: this is a bug; see the log")

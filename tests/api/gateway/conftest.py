@@ -99,7 +99,7 @@ Serve = Callable[..., Served]
 
 
 @pytest.fixture(scope="module")
-def serve(tmp_path_factory: pytest.TempPathFactory, migrated: Callable[[], bytes]) -> Iterator[Serve]:
+def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[], bytes]) -> Iterator[Serve]:
     """Opens engines with a gateway; closes them after the module."""
     opened: list[Engine] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -115,7 +115,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory, migrated: Callable[[], bytes
             shop.commit("begin", {"cart.py": "total = 0\n"}, at="2026-01-02T12:00:00+00:00")
             home = Home.locate(place / "home")
             home.data.mkdir(parents=True)
-            home.database.write_bytes(migrated())
+            home.database.write_bytes(empty_database())
             overrides = Overrides(throw_away=throw_away)
             engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False, overrides=overrides)
             opened.append(engine)

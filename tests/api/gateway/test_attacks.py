@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from engine.api.gateway.access import PASS
-from engine.api.gateway.desk import Desk
+from engine.api.gateway.service import GatewayService
 from engine.model import Status
 from tests.api.gateway.conftest import QUICK, Serve, Served, error_of
 
@@ -307,8 +307,8 @@ def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.Monke
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError(f"broken by {other.token} and {given}")
 
-    monkeypatch.setattr(Desk, "health", broken)
-    monkeypatch.setattr(Desk, "status", broken)
+    monkeypatch.setattr(GatewayService, "health", broken)
+    monkeypatch.setattr(GatewayService, "status", broken)
     told = [other.raw(one.request.replace(b"%T", token)) for one in ATTEMPTS]
     told += [other.raw(get().replace(b"%T", token)), other.raw(get().replace(b"%T", given.encode()))]
     assert [error_of(one) for one in told[-2:]] == [(500, "internal")] * 2

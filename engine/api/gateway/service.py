@@ -1,4 +1,4 @@
-"""What the gateway is asked, answered by the engine's ports: the same for paths and RPC, and no rule of its own.
+"""What the gateway is asked, answered by the engine: the same for paths and RPC, and no rule of its own.
 
 A decision over the gateway is the operator's (`decided_by` "api", SPEC 2.7): who has the token is he. A trigger without
 a card's id is none: a program asks for it, and every rail is asked as for what runs by itself (SPEC 3.1).
@@ -7,15 +7,15 @@ a card's id is none: a program asks for it, and every rail is asked as for what 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.api import crosspoll
 from engine.api.documents import Document, document, instant
-from engine.api.find import find, shown
-from engine.api.operations import dispatch
+from engine.api.find import channel_named, find, shown
+from engine.api.gateway.bodies import ConfigBody, ConfirmBody, TriggerBody, TwinBody
 from engine.api.operations.cards import decided, turn_down
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, sanitise
 from engine.prediction.model_twin import Unusable
@@ -38,7 +38,7 @@ RUN_SETTINGS = {
 """What `PATCH …/config` names, and the setting it is."""
 
 
-class Desk:
+class GatewayService:
     """Blocking calls, from any thread. Each raises `Refusal` for what is not done."""
 
     def __init__(self, engine: Engine, *, at_once: int) -> None:
@@ -52,13 +52,8 @@ class Desk:
         """What is pending, best first. `seen`: a person looks at it, so that it may later count as passed over."""
         pending = self._engine.cards.pending(channel=channel)[:count]
         if seen:
-            self._engine.cards.mark_shown([one.id for one in pending])
-        return {
-            "predictions": document(pending),
-            "count": len(pending),
-            "timestamp": instant(self._engine.clock.now()),
-            "crossPollStatus": self.status(),
-        }
+            self._engine.cards.mark_shown([card.id for card in pending])
+        return {"predictions": document(pending), "count": len(pending), **self._now()}
 
     def status(self) -> Document:
         """`crossPollStatus`."""
@@ -66,113 +61,86 @@ class Desk:
 
     def health(self) -> Document:
         """That the engine answers."""
-        return {
-            "status": "ok",
-            "version": self._engine.version,
-            "timestamp": instant(self._engine.clock.now()),
-            "crossPollStatus": self.status(),
-        }
+        return {"status": "ok", "version": self._engine.version, **self._now()}
 
-    def metrics(self, days: int) -> Document:
-        """How good the predictions of the last `days` were."""
-        return dispatch(self._engine, "metrics", {"days": days})
-
-    def tasks(self, state: str | None, workspace: str | None, limit: int) -> Document:
-        """The task board."""
-        return dispatch(
-            self._engine, "tasks", {"action": "list", "state": state, "workspace": workspace, "limit": limit}
-        )
+    def _now(self) -> Document:
+        return {"timestamp": instant(self._engine.clock.now()), "crossPollStatus": self.status()}
 
     # -- deciding
 
-    def confirm(
-        self,
-        card_id: str,
-        edit: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        without_sandbox: bool = False,
-    ) -> Document:
-        """Approve and start. `without_sandbox` confirms that it runs unconfined."""
-        return self._decide(
+    def confirm(self, card_id: str, asked: ConfirmBody) -> Document:
+        """Approve and start."""
+        self._heard(card_id, "confirm")
+        card = self._engine.cards.approve(
             card_id,
-            "confirm",
-            lambda: self._engine.cards.approve(
-                card_id, edit=edit, parameters=parameters, by=DecidedBy.API, without_sandbox=without_sandbox
-            ),
+            edit=asked.edit,
+            parameters=asked.parameters,
+            by=DecidedBy.API,
+            without_sandbox=asked.without_sandbox,
         )
+        return decided(self._engine, card)
 
-    def reject(self, card_id: str, reason: DismissReason | None = None) -> Document:
-        """Turn down; of one that was turned down already, say why."""
-        return self._decide(card_id, "reject", lambda: turn_down(self._engine, card_id, reason, by=DecidedBy.API))
+    def reject(self, card_id: str, reason: DismissReason | None) -> Document:
+        """Dismiss; of one that was dismissed already, say why."""
+        self._heard(card_id, "reject")
+        return decided(self._engine, turn_down(self._engine, card_id, reason, by=DecidedBy.API))
 
     def snooze(self, card_id: str, seconds: int) -> Document:
         """Put off."""
-        span = timedelta(seconds=seconds)
-        return self._decide(card_id, "snooze", lambda: self._engine.cards.snooze(card_id, span=span))
+        self._heard(card_id, "snooze")
+        return decided(self._engine, self._engine.cards.snooze(card_id, span=timedelta(seconds=seconds)))
 
     def undo(self, card_id: str) -> Document:
-        """Take the last decision back."""
-        return self._decide(card_id, "undo", lambda: self._engine.cards.undo(card_id))
+        """Undo the last decision."""
+        self._heard(card_id, "undo")
+        return decided(self._engine, self._engine.cards.undo(card_id))
 
-    def _decide(self, card_id: str, what: str, act: Callable[[], Card]) -> Document:
+    def _heard(self, card_id: str, what: str) -> None:
         self._engine.cards.get(card_id)  # the whole id, or nothing: a phone does not guess
         self._engine.autonomy.heard(f"gateway {what}")
-        return decided(self._engine, act())
-
-    def _about(self, card_id: str) -> Document:
-        return shown(find(self._engine, card_id))
 
     # -- triggering
 
-    def trigger(
-        self,
-        *,
-        channel: str | None = None,
-        hint: str | None = None,
-        force: bool = False,
-        card_id: str | None = None,
-        from_channel: str | None = None,
-        workspace: str | None = None,
-    ) -> Document:
+    def trigger(self, asked: TriggerBody) -> Document:
         """Run a card: the one with this id, which approves it unless an agent `from_channel` asks; or what a program
         hints at, or the best, as the rails will have it."""
-        if card_id is not None and from_channel is None:
-            return self._approved(card_id, channel, hint)
-        known = self._engine.settings.current.channels
-        for one in (channel, from_channel):
-            if one is not None and one not in known:
-                raise Refusal("unknown_channel", f"there is no channel {sanitise(one)}", f"one of {', '.join(known)}")
+        cards, channel = self._engine.cards, asked.target_channel
+        if asked.prediction_id is not None and asked.from_channel is None:
+            return self._approved(asked.prediction_id, asked)
+        for name in (channel, asked.from_channel):
+            channel_named(self._engine, name)
         with self._waiting():
-            if card_id is not None:
-                card: Card | None = self._engine.cards.get(card_id)
+            if asked.prediction_id is not None:
+                card: Card | None = cards.get(asked.prediction_id)
+            elif asked.hint:
+                card = self._hinted(asked.hint, channel, asked.workspace)
             else:
-                card = self._hinted(hint, channel, workspace) if hint else self._best(channel)
+                self._engine.predictions.run_cycle(requested=True)
+                card = next(iter(cards.pending(channel=channel)), None)
             if card is None:
                 where = f" for #{channel}" if channel else ""
                 return self._triggered(None, channel, f"nothing to propose{where} now")
             try:
-                self._engine.cards.trigger(card.id, force=force, by=from_channel or GATEWAY)
+                cards.trigger(card.id, force=asked.force, by=asked.from_channel or GATEWAY)
             except Refusal as refusal:
                 if refusal.code not in ("blocked", "needs_acknowledgement", "no_runner"):
                     raise
                 return self._triggered(card.id, channel, f"it is pending as a card: {refusal.message}")
             return self._triggered(card.id, channel, "")
 
-    def _approved(self, card_id: str, channel: str | None, hint: str | None) -> Document:
-        card = self._engine.cards.get(card_id)
-        asked = card.assignment
-        if channel not in (None, asked.channel) or hint not in (None, asked.prompt):
+    def _approved(self, card_id: str, asked: TriggerBody) -> Document:
+        work = self._engine.cards.get(card_id).assignment
+        if asked.target_channel not in (None, work.channel) or asked.hint not in (None, work.prompt):
             raise Refusal(
-                "another_card", f"{card_id} is “{asked.prompt}” on {asked.channel}", "read it again, then approve it"
+                "another_card", f"{card_id} is “{work.prompt}” on {work.channel}", "read it again, then approve it"
             )
         try:
-            self.confirm(card_id)
+            self.confirm(card_id, ConfirmBody())
         except Refusal as refusal:
             if refusal.code != "blocked":
                 raise
-            return self._triggered(card_id, channel, refusal.message)
-        return self._triggered(card_id, channel, "")
+            return self._triggered(card_id, asked.target_channel, refusal.message)
+        return self._triggered(card_id, asked.target_channel, "")
 
     def _hinted(self, hint: str, channel: str | None, workspace: str | None) -> Card:
         known = self._engine.workspaces
@@ -181,21 +149,15 @@ class Desk:
         where = workspace or next(iter(known), None)
         if where is None:
             raise Refusal("unknown_workspace", "no workspace is watched", "start clawpy in a git repository")
-        pending = self._engine.cards.pending(include_snoozed=True)
         words = sanitise(hint).strip()
-        for one in pending:
-            asked = one.assignment
-            if (asked.prompt, asked.workspace) == (words, where) and channel in (None, asked.channel):
-                return one
+        for card in self._engine.cards.pending(include_snoozed=True):
+            work = card.assignment
+            if (work.prompt, work.workspace) == (words, where) and channel in (None, work.channel):
+                return card
         return self._engine.cards.propose(hint, workspace=where, channel=channel, reasoning=ASKED_BY)
 
-    def _best(self, channel: str | None) -> Card | None:
-        """The best card after one cycle."""
-        self._engine.predictions.run_cycle(requested=True)
-        return next(iter(self._engine.cards.pending(channel=channel)), None)
-
     def _triggered(self, card_id: str | None, channel: str | None, held: str) -> Document:
-        about = self._about(card_id) if card_id else {"prediction": None, "session": None}
+        about = shown(find(self._engine, card_id)) if card_id else {"prediction": None, "session": None}
         card = about["prediction"]
         channel = card["targetChannel"] if card else channel
         return {
@@ -209,39 +171,33 @@ class Desk:
 
     # -- the rest
 
-    def configure(self, values: Mapping[str, Any]) -> Document:
+    def configure(self, asked: ConfigBody) -> Document:
         """Change settings for this run alone (SPEC 10.1), all or none of them. Holds are lifted by their own words."""
         self._engine.autonomy.heard("gateway config")
-        changed = {RUN_SETTINGS[name]: value for name, value in values.items() if name in RUN_SETTINGS}
-        if changed:
+        values = asked.model_dump(exclude_none=True)
+        if changed := {RUN_SETTINGS[name]: value for name, value in values.items() if name in RUN_SETTINGS}:
             self._engine.settings.for_this_run(changed)
-        if "enabled" in values:  # last, for it cannot fail
-            self._engine.safety.kill_switch.set_enabled(values["enabled"])
+        if asked.enabled is not None:  # last, for it cannot fail
+            self._engine.safety.kill_switch.set_enabled(asked.enabled)
         status, settings = self.status(), self._engine.settings.current
-        return {
-            "config": {
-                "enabled": status["enabled"],
-                "intervalMs": settings.cross_poll_interval_ms,
-                "costCapPerHour": settings.cross_poll_cost_cap_per_hour,
-                "autoExecuteThreshold": settings.cross_poll_auto_execute_threshold,
-                "quietHoursStart": settings.quiet_hours_start,
-                "quietHoursEnd": settings.quiet_hours_end,
-            },
-            "crossPollStatus": status,
-        }
+        now = {name: getattr(settings, setting) for name, setting in RUN_SETTINGS.items()}
+        config = ConfigBody.model_construct(enabled=status["enabled"], **now).model_dump(by_alias=True)
+        return {"config": config, "crossPollStatus": status}
 
-    def serve_twin(self, situation: str, *, model: str | None, temperature: float, most_tokens: int) -> Document:
+    def serve_twin(self, asked: TwinBody) -> Document:
         """What the Twin would do (SPEC 2.3): the model that the settings name, within every cap; where none may be
         asked, or none answers, the best card."""
-        named = self._engine.twin.named if self._engine.settings.current.twin_model_enabled else None
-        if model is not None and (named is None or model not in (str(named), named.model)):
+        twin = self._engine.twin
+        named = twin.named if self._engine.settings.current.twin_model_enabled else None
+        if asked.model is not None and (named is None or asked.model not in (str(named), named.model)):
             told = f"the Twin model is {named}" if named else "no Twin model is enabled"
             raise Refusal("another_model", told, "leave `model` out")
         if named is not None:
+            situation = "\n\n".join(message.content for message in asked.messages if message.role == "user")
             with self._waiting():
                 try:
-                    reply = self._engine.twin.answer(
-                        str(named), situation, temperature=temperature, most_tokens=most_tokens
+                    reply = twin.answer(
+                        str(named), situation, temperature=asked.temperature, most_tokens=asked.max_tokens
                     )
                 except (NoAnswer, Unusable):
                     pass  # what cannot be asked falls back (SPEC 2.3), as in a cycle
