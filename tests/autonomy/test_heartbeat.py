@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from engine.autonomy.heartbeat import PULSE, Daily, Every, Heartbeat, Item, Once, Page, occurrence, parse
 from engine.clock import FakeClock
-from engine.hierarchy.folders import HEARTBEAT
 from engine.memory.ledger import Ledger
 from engine.model import Randomness
 from engine.prediction.tasks import TaskBoard
@@ -51,7 +50,6 @@ def test_every_documented_form_is_read() -> None:
         Item(6, "breathe", Every(timedelta(minutes=90))),
         Item(7, "rotate the key", Once(datetime(2026, 3, 1, 10))),  # noqa: DTZ001
     ]
-    assert parse(HEARTBEAT) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -62,17 +62,6 @@ def test_silence_of_thirty_minutes_primes(silence: timedelta, after: State) -> N
     assert (moves[-1][0] if moves else State.WATCHING) is after
 
 
-def test_without_autonomous_mode_it_only_watches() -> None:
-    assert settle(State.WATCHING, facts(silence=HALF_HOUR, autonomous=False)) == []
-    assert settle(State.PRIMING, facts(silence=HALF_HOUR, autonomous=False)) == [(State.WATCHING, Input.AUTONOMY_OFF)]
-
-
-def test_time_does_not_lead_out_of_a_month_stop() -> None:
-    assert settle(State.PAUSED, facts(holds=frozenset({"month"}))) == []
-    assert settle(State.PAUSED, facts()) == [(State.WATCHING, Input.PAUSE_OVER)]
-    assert settle(State.PAUSED, facts(resumed=True)) == [(State.WATCHING, Input.RESUMED)]
-
-
 def test_after_a_stop_is_lifted_a_pause_still_holds() -> None:
     assert settle(State.PAUSED, facts(holds=frozenset({"stop", "pause"}))) == [(State.DISABLED, Input.KILLED)]
     assert [state for state, _ in settle(State.DISABLED, facts(holds=frozenset({"pause"})))] == ["WATCHING", "PAUSED"]

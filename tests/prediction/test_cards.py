@@ -15,7 +15,6 @@ from engine.model import (
     Card,
     DecidedBy,
     Outcome,
-    Refusal,
     SessionState,
     SessionView,
     Source,
@@ -125,15 +124,6 @@ def test_no_suggestion_where_no_cards_are_made(database: Database, clock: FakeCl
     assert world.cards.propose("tidy", workspace=SHOP).source is Source.OPERATOR
 
 
-def test_prose_waits_for_a_runner(world: World) -> None:
-    card = world.cards.propose("think about the cache", workspace=SHOP, channel="dream-weaver")
-    assert (card.source, card.agent, card.assignment.flow) == (Source.OPERATOR, "dreamer", None)
-    with pytest.raises(Refusal, match="takes prose") as refused:
-        world.cards.approve(card.id)
-    assert refused.value.code == "no_runner"
-    assert world.cards.get(card.id).status is Status.PENDING
-
-
 def test_a_prompt_of_ones_own(world: World) -> None:
     card = world.cards.propose("  Run tests\x1b[31m  ", workspace=SHOP)
     assert (card.assignment.prompt, card.assignment.flow, card.kind) == ("Run tests", "run_tests", "own")
@@ -171,14 +161,6 @@ def test_a_program_makes_no_chain_longer_than_it_is(world: World, database: Data
 
 
 # -- undo
-
-
-def test_undo_of_a_dismissal(world: World) -> None:
-    card = world.one()
-    world.cards.dismiss(card.id)
-    assert world.cards.undo(card.id).status is Status.PENDING
-    assert world.signals() == []
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
 
 
 def test_a_card_that_comes_back_from_a_dismissal_still_says_why_it_could_not_run(world: World) -> None:
@@ -380,15 +362,6 @@ def test_the_stack_is_ordered_and_filtered(world: World) -> None:
     assert prompts == ["run the tests of high", "run the tests of x", "run the tests of low"]
     assert len(world.cards.pending(workspace="/blog")) == 1
     assert len(world.cards.pending(channel="garden")) == 0
-
-
-def test_the_fresher_comes_first_among_equals(world: World, clock: FakeClock) -> None:
-    old = clock.now() - timedelta(hours=20)
-    world.see(proposal("old", evidence_at=old), proposal("new", evidence_at=clock.now()))
-    assert [card.assignment.prompt for card in world.cards.pending()] == [
-        "run the tests of new",
-        "run the tests of old",
-    ]
 
 
 def test_something_more_urgent_finds_a_place_in_a_full_stack(world: World) -> None:

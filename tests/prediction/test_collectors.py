@@ -14,7 +14,6 @@ from engine.git.state import Branch, FileState, GitState, Touch
 from engine.model import CheckResult, PartOfDay, Refusal, SessionState, Thread
 from engine.model.words import count, listing, moment, plain, span, tail
 from engine.prediction.collectors import WEIGHTS, attempt, signal
-from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.collectors.conversations import (
     Conversations,
     outside_openness,
@@ -225,10 +224,6 @@ def test_open_questions_and_threads_are_told_in_words_the_most_pressing_first() 
 
 
 # -- git and calendar -----------------------------------------------------------------------------------------------
-
-
-def test_the_calendar_says_that_there_is_none() -> None:
-    assert (calendar_signal().relevance, calendar_signal().evidence) == (0.0, ("no calendar configured",))
 
 
 @given(

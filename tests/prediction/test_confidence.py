@@ -49,11 +49,6 @@ def test_a_sum_that_is_a_boundary_in_arithmetic_is_one_in_the_band() -> None:
         assert band_of(parts.total) is band
 
 
-def test_phase_0_is_fixed_and_shows_its_parts() -> None:
-    parts = confidence_of(twin=1, pattern=1, urgency=1, time=1, phase=0, calibrate=same)
-    assert (parts.total, parts.twin) == (0.4, 1.0)
-
-
 @given(SHARE, SHARE, SHARE, SHARE, st.sampled_from([0, 1, 2]), st.floats(-2, 2))
 def test_confidence_stays_in_its_range(
     twin: float, pattern: float, urgency: float, time: float, phase: int, shift: float

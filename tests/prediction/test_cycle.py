@@ -6,8 +6,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
-from typing import Any
 
 import pytest
 
@@ -23,7 +21,6 @@ from engine.model import (
     DecisionSignal,
     Outcome,
     Proposal,
-    Randomness,
     Refusal,
     Source,
     Status,
@@ -32,8 +29,8 @@ from engine.model import (
 from engine.prediction import templates
 from engine.prediction.card_rows import find
 from engine.prediction.context import WorkspaceContext
-from engine.storage.database import Database, Transaction
-from tests.prediction.deciding import SHOP, IdentityCalibrator, World, proposal
+from engine.storage.database import Database
+from tests.prediction.deciding import SHOP, World, proposal
 
 WEEK = timedelta(days=7)
 
@@ -63,12 +60,6 @@ def test_at_most_five_from_the_top(world: World) -> None:
     created = world.see(*(proposal(str(at), kind=f"kind{at}", tier=tier) for at, tier in enumerate(tiers)))
     assert [card.tier for card in created] == [1, 2, 3, 3, 3]
     assert world.see(*world.seen) == []
-
-
-def test_a_free_seat_is_taken_by_the_next(world: World) -> None:
-    created = world.see(*names(*"abcdef"))
-    world.cards.dismiss(created[0].id)
-    assert len(world.see(*world.seen)) == 1
 
 
 def test_rails_are_asked_only_for_cards_that_find_a_seat(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,11 +234,6 @@ def test_phase_0_is_fixed_and_phase_1_asks_the_twin(world: World) -> None:
     assert card.tier is Tier.BLOCKS
 
 
-def test_what_the_operator_never_wants_is_discarded(world: World) -> None:
-    teach(world, 40, DecisionSignal.DISMISSED)
-    assert world.see(proposal("a", evidence_at=world.clock.now())) == []
-
-
 def test_a_stopped_engine_predicts_nothing(world: World) -> None:
     world.stopped = "F12 was pressed"
     world.seen = [proposal("a")]
@@ -335,23 +321,6 @@ def test_what_was_ordered_takes_no_place_and_keeps_none_from_others(world: World
     made = world.see(*due, *others)
     assert {card.kind for card in made} >= {one.kind for one in due}
     assert len(made) == 6 + 5
-
-
-def test_exploration_ends_with_the_third_decision_of_whoever_wherever(world: World, monkeypatch: Any) -> None:
-    """A program's decisions over the API, and those of another workspace, are decisions as well."""
-    monkeypatch.setattr(Randomness, "uniform", lambda self: 0.0)
-    monkeypatch.setattr(IdentityCalibrator, "apply", lambda self, kind, score: 0.01)
-    teach(world, 40)
-    for number, (by, place) in enumerate([(DecidedBy.API, SHOP), (DecidedBy.OPERATOR, "/other")] * 2):
-        card = DecidedCard(f"pred_no_{number}", "lint", "koji-core", place, "lint", "lint it", 0.1, by, raw=0.1)
-        explored = [one for one in world.see(proposal("x", kind="lint", facts={"x": number})) if one.kind == "lint"]
-        assert bool(explored) is (number < 3)
-        world.see()
-        world.database.write(partial(_dismissed, world, card))
-
-
-def _dismissed(world: World, card: DecidedCard, tx: Transaction) -> None:
-    world.decisions.record(tx, DecisionSignal.DISMISSED, card)
 
 
 def test_a_prompt_of_ones_own_and_a_suggestion_keep_the_situation(world: World, database: Database) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -172,16 +171,6 @@ def test_a_program_does_not_suggest_again_what_was_turned_down(world: World) -> 
     world.cards.dismiss(card.id)
     assert refusal(world.cards.propose, "tidy up the cart", **said) == "muted"
     assert world.cards.propose("tidy up the shelf", **said).source is Source.PREDICTOR_HOOK
-
-
-def test_five_in_a_workspace_and_twelve_in_all(world: World) -> None:
-    world.workspaces = [SHOP, SITE, "/tool", "/docs"]
-    kinds = ["lint", "run_tests", "bisect"]
-    for _ in range(2):
-        world.see(*(proposal(str(n), kind=kinds[n % 3], workspace=one) for one in world.workspaces for n in range(7)))
-        found = Counter(card.assignment.workspace for card in world.cards.pending())
-        assert found.total() == 12
-        assert max(found.values()) <= 5
 
 
 def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_cycle(world: World) -> None:

@@ -148,15 +148,6 @@ def test_a_follow_up_for_upkeep_takes_the_place_of_the_other_upkeep_card(world: 
     assert [one.kind for one in world.see(*world.seen)] == ["old_stash"], "it comes back once that is decided"
 
 
-def test_a_card_that_is_there_already_is_not_made_again(world: World) -> None:
-    session = end(world)
-    broken = proposal("broken", kind="bisect")
-    world.seen = [broken]
-    assert len(world.predictions.follow_up()) == 1
-    tell(world, session)
-    assert world.predictions.follow_up() == []
-
-
 def test_nothing_follows_while_all_is_stopped_and_nothing_is_lost(world: World) -> None:
     end(world)
     world.seen = [proposal("broken", kind="bisect")]

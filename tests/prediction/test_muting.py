@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import DismissReason
-from engine.prediction.dismissals import Dismissal, Muted, away_for, mutes
+from engine.prediction.dismissals import Dismissal, Muted, mutes
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -35,11 +35,6 @@ def covered(those: list[Dismissal], now: datetime, *about: str) -> bool:
     return Muted(mutes(those, now)).covers(workspace, kind, subject, 3)
 
 
-@pytest.mark.parametrize(("times", "days"), [(1, 7), (2, 14), (3, 28), (4, 56)])
-def test_each_further_dismissal_doubles(times: int, days: int) -> None:
-    assert away_for(times) == timedelta(days=days)
-
-
 @pytest.mark.parametrize(("times", "days"), [(1, 7), (2, 14), (3, 28)])
 def test_a_subject_stays_away_until_the_very_minute(times: int, days: int) -> None:
     those = [dismissed(number, at=NOW - number * DAY, kind_counts=False) for number in range(times)]
@@ -47,45 +42,11 @@ def test_a_subject_stays_away_until_the_very_minute(times: int, days: int) -> No
     assert not covered(those, NOW + days * DAY)
 
 
-@pytest.mark.parametrize(
-    "other", [(SITE, "bisect", "test_cart"), (SHOP, "lint", "test_cart"), (SHOP, "bisect", "test_b")]
-)
-def test_another_workspace_kind_or_subject_is_not_concerned(other: tuple[str, str, str]) -> None:
-    assert not covered([dismissed()], NOW, *other)
-
-
-def test_the_third_of_a_kind_switches_it_off_in_its_workspace() -> None:
-    two = [dismissed(number, subject=f"test_{number}") for number in range(2)]
-    three = [*two, dismissed(2, subject="test_2")]
-    later = NOW + 400 * DAY
-    assert not covered(two, later, SHOP, "bisect", "test_9")
-    assert covered(three, later, SHOP, "bisect", "test_9")
-    assert not covered(three, later, SITE, "bisect", "test_9")
-    assert not covered(three, later, SHOP, "lint", "test_9")
-
-
 def test_work_already_done_is_no_rejection() -> None:
     done = [dismissed(number, reason=DismissReason.ALREADY_DONE) for number in range(5)]
     assert covered(done, NOW + 7 * DAY - MINUTE)
     assert not covered(done, NOW + 7 * DAY), "nothing doubles"
     assert not covered(done, NOW, SHOP, "bisect", "another"), "the kind stays on"
-
-
-@pytest.mark.parametrize(
-    ("reason", "elsewhere"), [(DismissReason.NEVER_HERE, False), (DismissReason.NEVER_ANYWHERE, True)]
-)
-def test_never_switches_the_kind_off_at_once(reason: DismissReason, elsewhere: bool) -> None:
-    those = [dismissed(reason=reason)]
-    assert covered(those, NOW + 4000 * DAY, SHOP, "bisect", "another")
-    assert covered(those, NOW, SITE, "bisect", "another") is elsewhere
-    assert not covered([dismissed(reason=reason, kind_counts=False)], NOW, SHOP, "bisect", "another"), "lifted"
-
-
-def test_the_mutes_of_a_subject_and_of_its_kind_are_lifted_each_for_itself() -> None:
-    those = [dismissed(number, kind_counts=False) for number in range(3)]
-    assert [one.subject for one in mutes(those, NOW)] == ["test_cart"]
-    those = [dismissed(number, subject_counts=False) for number in range(3)]
-    assert [one.subject for one in mutes(those, NOW)] == [""]
 
 
 DISMISSALS = st.lists(

@@ -18,14 +18,13 @@ from engine.model import Proposal, SessionState
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.kinds import KINDS
 from engine.prediction.templates import propose
-from engine.prediction.templates.branches import forecast_conflicts, rehearse_merge, report_branches
+from engine.prediction.templates.branches import forecast_conflicts, report_branches
 from engine.prediction.templates.environments import prepare_environment
 from engine.prediction.templates.history import ROUTINE, day_begin, summarise_day, waiting_work
 from engine.prediction.templates.making import usable
 from engine.prediction.templates.quality import fix_lint, lint
-from engine.prediction.templates.usual import draft_changelog
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, task, touch
+from tests.prediction.sensing import NOW, World, dated_commit, made_project, session, task, touch
 
 DAY = timedelta(days=1)
 EVENING = NOW.replace(hour=19)
@@ -50,36 +49,6 @@ def branch(repository: Repository, name: str, at: datetime) -> None:
 
 
 # -- branches -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_a_branch_behind_its_base_rehearses_the_merge(world: World, repository: Repository) -> None:
-    branch(repository, "feature/x", NOW - DAY)
-    repository.git("checkout", "-q", "feature/x")
-    assert rehearse_merge(world.sense()) == []
-    repository.git("checkout", "-q", "main")
-    dated_commit(repository, "three", {"cart.py": "3"}, NOW - DAY)
-    assert rehearse_merge(world.sense()) == []
-    repository.git("checkout", "-q", "feature/x")
-    proposal = only(rehearse_merge(world.sense()))
-    assert proposal.prompt == "Rehearse merging main into feature/x"
-    assert proposal.reasoning == "main has 1 commit that feature/x lacks; it still merges cleanly."
-    assert proposal.parameters == {"source": "main", "target": "feature/x", "rebase": True}
-    dated_commit(repository, "more of mine", {"x.py": "2"}, NOW)
-    assert only(rehearse_merge(world.sense())).fingerprint == proposal.fingerprint
-    repository.git("checkout", "-q", "--detach")
-    assert rehearse_merge(world.sense()) == []
-
-
-def test_a_branch_that_parted_from_its_upstream(world: World, repository: Repository, tmp_path: Path) -> None:
-    repository.git("clone", "-q", ".", str(tmp_path / "clone"))
-    clone = Repository(tmp_path / "clone")
-    dated_commit(repository, "theirs", {"b.py": "1"}, NOW - DAY)
-    clone.git("fetch", "-q")
-    world.path = clone.path
-    assert rehearse_merge(world.sense()) == [], "nothing of one's own, a pull is enough"
-    dated_commit(clone, "mine", {"c.py": "1"}, NOW - DAY)
-    assert only(rehearse_merge(world.sense())).prompt == "Rehearse merging origin/main into main"
 
 
 @pytest.mark.long
@@ -123,35 +92,6 @@ def test_merged_and_stale_branches_are_reported(world: World, repository: Reposi
 KEEPS_ONE = made_project(changelog="CHANGELOG.md")
 
 
-def test_the_change_log_since_the_last_tag(world: World, repository: Repository) -> None:
-    world.project = KEEPS_ONE
-    assert draft_changelog(world.sense()) == [], "no release, nothing to add to it"
-    dated_commit(repository, "Change log", {"CHANGELOG.md": "# Changelog\n"}, NOW - 2 * DAY)
-    repository.git("tag", "v1.2")
-    for number in range(4):
-        dated_commit(repository, f"c{number}", {"cart.py": f"c{number}"}, NOW - DAY + timedelta(hours=number))
-    assert draft_changelog(world.sense()) == [], "nobody prepares a release"
-    dated_commit(repository, "Release 1.3", {"cart.py": "1.3"}, NOW - DAY + timedelta(hours=5))
-    proposal = only(draft_changelog(world.sense()))
-    assert proposal.prompt == "Add the 5 commits since v1.2 to the unreleased section of CHANGELOG.md"
-    assert proposal.parameters == {"since": "v1.2"}
-    assert proposal.channel == "chronicle-hub"
-    assert proposal.evidence_at == NOW - DAY
-    world.project = made_project()
-    assert draft_changelog(world.sense()) == [], "a project that keeps none is offered none"
-
-
-def test_no_change_log_of_commits_that_only_release(world: World, repository: Repository) -> None:
-    world.project = KEEPS_ONE
-    dated_commit(repository, "Change log", {"CHANGELOG.md": "# Changelog\n"}, NOW - timedelta(hours=3))
-    repository.git("tag", "v1.0")
-    dated_commit(repository, "Bump version to 1.1.0", {"version": "1.1"}, NOW - timedelta(hours=2))
-    assert draft_changelog(world.sense()) == []
-    dated_commit(repository, "Coupons", {"coupon.py": "1"}, NOW - timedelta(hours=1))
-    prompt = "Add the 2 commits since v1.0 to the unreleased section of CHANGELOG.md"
-    assert only(draft_changelog(world.sense())).prompt == prompt
-
-
 @pytest.mark.parametrize(
     ("subject", "routine"),
     [
@@ -184,35 +124,6 @@ def test_unpushed_commits_wait_for_two_days(world: World, repository: Repository
     assert only(waiting_work(world.sense())).prompt == "Look through the 2 commits to push"
 
 
-def test_a_branch_without_upstream_waits_beside_its_base(world: World, repository: Repository) -> None:
-    branch(repository, "feature/x", NOW - 3 * DAY)
-    repository.git("checkout", "-q", "feature/x")
-    proposal = only(waiting_work(world.sense()))
-    assert proposal.prompt == "Look through the commit of this branch"
-    assert "on this branch alone, not in main" in proposal.reasoning
-
-
-@pytest.mark.long
-def test_in_the_evening_the_day_is_summed_up(world: World, repository: Repository) -> None:
-    dated_commit(repository, "today", {"cart.py": "3"}, NOW)
-    for hour in (2, 5, 12, 16):
-        world.now = NOW.replace(hour=hour)
-        assert summarise_day(world.sense()) == []
-    world.now = EVENING
-    proposal = only(summarise_day(world.sense()))
-    assert proposal.prompt == "Sum up today: 1 commit"
-    assert proposal.parameters == {"since": "2026-01-05T05:00:00+00:00", "sessions": [], "checks": []}
-    world.sessions = [session(summary="10 passed")]
-    world.runs = [MadeRun(repository.git("rev-parse", "HEAD"))]
-    with_history = only(summarise_day(world.sense()))
-    assert with_history.prompt == "Sum up today: 1 commit, 1 test run"
-    assert with_history.parameters["sessions"] == ["Run the tests: 10 passed"]
-    assert with_history.parameters["checks"] == ["08:30 10 passed"]
-    assert with_history.fingerprint == proposal.fingerprint
-    repository.write("cart.py", "4")
-    assert only(summarise_day(world.sense())).prompt == "Sum up today: 1 commit, 1 test run, 1 file uncommitted"
-
-
 @pytest.mark.parametrize(
     ("read", "prompt", "reasoning"),
     [
@@ -229,15 +140,6 @@ def test_where_the_day_began_before_what_was_read_it_says_at_least(
     world.now = EVENING
     proposal = only(summarise_day(world.sense()))
     assert (proposal.prompt, proposal.reasoning) == (prompt, reasoning)
-
-
-def test_a_day_without_work_of_your_own_is_not_summed_up(world: World, repository: Repository) -> None:
-    world.now = EVENING
-    assert summarise_day(world.sense()) == [], "nothing was committed today"
-    repository.git("config", "user.email", "somebody@example.com")
-    dated_commit(repository, "of somebody else", {"cart.py": "3"}, NOW)
-    repository.git("config", "user.email", "me@example.com")
-    assert summarise_day(world.sense()) == []
 
 
 @pytest.mark.parametrize(
@@ -262,27 +164,6 @@ def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
 # -- lint -----------------------------------------------------------------------------------------------------------
 
 
-def test_changed_files_are_linted(world: World, repository: Repository) -> None:
-    assert lint(*world.top()) == [], "nothing changed"
-    repository.write("cart.py", "3")
-    repository.write("notes.md", "3")
-    proposal = only(lint(*world.top()))
-    assert proposal.prompt == "Lint cart.py with ruff"
-    assert proposal.parameters == {"paths": ["cart.py"]}
-    world.project = made_project(linter="")
-    assert lint(*world.top()) == []
-
-
-def test_what_is_not_pushed_is_linted_once(world: World, repository: Repository) -> None:
-    branch(repository, "feature", NOW - DAY)
-    repository.git("checkout", "-q", "feature")
-    proposal = only(lint(*world.top()))
-    assert proposal.prompt == "Lint feature.py with ruff"
-    assert proposal.reasoning == "1 source file changed and not pushed yet; only new findings are reported."
-    world.sessions = [session("lint")]
-    assert lint(*world.top()) == []
-
-
 def test_findings_are_mended_once(world: World) -> None:
     assert fix_lint(*world.top()) == []
     world.sessions = [session("lint", facts={"rules": {}})]
@@ -296,16 +177,6 @@ def test_findings_are_mended_once(world: World) -> None:
     assert only(fix_lint(*world.top())).fingerprint == proposal.fingerprint, "another project was tidied up"
     world.sessions = [session("fix_lint", created_at=NOW), found]
     assert fix_lint(*world.top()) == []
-
-
-def test_what_a_lint_found_is_about_its_own_project(world: World) -> None:
-    world.others = [made_project(path="api")]
-    world.sessions = [
-        session("lint"),
-        session("lint", SessionState.FAILED, facts={"rules": {"F401": 1}}, project="api"),
-    ]
-    context = world.sense()
-    assert [len(fix_lint(context, part)) for part in context.parts] == [0, 1]
 
 
 def test_a_file_is_linted_again_once_it_was_written_after_the_last_lint(world: World, repository: Repository) -> None:
@@ -366,27 +237,6 @@ def test_a_package_that_one_project_lacks_is_not_told_of_another(world: World, r
 # -- every proposal -------------------------------------------------------------------------------------------------
 
 
-def test_a_fresh_clone_has_one_upkeep_card_at_any_hour(world: World, repository: Repository, tmp_path: Path) -> None:
-    repository.git("clone", "-q", ".", str(tmp_path / "clone"))
-    world.path = tmp_path / "clone"
-    for hour in (3, 9, 14, 20):
-        world.now = NOW.replace(hour=hour)
-        assert [proposal.kind for proposal in propose(world.sense())] == ["first_run"]
-
-
-def test_where_nothing_is_wrong_and_nothing_can_run_nothing_is_offered(repository: Repository) -> None:
-    dated_commit(repository, "one", {"README": "1"}, NOW - 3 * DAY)
-    assert propose(World(repository.path, project=None).sense()) == []
-
-
-def test_before_the_first_commit_only_what_makes_sense(repository: Repository) -> None:
-    world = World(repository.path)
-    assert propose(world.sense()) == []
-    repository.write("cart.py", "1")
-    kinds = [proposal.kind for proposal in propose(world.sense())]
-    assert kinds == ["run_tests", "lint"]
-
-
 def busy(world: World, repository: Repository) -> list[Proposal]:
     """A state in which most templates have something to say."""
     repository.git("tag", "v1", "HEAD~1")
@@ -419,7 +269,7 @@ def test_what_holds_of_every_proposal(world: World, repository: Repository) -> N
         assert proposal.evidence_at is not None
         assert proposal.usual_hours > 0
         json.dumps([dict(proposal.facts), dict(proposal.parameters)])
-        FLOWS[proposal.flow or ""].parameters.model_validate(dict(proposal.parameters))
+        FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
 
 
 @pytest.mark.long
@@ -451,7 +301,7 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, re
     for proposal in propose(world.sense()):
         shown = proposal.prompt + proposal.reasoning + "".join("".join(found.evidence) for found in proposal.signals)
         assert not any(ord(character) < 32 or character == "\u202e" for character in shown)
-        FLOWS[proposal.flow or ""].parameters.model_validate(dict(proposal.parameters))
+        FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
         given = json.dumps(dict(proposal.parameters), ensure_ascii=False)
         given.encode()
         assert "\x1b" not in given

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from engine.execution.runners.toolchains.projects import projects
 from engine.execution.upkeep import CALM, URGENT, Disk, is_urgent
 from engine.model import Proposal, Signal, Tier
-from engine.prediction import templates
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates import propose
 from engine.prediction.templates.environments import update_lock
 from engine.prediction.templates.history import summarise_day
 from engine.prediction.templates.kept import lost_commits
@@ -189,21 +187,3 @@ def test_a_full_disk_is_one_card_whatever_its_caches_grow_to(tmp_path: Path) -> 
     assert first.evidence_at == later.evidence_at
     assert first.reasoning.startswith("Only 1.0 GB of 100 GB is free on this disk.")
     assert card(2_100_000_000, 900_000_000, False).tier is Tier.BLOCKS
-
-
-def test_a_template_that_fails_costs_no_other(
-    world: World, repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def faulty(context: WorkspaceContext) -> list[Proposal]:
-        raise KeyError(context.workspace)
-
-    repository.write("cart.py", "breakpoint()\n")
-    context = world.sense()
-    before = propose(context)
-    assert before
-    monkeypatch.setattr(templates, "TEMPLATES", (faulty, *templates.TEMPLATES))
-    failed: list[Exception] = []
-    assert propose(context, failed) == before
-    assert [type(one) for one in failed] == [KeyError]
-    with pytest.raises(KeyError):
-        propose(context)

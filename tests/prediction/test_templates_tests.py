@@ -19,10 +19,8 @@ from engine.prediction.templates.tests import (
     check_clean_head,
     failing_ci,
     hunt_flakes,
-    rerun_failing,
     run_tests,
     short_test,
-    still_red,
 )
 from tests.conftest import Repository
 from tests.git.test_github import answering
@@ -51,18 +49,11 @@ def older(repository: Repository, world: World) -> str:
 
 def only(proposals: list[Proposal]) -> Proposal:
     (proposal,) = proposals
-    FLOWS[proposal.flow or ""].parameters.model_validate(dict(proposal.parameters))
+    FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
     return proposal
 
 
 # -- run_tests ------------------------------------------------------------------------------------------------------
-
-
-def test_the_first_run_is_upkeep_while_nothing_changed(world: World) -> None:
-    whole = only(run_tests(*world.top()))
-    assert (whole.kind, whole.tier) == ("first_run", Tier.UPKEEP)
-    assert whole.prompt == "Run the test suite once with pytest"
-    assert whole.parameters == {"paths": []}
 
 
 def test_without_a_known_run_the_tests_of_what_is_not_committed_or_not_pushed(
@@ -116,13 +107,6 @@ def test_too_many_changes_are_the_whole_suite(world: World, repository: Reposito
     assert proposal.parameters == {"paths": []}
 
 
-def test_nothing_changed_nothing_to_run(world: World, repository: Repository, head: str) -> None:
-    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
-    assert run_tests(*world.top()) == []
-    repository.write("notes.md", "2")
-    assert run_tests(*world.top()) == []
-
-
 def test_failing_ci_asks_for_a_run_here(
     world: World, repository: Repository, head: str, tmp_path: Path, clock: FakeClock
 ) -> None:
@@ -153,15 +137,6 @@ def red_head(head: str, older: str) -> list[MadeRun]:
         MadeRun(head, failing=(CART,), tree="t2", ran_at=NOW - 2 * HOUR),
         MadeRun(older, tree="t1", ran_at=NOW - 26 * HOUR),
     ]
-
-
-def test_a_red_head_is_bisected_from_the_commit_that_was_green(world: World, head: str, older: str) -> None:
-    world.runs = red_head(head, older)
-    proposal = only(bisect(*world.top()))
-    assert proposal.prompt == "Confirm that “two” broke `test_cart`"
-    assert proposal.reasoning == "It passed one commit before (yesterday 07:30) and has failed since."
-    assert proposal.parameters == {"test": CART, "good": older, "bad": head}
-    assert proposal.evidence_at == NOW - 2 * HOUR
 
 
 def change(runs: list[MadeRun], index: int, **details: object) -> list[MadeRun]:
@@ -252,22 +227,6 @@ def test_a_tag_on_another_line_of_history_is_not_looked_back_to(
 # -- hunt_flakes ----------------------------------------------------------------------------------------------------
 
 
-def test_a_red_run_after_which_nothing_changed_is_looked_into(world: World, repository: Repository, head: str) -> None:
-    tree = repository.git("rev-parse", "HEAD^{tree}")
-    world.runs = [MadeRun(head, failing=(CART,), tree=tree)]
-    proposal = only(still_red(*world.top()))
-    assert proposal.prompt == "Run `test_cart` alone and group the failures by cause"
-    assert proposal.reasoning == "1 failed, 10 passed at 08:30, and nothing changed since."
-    assert proposal.parameters == {"tests": [CART]}
-    world.runs = [MadeRun(head, failing=("a", "b"), tree=tree)]
-    assert only(still_red(*world.top())).prompt == "Run the 2 failing tests alone and group the failures by cause"
-    world.runs = [MadeRun(head, failing=(CART,), tree=tree)]
-    repository.write("tax.py", "2")
-    assert still_red(*world.top()) == []
-    world.project = made_project("make")
-    assert still_red(*world.top()) == []
-
-
 def test_no_hunt_without_a_flip(world: World, head: str, older: str) -> None:
     for runs in ([], [MadeRun(head)], red_head(head, older), [MadeRun(head, durations=((CART, 9.0),))]):
         world.runs = runs
@@ -340,18 +299,3 @@ def test_not_asked_while_the_tests_lack_what_they_need(world: World, repository:
     assert check_clean_head(*world.top()), "another project lacks something"
     world.sessions = [session(), session(state=SessionState.CANNOT_RUN)]  # it is there since
     assert check_clean_head(*world.top())
-
-
-def test_what_failed_is_offered_again_once_something_changed(world: World, repository: Repository, head: str) -> None:
-    assert rerun_failing(*world.top()) == [], "no run is known"
-    world.runs = [MadeRun(head)]
-    assert rerun_failing(*world.top()) == [], "it was green"
-    failing = (CART, "tests/test_tax.py::test_tax")
-    world.runs = [MadeRun(head, failing=failing)]
-    assert rerun_failing(*world.top()) == [], "nothing changed since"
-    repository.write("cart.py", "3")
-    proposal = only(rerun_failing(*world.top()))
-    assert proposal.prompt == "Run the 2 failed tests again"
-    assert proposal.reasoning == "2 failed, 10 passed at 08:30; cart.py changed since."
-    assert (proposal.flow, proposal.kind) == ("run_tests", "rerun_failing")
-    assert proposal.parameters == {"tests": list(failing)}
