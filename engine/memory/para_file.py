@@ -20,6 +20,7 @@ from engine.model import Bucket, ParaFact, Refusal, sanitise
 from engine.storage.files import write_atomic
 
 ITEMS, SUMMARY = "items.json", "summary.md"
+FACT_ID = re.compile(r"fact_[0-9a-z]{4,40}")
 GROUP = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 LONGEST_FACT = 1_000
 LARGEST = 16 * 1024 * 1024
@@ -102,8 +103,13 @@ def read_item(item: object, bucket: Bucket, group: str) -> ParaFact:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ValueError(f"{item.get('id')}: {where} is {str(first['input'])[:60]!r}: {first['msg']}") from error
+    for name in (fact.id, fact.superseded_by):
+        if name is not None and not FACT_ID.fullmatch(name):
+            raise ValueError(f"{name[:60]!r} is no id of a fact: fact_ and letters or digits")
     if not fact.fact.strip() and not fact.forgotten:
         raise ValueError(f"{fact.id}: fact is empty")
+    if fact.access_count < 0:
+        raise ValueError(f"{fact.id}: access_count is below 0")
     if fact.superseded_by is not None and fact.active:
         raise ValueError(f"{fact.id}: superseded_by is set, and status is active")
     return replace(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from engine.model.trust import Trust
 
@@ -103,15 +101,12 @@ class Bucket(StrEnum):
     ARCHIVES = "archives"
 
 
-FactId = Annotated[str, Field(pattern=r"^fact_[0-9a-z]{4,40}$")]
-
-
 @dataclass(frozen=True, slots=True)
 class ParaFact:
     """A fact of layer G, in the group `group` of `bucket`. `status` is "active" or "superseded". `trust` says whose
     words it is; `approved_at` when the operator approved words of others."""
 
-    id: FactId
+    id: str
     fact: str
     category: str
     source: str
@@ -119,9 +114,9 @@ class ParaFact:
     bucket: Bucket
     group: str
     created_at: datetime
-    access_count: Annotated[int, Field(ge=0)] = 0
+    access_count: int = 0
     last_accessed: datetime | None = None
-    superseded_by: FactId | None = None
+    superseded_by: str | None = None
     workspace: str = ""
     forgotten: bool = False
     trust: Trust = Trust.QUOTED
