@@ -1,4 +1,4 @@
-"""Reads what the ranking looks at: candidates by words, rows, neighbours, tokens. Few, plain statements.
+"""Reads what the ranking looks at: candidates by words, rows, neighbours, passages. Few, plain statements.
 
 These are asked on every recall, for hundreds of rows: they go to the driver, since SQLAlchemy's rows cost more than
 SQLite's answer.
@@ -10,58 +10,33 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from engine.model import Layer, Trust
+from engine.model import Layer, RecallQuery
 from engine.storage.database import Database
 from engine.storage.quick import driver_of
 
+LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What may be found: rows of this workspace, or of none; of layer C those of this agent, or of none; nothing of the
-    `session` that asks. None: all."""
+READ = 2_000
+"""Characters that are looked at of a memory whose passages are not known."""
 
-    workspace: str | None = None
-    agent: str | None = None
-    session: str | None = None
-    layers: frozenset[Layer] = frozenset({Layer.VECTORS, Layer.CONTEXT})
+SCORED_MOST = 4_000
+"""So many memories are compared by their words: more, and a question of everyday words takes seconds. In a store that
+has more of them the rarest words of a question choose, and of a word that is everywhere the newest lines."""
 
-    @property
-    def everything(self) -> bool:
-        return self == Scope()
-
-    def condition(self) -> tuple[str, list[str]]:
-        """The same as SQL, and its values."""
-        values = sorted(one.value for one in self.layers)
-        marks = ", ".join("?" * len(values))
-        said = ["m.forgotten = 0", "m.superseded_by = ''", f"m.layer IN ({marks})"]
-        if self.workspace is not None:
-            said.append("m.workspace IN (?, '')")
-            values.append(self.workspace)
-        if self.agent is not None:
-            said.append("(m.layer = 'E' OR m.agent IN (?, ''))")
-            values.append(self.agent)
-        if self.session is not None:
-            said.append("m.session <> ?")
-            values.append(self.session)
-        return " AND ".join(said), values
+SPEAKERS_MOST = 2_000
+"""A store with more speakers than this is no conversation; their names are not looked for in a question."""
 
 
 class Row(NamedTuple):
-    """A memory as the ranking needs it, but for its text."""
+    """What the first look takes of a memory."""
 
     seq: int
-    id: str
-    ref: str
-    layer: str
     speaker: str
     session: str
-    source: str
     at: datetime
-    trust: Trust
 
 
 class Passage(NamedTuple):
@@ -75,37 +50,70 @@ class Passage(NamedTuple):
     tokens: bytes | None
 
 
-READ = 2_000
-"""Characters that are looked at of a memory whose passages are not known."""
+def layers_of(query: RecallQuery) -> frozenset[Layer]:
+    """The layers of this store that are asked."""
+    return LAYERS if query.layers is None else LAYERS & query.layers
 
-SCORED_MOST = 4_000
-"""So many memories are compared by their words: more, and a question of everyday words takes seconds. In a store that
-has more of them the rarest words of a question choose, and of a word that is everywhere the newest lines."""
 
-SPEAKERS_MOST = 2_000
-"""A store with more speakers than this is no conversation; their names are not looked for in a question."""
+def everywhere(query: RecallQuery) -> bool:
+    """Whether every memory that holds may be found."""
+    return query.workspace is query.agent is query.session is None and layers_of(query) == LAYERS
 
 
 @contextmanager
-def reading(database: Database) -> Iterator[Reader]:
+def reading(database: Database, query: RecallQuery) -> Iterator[Reader]:
     """A view of one moment. Not to be kept open."""
     with database.read() as session:
-        yield Reader(driver_of(session.connection()))
+        yield Reader(driver_of(session.connection()), query)
 
 
 class Reader:
-    """Reads from one connection, in one thread."""
+    """Reads what a query may find, in one thread: memories of its workspace, or of none; of layer C those of its agent,
+    or of none; nothing of the session that asks."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, query: RecallQuery) -> None:
+        self._ask = connection.execute
+        self._everywhere = everywhere(query)
+        self._values = sorted(layer.value for layer in layers_of(query))
+        marks = ", ".join("?" * len(self._values))
+        said = ["m.forgotten = 0", "m.superseded_by = ''", f"m.layer IN ({marks})"]
+        for value, condition in (
+            (query.workspace, "m.workspace IN (?, '')"),
+            (query.agent, "(m.layer = 'E' OR m.agent IN (?, ''))"),
+            (query.session, "m.session <> ?"),
+        ):
+            if value is not None:
+                said.append(condition)
+                self._values.append(value)
+        self._scope = " AND ".join(said)
+
+    def speakers(self) -> list[str]:
+        """Everybody who ever said something; nobody where they are more than `SPEAKERS_MOST`."""
+        found = [row[0] for row in self._ask(_SPEAKERS, (SPEAKERS_MOST + 1,))]
+        return found if len(found) <= SPEAKERS_MOST else []
+
+    def by_words(self, words: Sequence[str], most: int) -> dict[int, float]:
+        """BM25 of the `most` best that have any of the words, by their number (`seq`)."""
+        words = [word for word in words if word.strip('"')]
+        if not words:
+            return {}
+        words, first = self._narrowed(words)
+        if self._everywhere:
+            # The full-text table alone can keep its best without reading a row; what is out of scope goes later.
+            query = "SELECT rowid, -rank FROM memories_fts WHERE memories_fts MATCH ? AND rowid >= ? ORDER BY rank"
+            return dict(self._ask(f"{query} LIMIT ?", (_quoted(words), first, most)))
+        query = (
+            "SELECT f.rowid, -f.rank FROM memories_fts f JOIN memories m ON m.seq = f.rowid "
+            f"WHERE f.memories_fts MATCH ? AND f.rowid >= ? AND {self._scope} ORDER BY f.rank LIMIT ?"
+        )
+        return dict(self._ask(query, (_quoted(words), first, *self._values, most)))
 
     def _narrowed(self, words: Sequence[str]) -> tuple[list[str], int]:
         """Those of `words` by which at most about `SCORED_MOST` memories are found, and the first number to look at."""
-        ask = self._connection.execute
-        if ask("SELECT ifnull(max(seq), 0) FROM memories").fetchone()[0] <= SCORED_MOST:
+        if self._ask("SELECT ifnull(max(seq), 0) FROM memories").fetchone()[0] <= SCORED_MOST:
             return list(words), 0
         query = "SELECT count(*) FROM (SELECT 1 FROM memories_fts WHERE memories_fts MATCH ? LIMIT ?)"
-        known = {word: ask(query, (_quoted([word]), SCORED_MOST + 1)).fetchone()[0] for word in words}
+        known = {word: self._ask(query, (_quoted([word]), SCORED_MOST + 1)).fetchone()[0] for word in words}
         rare: list[str] = []
         total = 0
         for word in sorted(words, key=lambda one: known[one]):
@@ -116,65 +124,29 @@ class Reader:
         if known[rare[0]] <= SCORED_MOST:
             return rare, 0
         query = "SELECT rowid FROM memories_fts WHERE memories_fts MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?"
-        found = ask(query, (_quoted(rare), SCORED_MOST)).fetchone()
+        found = self._ask(query, (_quoted(rare), SCORED_MOST)).fetchone()
         return rare, found[0] if found else 0
 
-    def speakers(self) -> list[str]:
-        """Everybody who ever said something, at most one more than `SPEAKERS_MOST`."""
-        return [row[0] for row in self._connection.execute(_SPEAKERS, (SPEAKERS_MOST + 1,))]
+    def beside(self, seqs: Iterable[int]) -> list[tuple[int, int | None, int | None]]:
+        """Of each memory of a session its number, and those of the one before it and the one after."""
+        return self._ask(_BESIDE, (json.dumps(list(seqs)),)).fetchall()
 
-    def by_words(self, words: Sequence[str], scope: Scope, most: int) -> dict[int, float]:
-        """BM25 of the `most` best that have any of the words, by their number (`seq`)."""
-        words = [word for word in words if word.strip('"')]
-        if not words:
-            return {}
-        words, first = self._narrowed(words)
-        if scope.everything:
-            # The full-text table alone can keep its best without reading a row; what is out of scope goes later.
-            query = (
-                "SELECT rowid, -rank FROM memories_fts WHERE memories_fts MATCH ? AND rowid >= ? ORDER BY rank LIMIT ?"
-            )
-            return dict(self._connection.execute(query, (_quoted(words), first, most)))
-        condition, values = scope.condition()
-        query = (
-            "SELECT f.rowid, -f.rank FROM memories_fts f JOIN memories m ON m.seq = f.rowid "
-            f"WHERE f.memories_fts MATCH ? AND f.rowid >= ? AND {condition} ORDER BY f.rank LIMIT ?"
-        )
-        return dict(self._connection.execute(query, (_quoted(words), first, *values, most)))
-
-    def beside(self, seqs: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
-        """The memory before each in the same session, and the one after, where there is one."""
-        before, after = {}, {}
-        for seq, former, later in self._connection.execute(_BESIDE, (json.dumps(list(seqs)),)):
-            if former is not None:
-                before[seq] = former
-            if later is not None:
-                after[seq] = later
-        return before, after
-
-    def rows(self, seqs: Iterable[int], scope: Scope) -> list[Row]:
+    def rows(self, seqs: Iterable[int]) -> list[Row]:
         """Memories by their numbers; those out of scope are left out."""
-        condition, values = scope.condition()
         query = (
-            "SELECT m.seq, m.id, m.ref, m.layer, m.speaker, m.session, m.source, m.at, m.trust FROM memories m "
-            f"WHERE m.seq IN (SELECT value FROM json_each(?)) AND {condition}"
+            "SELECT m.seq, m.speaker, m.session, m.at FROM memories m "
+            f"WHERE m.seq IN (SELECT value FROM json_each(?)) AND {self._scope}"
         )
-        found = self._connection.execute(query, (json.dumps(list(seqs)), *values))
-        return [Row(*(*one[:-2], datetime.fromisoformat(one[-2]), Trust(one[-1]))) for one in found]
-
-    def texts(self, seqs: Iterable[int]) -> dict[int, str]:
-        """The texts of memories by their number."""
-        query = "SELECT seq, text FROM memories WHERE seq IN (SELECT value FROM json_each(?))"
-        return dict(self._connection.execute(query, (json.dumps(list(seqs)),)))
+        read = datetime.fromisoformat
+        found = self._ask(query, (json.dumps(list(seqs)), *self._values))
+        return [Row(seq, speaker, session, read(at)) for seq, speaker, session, at in found]
 
     def passages(self, seqs: Sequence[int], chunks: Sequence[int]) -> list[Passage]:
         """These chunks; and how each of the memories `seqs` begins that has none among them."""
-        found = [Passage(*row) for row in self._connection.execute(_PASSAGES, (json.dumps(chunks),))]
+        found = list(map(Passage._make, self._ask(_PASSAGES, (json.dumps(chunks),))))
         rest = json.dumps(list(set(seqs).difference(one.seq for one in found)))
-        return found + [
-            Passage(0, seq, 0, len(text), text, None)
-            for seq, text in self._connection.execute(_BEGINNINGS, (READ, rest))
-        ]
+        begun = self._ask(_BEGINNINGS, (READ, rest))
+        return found + [Passage(0, seq, 0, len(text), text, None) for seq, text in begun]
 
 
 _BESIDE = (

@@ -12,13 +12,24 @@ from datetime import datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from engine.memory.candidates import SPEAKERS_MOST, Passage, Reader, Row, Scope, reading
+from engine.memory.candidates import LAYERS, Passage, Reader, Row, everywhere, layers_of, reading
 from engine.memory.embedding import Embedding
-from engine.memory.question import EMPTY, Question, read
-from engine.memory.ranking import FOUND_MOST, MEANING_SHARE, WORDS_SHARE, FirstLook, Pool, Ranked, first_look, rank
+from engine.memory.question import EMPTY, read
+from engine.memory.ranking import (
+    FOUND_MOST,
+    MEANING_SHARE,
+    WORDS_SHARE,
+    Candidates,
+    Pool,
+    Ranked,
+    close_look,
+    first_look,
+    rank,
+)
+from engine.memory.store import MemoryStore
 from engine.memory.token_vectors import match
 from engine.memory.vectors import Hit, NoIndex, Vectors
-from engine.model import Layer, Recalled, RecallQuery, ScorePart
+from engine.model import Layer, Memory, Recalled, RecallQuery, ScorePart
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
@@ -59,116 +70,98 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a search knows of one question before it is ranked. `rows` are those of the pool; by place: what was read of
-    those that are looked at closely and of those beside them, and of each the `passages` that come nearest; `tokens`
-    how near these come."""
+    """What a search knows of one question before it is ranked: the candidates, of each its number and the passage that
+    comes nearest; `words` as in `Found`."""
 
-    question: Question
-    pool: Pool
-    rows: list[Row]
-    look: FirstLook
-    texts: Mapping[int, str]
-    passages: Mapping[int, Passage]
-    tokens: Vector
+    seen: Candidates
+    seqs: list[int]
+    passages: list[Passage]
     words: str = ""
-
-    def ranked(self, most: int) -> list[Ranked]:
-        """The best, best first."""
-        return rank(self.question, self.pool, self.look, self.texts, self.tokens, most=most)
 
 
 class StoredMemories:
     """Layers C and E as a source of recall. From any thread."""
 
-    layers = frozenset({Layer.VECTORS, Layer.CONTEXT})
+    layers = LAYERS
     name = "memories (C, E)"
 
-    def __init__(self, database: Database, vectors: Vectors) -> None:
+    def __init__(self, database: Database, store: MemoryStore, vectors: Vectors) -> None:
         self._database = database
+        self._store = store
         self._vectors = vectors
 
     def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
         """The `query.k` best. What the embedder does not answer within `patience` seconds is found by words alone."""
         looked = self.look(query, now, patience)
-        ranked = looked.ranked(query.k)
-        with reading(self._database) as reader:
-            texts = reader.texts(looked.rows[one.place].seq for one in ranked)
+        ranked = rank(looked.seen, most=query.k)
+        memories = self._store.by_seq(looked.seqs[one.number] for one in ranked)
         items = []
         for one in ranked:
-            row, text = looked.rows[one.place], texts[looked.rows[one.place].seq]
-            place = ""
-            if query.passages and len(text) > SHORT:
-                text, place = _told(text, looked.passages[one.place])
-            items.append(_recalled(row, one, text, place, now))
+            memory = memories.get(looked.seqs[one.number])
+            if memory is not None:  # else it was deleted meanwhile
+                text, place = memory.text, ""
+                if query.passages and len(text) > SHORT:
+                    text, place = _told(text, looked.passages[one.number])
+                items.append(_recalled(memory, one, text, place, now))
         return Found(tuple(items), looked.words)
 
     def look(self, query: RecallQuery, now: datetime, patience: float) -> Looked:
         """Search and read."""
         import numpy
 
-        layers = self.layers if query.layers is None else self.layers & query.layers
-        scope = Scope(query.workspace, query.agent, query.session, layers)
-        most = FOUND_MOST if scope.everything else SCOPED_MOST
-        with reading(self._database) as reader:
-            speakers = reader.speakers()
-            question = read(query.text, speakers if len(speakers) <= SPEAKERS_MOST else (), now=now)
+        most = FOUND_MOST if everywhere(query) else SCOPED_MOST
+        with reading(self._database, query) as reader:
+            question = read(query.text, reader.speakers(), now=now)
             asking = _aside(lambda: self._vectors.read(question.topic))
-            words = reader.by_words(question.words, scope, most)
+            words = reader.by_words(question.words, most)
         asked: Embedding | None = None
+        near: dict[int, Hit] = {}
         trouble = ""
         try:
             asked = asking.result(patience)
             if asked is None:
-                trouble = f"found by words only: {self._vectors.trouble or 'questions cannot be embedded'}"
-        except Late:
-            trouble = "found by words only: the embedder did not answer in time"
-        near: dict[int, Hit] = {}
-        if asked is not None:
-            try:
-                hits = self._vectors.search(asked.array, most, layers=layers, within=CANDIDATES_WITHIN)
+                trouble = self._vectors.trouble or "questions cannot be embedded"
+            else:
+                hits = self._vectors.search(asked.array, most, layers=layers_of(query), within=CANDIDATES_WITHIN)
                 near = {hit.seq: hit for hit in hits}
-            except NoIndex as error:
-                trouble = f"found by words only: {error}"
-        with reading(self._database) as reader:
-            rows, pool = self._pool(reader, scope, words, near, asked, now)
-            look = first_look(question, pool)
-            chunks = _nearest_chunks(rows, pool, look, near)
-            read_of = reader.passages([rows[place].seq for place in pool.around(look.best).tolist()], chunks)
-        place_of = {row.seq: place for place, row in enumerate(rows)}
+        except Late:
+            trouble = "the embedder did not answer in time"
+        except NoIndex as error:
+            trouble = str(error)
+        with reading(self._database, query) as reader:
+            rows, pool = self._pool(reader, words, near, asked, now)
+            seen = first_look(question, pool)
+            seqs = [rows[place].seq for place in seen.places.tolist()]
+            chunks = [chunk for seq in seqs if (hit := near.get(seq)) for chunk in hit.chunks]
+            read_of = reader.passages(seqs, chunks)
         texts: dict[int, str] = {}
-        best: dict[int, tuple[float, Passage]] = {}
-        for one, value in zip(read_of, _matched(asked, [one.tokens for one in read_of]).tolist(), strict=True):
-            place = place_of[one.seq]
-            texts[place] = f"{texts[place]}\n{one.text}" if place in texts else one.text
-            nearest = one.seq in near and one.chunk_id == near[one.seq].chunks[0]
-            if place not in best or (value, nearest) > (best[place][0], False):
-                best[place] = value, one
-        tokens = numpy.array([best[place][0] for place in look.best.tolist()], numpy.float32)
-        return Looked(
-            question, pool, rows, look, texts, {place: one for place, (_, one) in best.items()}, tokens, trouble
-        )
+        best: dict[int, tuple[float, bool, Passage]] = {}
+        for passage, value in zip(read_of, _matched(asked, [one.tokens for one in read_of]).tolist(), strict=True):
+            seq = passage.seq
+            texts[seq] = f"{texts[seq]}\n{passage.text}" if seq in texts else passage.text
+            nearest = seq in near and passage.chunk_id == near[seq].chunks[0]
+            if seq not in best or (value, nearest) > best[seq][:2]:
+                best[seq] = value, nearest, passage
+        tokens = numpy.array([best[seq][0] for seq in seqs], numpy.float32)
+        close_look(seen, [texts[seq] for seq in seqs], tokens)
+        return Looked(seen, seqs, [best[seq][2] for seq in seqs], trouble and f"found by words only: {trouble}")
 
     def _pool(
-        self,
-        reader: Reader,
-        scope: Scope,
-        words: Mapping[int, float],
-        near: dict[int, Hit],
-        asked: Embedding | None,
-        now: datetime,
+        self, reader: Reader, words: Mapping[int, float], near: dict[int, Hit], asked: Embedding | None, now: datetime
     ) -> tuple[list[Row], Pool]:
         """The best of both searches and the turns beside them: rows, and a pool of what is known of them without texts.
         What was not searched for is added to `near`."""
         import numpy
 
         chosen = _chosen(words, near)
-        before, after = reader.beside(chosen)
-        rows = reader.rows({*chosen, *before.values(), *after.values()}, scope)
+        former: dict[int, int] = {}
+        for seq, before, after in reader.beside(chosen):
+            former |= ({seq: before} if before else {}) | ({after: seq} if after else {})
+        rows = reader.rows({*chosen, *former.keys(), *former.values()})
         if asked is not None:
             near |= self._vectors.nearest(asked.array, [row.seq for row in rows if row.seq not in near])
         place = {row.seq: number for number, row in enumerate(rows)}
-        former = {later: one for one, later in after.items()} | before
-        later = {former: one for one, former in before.items()} | after
+        later = {before: seq for seq, before in former.items()}
         pool = Pool(
             speakers=[row.speaker for row in rows],
             sessions=[row.session for row in rows],
@@ -184,33 +177,24 @@ class StoredMemories:
         return rows, pool
 
 
-def _nearest_chunks(rows: list[Row], pool: Pool, look: FirstLook, near: Mapping[int, Hit]) -> list[int]:
-    """What is read: of memories that are looked at closely the nearest chunks, of those beside them one."""
-    places = look.best.tolist()
-    beside = set(pool.around(look.best).tolist()).difference(places)
-    chunks = [one for place in places if (hit := near.get(rows[place].seq)) for one in hit.chunks]
-    return chunks + [hit.chunks[0] for place in beside if (hit := near.get(rows[place].seq))]
-
-
-def _recalled(row: Row, one: Ranked, text: str, place: str, now: datetime) -> Recalled:
-    layer = Layer(row.layer)
+def _recalled(memory: Memory, one: Ranked, text: str, place: str, now: datetime) -> Recalled:
     recalled = Recalled(
-        id=row.id,
-        layer=layer,
+        id=memory.id,
+        layer=memory.layer,
         text=text,
         score=one.score,
         parts=one.parts,
         reason=one.reason,
-        source=row.source or row.session or row.id,
-        speaker=row.speaker,
-        at=row.at,
+        source=memory.source or memory.session or memory.id,
+        speaker=memory.speaker,
+        at=memory.at,
         tokens=0,
-        ref=row.ref,
-        trust=row.trust,
-        about=row.session if row.ref.startswith(SUMMARY) else "",
+        ref=memory.ref,
+        trust=memory.trust,
+        about=memory.session if memory.ref.startswith(SUMMARY) else "",
         place=place,
     )
-    return faded(recalled, now) if layer is Layer.CONTEXT else recalled
+    return faded(recalled, now) if memory.layer is Layer.CONTEXT else recalled
 
 
 def _told(text: str, passage: Passage) -> tuple[str, str]:

@@ -62,7 +62,7 @@ class MemoryPort:
         self.vectoriser = Vectoriser(database, self.store, self._helper, embedder=self._embedder, made=self._made)
         self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
-        self.finding = StoredMemories(database, self.vectors)
+        self.finding = StoredMemories(database, self.store, self.vectors)
         self.recaller = Recaller([self.finding], clock=clock)
         if not meaning:
             self.close()

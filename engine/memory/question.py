@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-WORD = re.compile(r"[^\W_]+(?:['’][a-z]{1,2}\b)?", re.UNICODE)
-_POSSESSIVE = re.compile(r"['’].*$")
+WORD = re.compile(r"([^\W_]+)(?:['’][a-z]{1,2}\b)?")
+"""A word; what it finds is the word without a possessive or another short ending."""
 
 _EMPTY = """
 a an the is are was were be been being am do does did doing have has had having i you he she it we they me him her us
@@ -138,10 +138,10 @@ def read(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None
     people = {one: _calls(one) for one in known if one not in USERS and one not in ASSISTANTS}
     topic = _topic(text)
     lower = topic.casefold()
-    present = set(_plain(lower))
+    present = set(WORD.findall(lower))
     named = {one for one, calls in people.items() if _named(lower, present, one, calls)}
     called = {word for one in named for word in people[one]}
-    plain = list(dict.fromkeys(_plain(lower)))
+    plain = list(dict.fromkeys(WORD.findall(lower)))
     words = [word for word in plain if word not in EMPTY and word not in called]
     words = words or [word for word in plain if word not in called] or plain
     return Question(
@@ -159,7 +159,7 @@ def read(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None
 
 def stems(text: str) -> list[str]:
     """The words of a text by their stems, in order."""
-    return [stem(word) for word in _plain(text.casefold())]
+    return [stem(word) for word in WORD.findall(text.casefold())]
 
 
 @functools.lru_cache(maxsize=50_000)
@@ -183,13 +183,9 @@ def stem(word: str) -> str:
     return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
 
 
-def _plain(lower: str) -> list[str]:
-    return [_POSSESSIVE.sub("", word) for word in WORD.findall(lower)]
-
-
 def _calls(speaker: str) -> tuple[str, ...]:
     """What a speaker may be called by: the words of the name."""
-    return tuple(word for word in _plain(speaker) if len(word) > 1 and word not in EMPTY)
+    return tuple(word for word in WORD.findall(speaker) if len(word) > 1 and word not in EMPTY)
 
 
 def _named(lower: str, present: set[str], speaker: str, calls: tuple[str, ...]) -> bool:

@@ -9,7 +9,6 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
@@ -151,13 +150,12 @@ def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[N
 
 def _by_memory(near: Iterable[Near], k: int) -> tuple[Hit, ...]:
     """The `k` memories that have the nearest chunks, best first."""
-    similarity: dict[int, float] = {}
-    chunks: dict[int, list[int]] = {}
-    for value, number, seq in sorted(near, key=itemgetter(0), reverse=True):
-        similarity.setdefault(seq, value)
-        chunks.setdefault(seq, []).append(number)
+    found: dict[int, list[Near]] = {}
+    for one in sorted(near, reverse=True):
+        found.setdefault(one[2], []).append(one)
     return tuple(
-        Hit(seq, value, tuple(chunks[seq][:CHUNKS_KEPT])) for seq, value in itertools.islice(similarity.items(), k)
+        Hit(seq, some[0][0], tuple(number for _, number, _ in some[:CHUNKS_KEPT]))
+        for seq, some in itertools.islice(found.items(), k)
     )
 
 

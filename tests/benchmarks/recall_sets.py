@@ -21,7 +21,7 @@ from engine.config import FixedSettings
 from engine.events import EventBus
 from engine.memory.ledger import append
 from engine.memory.memory import MemoryPort
-from engine.memory.ranking import WEIGHTS, Weight, close_look
+from engine.memory.ranking import WEIGHTS, Weight
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
 
@@ -125,13 +125,13 @@ class Seen:
 def seen(port: MemoryPort, question: Question) -> Seen:
     """Ask, and keep what was seen on the way."""
     looked = port.finding.look(RecallQuery(question.text, k=50), NOW, 60.0)
-    found = close_look(looked.question, looked.pool, looked.look, looked.texts, looked.tokens)
-    refs = tuple(looked.rows[place].ref for place in looked.look.best)
+    memories = port.store.by_seq(looked.seqs)
+    refs = tuple(memories[seq].ref for seq in looked.seqs)
     recalled = port.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
     assert not recalled.left_out, recalled.left_out
     words, meaning, fused = plain(port, question.text)
     return Seen(
-        features=np.stack([found[one.feature] for one in WEIGHTS], axis=1),
+        features=np.stack([looked.seen.features[one.feature] for one in WEIGHTS], axis=1),
         right=np.array([ref in question.evidence for ref in refs], float),
         refs=refs,
         evidence=question.evidence,
@@ -145,11 +145,11 @@ def seen(port: MemoryPort, question: Question) -> Seen:
 def plain(port: MemoryPort, text: str, most: int = 50) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What FTS5 alone, vectors alone, and both added (min-max, half and half) put first, without anything of ours:
     all words of the question as they stand, its vector as it stands."""
-    from engine.memory.candidates import Scope, reading
+    from engine.memory.candidates import reading
 
     said = [word for word in re.findall(r"\w+", text) if word]
-    with reading(port.database) as reader:
-        words = reader.by_words(said, Scope(), 300)
+    with reading(port.database, RecallQuery(text)) as reader:
+        words = reader.by_words(said, 300)
     vector = port.vectors.read(text)
     assert vector is not None
     near: dict[int, float] = {}
@@ -189,7 +189,7 @@ def table(rows: dict[str, list[tuple[Sequence[str], frozenset[str]]]]) -> dict[s
 
 
 def learn(
-    kinds: Sequence[Sequence[Seen]], weights: Sequence[Weight] = WEIGHTS, *, ridge: float = 3e-2, steps: int = 300
+    kinds: Sequence[Sequence[Seen]], weights: Sequence[Weight] = WEIGHTS, *, ridge: float = 0.1, steps: int = 300
 ) -> tuple[Weight, ...]:
     """Weights fitted on the questions of several kinds, each kind counting alike; none below 0. Those set by hand
     stay."""

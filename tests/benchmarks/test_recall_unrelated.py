@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from engine.memory.memory import MemoryPort
-from engine.memory.ranking import NEAR, WEIGHTS, close_look
+from engine.memory.ranking import NEAR, WEIGHTS, rank
 from engine.model import RecallQuery
 from tests.benchmarks.other_sets import documents
 from tests.benchmarks.recall_sets import NOW, Conversation, locomo, remembered, share
@@ -51,14 +51,14 @@ class Answer:
 
 def ask(port: MemoryPort, text: str) -> Answer:
     looked = port.finding.look(RecallQuery(text, k=10), NOW, 60.0)
-    if not len(looked.look.best):
+    if not looked.seqs:
         return Answer((), (), False)
-    found = close_look(looked.question, looked.pool, looked.look, looked.texts, looked.tokens)
-    refs = [looked.rows[place].ref for place in looked.look.best.tolist()]
+    found, memories = looked.seen.features, port.store.by_seq(looked.seqs)
+    refs = [memories[seq].ref for seq in looked.seqs]
     scores = sum(one.weight * found[one.feature] for one in WEIGHTS)
     every = tuple(refs[at] for at in np.argsort(-np.asarray(scores), kind="stable")[:10])
-    before = (found["meaning"] >= 0.25) | (found["coverage"] > 0) | (found["window"] > 0)
-    return Answer(tuple(looked.rows[one.place].ref for one in looked.ranked(10)), every, bool(before.any()))
+    before = (found["meaning"] >= 0.25) | (found["coverage"] > 0)
+    return Answer(tuple(refs[one.number] for one in rank(looked.seen, most=10)), every, bool(before.any()))
 
 
 def nothing(answers: Sequence[Answer]) -> tuple[float, float]:

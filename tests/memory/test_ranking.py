@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from engine.memory import graph_rules, token_vectors
 from engine.memory.question import When, read, stem
-from engine.memory.ranking import FAR, NEAR, WEIGHTS, Pool, Ranked, first_look, rank
+from engine.memory.ranking import FAR, NEAR, WEIGHTS, Pool, Ranked, close_look, first_look, rank
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 
 
 def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning: list[float] | None = None,
         words: list[float] | None = None, times: list[datetime | None] | None = None,
-        tokens: list[float] | None = None) -> list[Ranked]:  # fmt: skip
-    """Rank turns of (speaker, text) for a question."""
+        tokens: list[float] | None = None) -> list[tuple[int, Ranked]]:  # fmt: skip
+    """Rank turns of (speaker, text) for a question: the place of each among them, and its rank."""
     size = len(turns)
     pool = Pool(
         speakers=[who for who, _ in turns],
@@ -33,9 +33,10 @@ def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning:
         now=NOW,
     )
     question = read(text, {who for who, _ in turns}, now=NOW)
-    look = first_look(question, pool)
-    matched = np.array(tokens or [0.0] * size, np.float32)[look.best]
-    return rank(question, pool, look, {place: said for place, (_, said) in enumerate(turns)}, matched)
+    seen = first_look(question, pool)
+    matched = np.array(tokens or [0.0] * size, np.float32)[seen.places]
+    close_look(seen, [turns[place][1] for place in seen.places], matched)
+    return [(int(seen.places[one.number]), one) for one in rank(seen)]
 
 
 def test_words_that_narrow_nothing_and_names_are_not_looked_for() -> None:
@@ -113,13 +114,13 @@ def test_endings_do_not_part_words() -> None:
 
 def test_who_is_asked_about_counts() -> None:
     ranked = ask("What does Ada grow?", [("Bob", "beans in pots"), ("Ada", "beans in pots")], session="")
-    assert ranked[0].place == 1
-    assert "Ada says it" in ranked[0].reason
+    assert ranked[0][0] == 1
+    assert "Ada says it" in ranked[0][1].reason
 
 
 def test_the_user_counts_in_a_first_person_question() -> None:
     ranked = ask("What do I grow?", [("assistant", "beans in pots"), ("user", "beans in pots")], session="")
-    assert ranked[0].place == 1
+    assert ranked[0][0] == 1
 
 
 def test_a_rule_of_the_user_counts_and_a_preference_where_advice_is_asked_for() -> None:
@@ -129,20 +130,20 @@ def test_a_rule_of_the_user_counts_and_a_preference_where_advice_is_asked_for() 
         ("user", "always name the calories when I ask about dinner"),
         ("assistant", "I prefer dinner with beans"),
     ]
-    assert [one.place for one in ask("What was for dinner?", turns, session="")] == [2, 0, 1, 3]
-    assert {one.place for one in ask("What would you suggest for dinner?", turns, session="")[:2]} == {1, 2}
+    assert [place for place, _ in ask("What was for dinner?", turns, session="")] == [2, 0, 1, 3]
+    assert {place for place, _ in ask("What would you suggest for dinner?", turns, session="")[:2]} == {1, 2}
 
 
 def test_a_date_that_fits_counts() -> None:
     times: list[datetime | None] = [datetime(2023, 4, 7, tzinfo=UTC), datetime(2023, 5, 7, tzinfo=UTC)]
     ranked = ask("What was sown on 7 May 2023?", [("", "beans")] * 2, session="", times=times)
-    assert ranked[0].place == 1
-    assert "said on 2023-05-07" in ranked[0].reason
+    assert ranked[0][0] == 1
+    assert "said on 2023-05-07" in ranked[0][1].reason
 
 
 def test_of_two_that_fit_alike_the_newer_is_first() -> None:
     times: list[datetime | None] = [datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 6, 14, tzinfo=UTC)]
-    assert ask("beans", [("", "beans")] * 2, session="", times=times)[0].place == 1
+    assert ask("beans", [("", "beans")] * 2, session="", times=times)[0][0] == 1
 
 
 def test_what_answers_a_question_that_fits_is_above_a_stray_line() -> None:
@@ -153,7 +154,7 @@ def test_what_answers_a_question_that_fits_is_above_a_stray_line() -> None:
         ("Ada", "Runners, tall ones"),
     ]
     ranked = ask("beans grown", turns, meaning=[0.3, 0.3, 0.8, 0.3], words=[0, 0, 5.0, 0])
-    order = [one.place for one in ranked]
+    order = [place for place, _ in ranked]
     assert order.index(3) < order.index(0)
 
 
@@ -163,10 +164,10 @@ NEW_TASK_HARDLY_ALIKE = 0.7 * graph_rules.semantic(2 - 2 * 0.27) + 0.3 * graph_r
 def test_a_line_that_has_all_there_is_to_have_stands_above_a_new_task_that_is_hardly_alike() -> None:
     """Nobody is named and no day asked for, so nobody is below the others for want of them (SPEC 4.6 for the task)."""
     turns = [("", "the rate limiter of the gateway lets 100 requests pass"), ("", "fonts of invoices")]
-    first, other = ask(
+    (place, first), (_, other) = ask(
         "rate limiter of the gateway", turns, session="", meaning=[0.73, 0.26], words=[8.0, 0.0], tokens=[0.9, 0.1]
     )
-    assert first.place == 0
+    assert place == 0
     assert first.score > NEW_TASK_HARDLY_ALIKE > other.score
     assert "speaker" not in {part.name for part in first.parts}
 
@@ -174,8 +175,10 @@ def test_a_line_that_has_all_there_is_to_have_stands_above_a_new_task_that_is_ha
 def test_what_no_line_has_lowers_them_all_where_one_could_have_it() -> None:
     """The best of lines that hardly fit is no good one: it has one of three words, and is far in meaning."""
     turns = [("", "the shop window needs cleaning"), ("", "fonts of invoices")]
-    stray, _ = ask("how is the shop deployed to production?", turns, session="", meaning=[0.3, 0.15], words=[2.0, 0.0])
-    assert stray.place == 0
+    (place, stray), _ = ask(
+        "how is the shop deployed to production?", turns, session="", meaning=[0.3, 0.15], words=[2.0, 0.0]
+    )
+    assert place == 0
     assert stray.score < NEW_TASK_HARDLY_ALIKE
 
 
@@ -191,7 +194,7 @@ def test_half_of_the_telling_words_are_near_enough_without_vectors() -> None:
 
 def test_what_is_further_goes_along_from_a_part_of_the_limit_or_with_its_session() -> None:
     turns = [("Bob", "What beans do you grow?"), ("Ada", "Runners, tall ones")]
-    assert [one.place for one in ask("beans grown", turns, meaning=[0.8, 0.0], words=[5.0, 0])] == [0, 1]
+    assert [place for place, _ in ask("beans grown", turns, meaning=[0.8, 0.0], words=[5.0, 0])] == [0, 1]
     assert len(ask("beans grown", turns, session="", meaning=[0.8, NEAR / FAR])) == 2
     assert len(ask("beans grown", turns, session="", meaning=[0.8, NEAR / FAR - 0.01])) == 1
     assert ask("beans grown", turns[1:], session="", meaning=[0.0]) == []
@@ -209,9 +212,9 @@ def test_parts_add_up_to_the_score(turns: list[tuple[str, str]], text: str, sess
     meaning = data.draw(st.lists(unit | st.just(float("nan")), min_size=len(turns), max_size=len(turns)))
     words = data.draw(st.lists(st.floats(0, 30), min_size=len(turns), max_size=len(turns)))
     ranked = ask(text, turns, session=session, meaning=meaning, words=words)
-    assert len({one.place for one in ranked}) == len(ranked)
-    assert all(one.score > two.score - 1e-5 for one, two in itertools.pairwise(ranked))
-    for one in ranked:
+    assert len({place for place, _ in ranked}) == len(ranked)
+    assert all(one.score > two.score - 1e-5 for (_, one), (_, two) in itertools.pairwise(ranked))
+    for _, one in ranked:
         assert one.reason
         assert all(0 <= part.value <= 1 and part.weight >= 0 for part in one.parts)
         assert one.score == pytest.approx(sum(part.value * part.weight for part in one.parts))

@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.memory import candidates
 from engine.memory.checking import LONGEST, check, memory_id, quoted
 from engine.memory.memory import MemoryPort
-from engine.model import Layer, NewMemory, Refusal, Retention
+from engine.model import Layer, NewMemory, RecallQuery, Refusal, Retention
 from engine.storage.database import Database
 from tests.memory.conftest import Making, WordVectors, turns
 
@@ -207,8 +207,8 @@ def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
     monkeypatch.setattr(candidates, "SCORED_MOST", 10)
     memory.remember(turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
     newest = memory.entries(Layer.VECTORS, limit=1)[0].seq
-    with candidates.reading(database) as reader:
-        assert len(reader.by_words(["common", "rare"], candidates.Scope(), 300)) == 3
-        everywhere = reader.by_words(["common"], candidates.Scope(), 300)
+    with candidates.reading(database, RecallQuery("")) as reader:
+        assert len(reader.by_words(["common", "rare"], 300)) == 3
+        everywhere = reader.by_words(["common"], 300)
         assert sorted(everywhere) == list(range(newest - 10, newest + 1))
-        assert reader.by_words(['"', "nowhere"], candidates.Scope(), 300) == {}
+        assert reader.by_words(['"', "nowhere"], 300) == {}
