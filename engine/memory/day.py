@@ -104,18 +104,15 @@ def synthesis(day: Day) -> str:
     return text if len(text) <= LONGEST_DIGEST else text[: LONGEST_DIGEST - 1] + "…"
 
 
-def trust_of(day: Day, source: str, fact: str) -> Trust:
-    """The label of a fact that a model draws from a day: whose words they are where it says what was captured word for
-    word, else the model's own. Pure."""
-    said = next((one for one in day.captures if one.source == source and digest(one.text) == digest(fact)), None)
-    return said.trust if said is not None else Trust.QUOTED
-
-
-def workspace_of(day: Day, source: str) -> str:
-    """The workspace of what the synthesis calls `source`, "" for none: what was learned there is told there."""
-    red = {session: place for session, (place, _) in day.red.items()}
-    said = {one.source: one.workspace for one in day.captures}
-    return {**red, **said, **{one.id: one.workspace for one in day.sessions}}.get(source, "")
+def fact_of(day: Day, *, fact: str, category: str, bucket: Bucket, group: str, source: str) -> NewFact:
+    """A fact that a model draws from what the synthesis calls `source`: it belongs to the workspace that this is from.
+    Whose words it is: those of whoever said it where it was captured word for word, else the model's own. Pure."""
+    captures = [one for one in day.captures if one.source == source]
+    said = next((one.trust for one in captures if digest(one.text) == digest(fact)), Trust.QUOTED)
+    places = {session: place for session, (place, _) in day.red.items()}
+    places |= {one.source: one.workspace for one in captures} | {one.id: one.workspace for one in day.sessions}
+    origin = f"nightly:{day.date}:{source}"
+    return NewFact(fact, category or "fact", bucket, group, origin, places.get(source, ""), trust=said)
 
 
 def _captured(day: Day, kind: str) -> list[NewFact]:

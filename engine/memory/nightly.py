@@ -7,25 +7,24 @@ crash costs no second evaluation; every step after that changes nothing when it 
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import JSON, CheckConstraint, Column
-from sqlmodel import Field
+from sqlmodel import Field as ColumnOf
 
 from engine.clock import Clock
 from engine.events import FactPromoted, NightlyFinished
 from engine.memory.capture import Captures
-from engine.memory.day import MOST_FACTS, Day, draft, heading, lines_for, synthesis, trust_of, workspace_of
+from engine.memory.day import MOST_FACTS, Day, draft, fact_of, heading, lines_for, synthesis
 from engine.memory.drafts import Drafts
 from engine.memory.ledger import Ledger
 from engine.memory.markdown import Markdown
-from engine.memory.para import NewFact
 from engine.memory.para_file import GROUP, LONGEST_FACT
 from engine.memory.validation_runs import ValidationRuns
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, SessionView, Trust, sanitise
@@ -86,25 +85,31 @@ class NightRow(Row, table=True):
         CheckConstraint("cost_microusd >= 0 AND attempts >= 0", name="ck_nightly_days_counts"),
     )
 
-    day: str = Field(primary_key=True)
+    day: str = ColumnOf(primary_key=True)
     state: str
     attempts: int = 0
     cost_microusd: int = 0
     reason: str = ""
-    facts: list[dict[str, Any]] = Field(sa_column=Column(JSON, nullable=False))
-    at: datetime = Field(sa_column=utc())
+    facts: list[dict[str, Any]] = ColumnOf(sa_column=Column(JSON, nullable=False))
+    at: datetime = ColumnOf(sa_column=utc())
 
 
-@dataclass(frozen=True, slots=True)
-class Proposed:
+class Proposed(BaseModel):
     """A fact that a model would keep. `source` is one that the synthesis names."""
 
-    fact: str
+    model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
+
+    fact: str = Field(min_length=1, max_length=LONGEST_FACT)
     category: str
-    bucket: str
-    group: str
-    source: str
-    workspace: str = ""
+    bucket: Bucket
+    group: str = Field(pattern=f"^{GROUP.pattern}$")
+    source: Annotated[str, AfterValidator(lambda said: said.strip("[] "))]
+
+
+class Evaluation(BaseModel):
+    """What a model makes of a day."""
+
+    facts: tuple[Proposed, ...] = Field(max_length=MOST_FACTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,30 +177,28 @@ class Nightly:
 
     def _run(self, day: date) -> NightReport:
         read = self._read(day)
-        row = self._row(read)
-        if row.state == "done":
-            return NightReport(row.day, cost=row.cost_microusd, reason=row.reason)
-        usable = [Proposed(**one) for one in row.facts]
-        proposed = [_new_fact(one, read) for one in usable]
-        trusted = [one for one in proposed if one.trust is not Trust.QUOTED]
-        kept = self._para.add(trusted) if trusted else []
-        if usable or row.reason == NOTHING_KEPT:
-            drafted = [replace(one, reason="the model would keep it") for one in proposed if one.trust is Trust.QUOTED]
+        night = self._night(read)
+        if night.state == "done":
+            return NightReport(night.day, cost=night.cost_microusd, reason=night.reason)
+        proposed = [fact_of(read, **Proposed(**fact).model_dump()) for fact in night.facts]
+        kept = self._para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
+        if proposed or night.reason == NOTHING_KEPT:
+            drafted = [
+                replace(fact, reason="the model would keep it") for fact in proposed if fact.trust is Trust.QUOTED
+            ]
         else:
             drafted = draft(read, self._para.facts())
         said = tuple(self._write_diaries(read))
 
         def finish(tx: Transaction) -> int:
             new = self._drafts.add(tx, read.date, drafted)
-            ended = tx.session.get(NightRow, read.date)
-            assert ended is not None, "it was stored before anything was done with it"
-            ended.state, ended.at = "done", tx.now
-            tx.session.add(ended)
+            night.state, night.at = "done", tx.now
+            tx.session.merge(night)
             for fact in kept:
                 tx.record(FactPromoted(subject=fact.id, workspace=fact.workspace, by="nightly"))
             tx.record(
                 NightlyFinished(
-                    subject=read.date, promoted=len(kept), drafted=new, cost=row.cost_microusd, reason=row.reason
+                    subject=read.date, promoted=len(kept), drafted=new, cost=night.cost_microusd, reason=night.reason
                 )
             )
             last = state.get(tx.session, LAST)
@@ -203,60 +206,56 @@ class Nightly:
             return new
 
         new = self._database.write(finish)
-        return NightReport(read.date, len(kept), new, row.cost_microusd, row.reason, said)
+        return NightReport(read.date, len(kept), new, night.cost_microusd, night.reason, said)
 
-    def _row(self, day: Day) -> NightRow:
+    def _night(self, day: Day) -> NightRow:
         """The day's row, with its evaluation; made now if there is none."""
         with self._database.read() as session:
-            row = session.get(NightRow, day.date)
-        if row is not None:
-            return row
-        row = NightRow(day=day.date, state="evaluated", reason="nothing happened", facts=[], at=self._clock.now())
-        runs = [] if day.empty else self._evaluate(day, row)
+            night = session.get(NightRow, day.date)
+        if night is not None:
+            return night
+        night = NightRow(day=day.date, state="evaluated", reason="nothing happened", facts=[], at=self._clock.now())
+        runs = [] if day.empty else self._evaluate(day, night)
 
-        def store(tx: Transaction) -> NightRow:
-            tx.session.add(row)
-            for attempt, (good, cost, faults) in enumerate(runs, 1):
-                said = CheckResult("nightly", good, len(faults), failing=faults)
+        def store(tx: Transaction) -> None:
+            tx.session.add(night)
+            for attempt, (check, cost) in enumerate(runs, 1):
                 run = {"session_id": f"nightly:{day.date}", "workspace": "", "full": True, "attempt": attempt}
-                self._runs.record(tx, check=said, cost=cost, **run)
-            return row
+                self._runs.record(tx, check=check, cost=cost, **run)
 
-        return self._database.write(store)
+        self._database.write(store)
+        return night
 
-    def _evaluate(self, day: Day, night: NightRow) -> list[tuple[int, int, tuple[str, ...]]]:
+    def _evaluate(self, day: Day, night: NightRow) -> list[tuple[CheckResult, int]]:
         """The validation loop (SPEC 4.9): ask, look at the answer, ask again with what was wrong, within the caps. Says
-        in `night` what came of it; returns the runs: how many facts, what it cost until then, what was wrong."""
-        runs: list[tuple[int, int, tuple[str, ...]]] = []
+        in `night` what came of it; returns the runs, each with what it had cost until then."""
+        runs: list[tuple[CheckResult, int]] = []
         text = redact(synthesis(day))
         faults: tuple[str, ...] = ()
         while night.attempts < TRIES and night.cost_microusd < COST_CAP:
+            facts: tuple[Proposed, ...] = ()
+            failed = ""
             try:
                 answer = self._model.ask(_question(day.date, text, faults, COST_CAP - night.cost_microusd))
+                if answer is None:
+                    night.reason = "no model: you decide"
+                    return runs
+                cost = answer.cost
+                facts, faults = evaluated(answer.text, text)
             except NoAnswer as error:
                 log.warning("no model evaluated %s: %s", day.date, error)
-                night.attempts += 1
-                night.cost_microusd += error.cost
-                night.reason = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
-                runs.append((0, night.cost_microusd, (night.reason,)))
-                return runs
-            if answer is None:
-                night.reason = "no model: you decide"
-                return runs
+                failed = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
+                cost, faults = error.cost, (failed,)
             night.attempts += 1
-            night.cost_microusd += max(0, answer.cost)
-            facts: list[Proposed] = []
-            try:
-                facts = proposed(answer.text)
-                faults = tuple(check(facts, text))
-            except ValueError as error:
-                faults = (str(error),)
-            runs.append((len(facts), night.cost_microusd, faults))
-            if night.cost_microusd > COST_CAP:
-                night.reason = f"it cost {night.cost_microusd / 1e6:.3f} dollars, more than {COST_CAP / 1e6:.2f}"
+            night.cost_microusd += max(0, cost)
+            runs.append((CheckResult("nightly", len(facts), len(faults), failing=faults), night.cost_microusd))
+            if night.cost_microusd > COST_CAP and not failed:
+                failed = f"it cost {night.cost_microusd / 1e6:.3f} dollars, more than {COST_CAP / 1e6:.2f}"
+            if failed:
+                night.reason = failed
                 return runs
             if not faults:
-                night.facts = [asdict(replace(one, workspace=workspace_of(day, one.source))) for one in facts]
+                night.facts = [fact.model_dump(mode="json") for fact in facts]
                 night.reason = "" if facts else NOTHING_KEPT
                 return runs
         why = faults[0] if faults else "its answer was empty"
@@ -325,22 +324,24 @@ def window(day: date, clock: Clock) -> tuple[datetime, datetime]:
     return start, end
 
 
-def check(facts: Sequence[Proposed], synthesis: str) -> list[str]:
-    """What is wrong with a model's facts, in words. Pure."""
-    faults = [f"{len(facts)} facts are more than {MOST_FACTS}"] if len(facts) > MOST_FACTS else []
-    for number, one in enumerate(facts, 1):
-        text = one.fact.strip()
-        if not text or len(text) > LONGEST_FACT:
-            faults.append(f"fact {number}: it must have 1 to {LONGEST_FACT} characters")
-        if one.bucket not in list(Bucket):
-            faults.append(f"fact {number}: bucket {one.bucket[:40]!r} is none of {', '.join(Bucket)}")
-        if not GROUP.fullmatch(one.group):
-            faults.append(f"fact {number}: group {one.group[:60]!r} must be small letters, digits, - and _")
-        if not one.source or f"[{one.source}]" not in synthesis:
-            faults.append(f"fact {number}: source {one.source[:60]!r} is not in the day")
-        if redact(one.fact) != one.fact:
-            faults.append(f"fact {number}: {SECRETLY}")
-    return faults
+def evaluated(answer: str, synthesis: str) -> tuple[tuple[Proposed, ...], tuple[str, ...]]:
+    """The facts of a model's answer, and what is wrong with it, in words. Pure."""
+    try:
+        facts = Evaluation.model_validate_json(answer[answer.find("{") : answer.rfind("}") + 1]).facts
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+        return (), tuple(
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}, not {str(fault['input'])[:60]!r}" for fault in faults
+        )
+    return facts, tuple(
+        f"facts.{number}: {fault}"
+        for number, fact in enumerate(facts)
+        for fault, there in (
+            (f"source {fact.source[:60]!r} is not in the day", f"[{fact.source}]" not in synthesis),
+            (SECRETLY, redact(fact.fact) != fact.fact),
+        )
+        if there
+    )
 
 
 def _question(day: str, text: str, faults: Sequence[str], budget: int) -> Question:
@@ -355,22 +356,3 @@ def _question(day: str, text: str, faults: Sequence[str], budget: int) -> Questi
         budget=budget,
         seconds=SECONDS,
     )
-
-
-def proposed(text: str) -> list[Proposed]:
-    """The facts of an answer. Raises ValueError, in words, for one that is not what was asked for. Pure."""
-    try:
-        document = json.loads(text[text.find("{") : text.rfind("}") + 1])
-    except (ValueError, RecursionError):
-        raise ValueError("the answer is not a JSON object") from None
-    try:
-        names = ("fact", "category", "bucket", "group", "source")
-        found = [{name: one[name].strip() for name in names} for one in document["facts"]]
-        return [Proposed(**one | {"source": one["source"].strip("[] ")}) for one in found]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the answer does not have the required form: {error}") from None
-
-
-def _new_fact(one: Proposed, day: Day) -> NewFact:
-    source, trust = f"nightly:{day.date}:{one.source}", trust_of(day, one.source, one.fact)
-    return NewFact(one.fact, one.category or "fact", Bucket(one.bucket), one.group, source, one.workspace, trust=trust)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -23,8 +23,7 @@ from engine.memory.nightly import (
     COST_CAP,
     TRIES,
     Nightly,
-    Proposed,
-    check,
+    evaluated,
     latest_day,
     missed,
     window,
@@ -38,17 +37,24 @@ from tests.memory.said import NOW, Book, ended, view
 
 TODAY = date(2026, 1, 5)
 SAID = "We decided to keep the new parser."
-GOOD = Proposed(SAID, "decision", "projects", "shop", "session_1:2")
+
+
+def proposed(fact: str, category: str, bucket: str, group: str, source: str) -> dict[str, str]:
+    """A fact as a model writes it."""
+    return {"fact": fact, "category": category, "bucket": bucket, "group": group, "source": source}
+
+
+GOOD = proposed(SAID, "decision", "projects", "shop", "session_1:2")
 """What the operator said, word for word."""
 
-CLAIM = Proposed("The service listens on port 8000", "configuration", "projects", "shop", "session_1")
+CLAIM = proposed("The service listens on port 8000", "configuration", "projects", "shop", "session_1")
 """What a model made of the day."""
 
 
 class Model:
     """Says what it is told to, at a price."""
 
-    def __init__(self, *answers: Sequence[Proposed], cost: int = 30_000) -> None:
+    def __init__(self, *answers: Sequence[dict[str, str]], cost: int = 30_000) -> None:
         self.answers = list(answers)
         self.cost = cost
         self.asked: list[Question] = []
@@ -58,7 +64,7 @@ class Model:
         if not self.answers:
             raise NoAnswer("it is silent", self.cost)
         self.asked.append(question)
-        return Answer(json.dumps({"facts": [asdict(one) for one in self.answers.pop(0)]}), self.cost)
+        return Answer(json.dumps({"facts": list(self.answers.pop(0))}), self.cost)
 
 
 class World:
@@ -174,7 +180,7 @@ class TestWithAModel:
         assert (report.promoted, report.drafted) == (1, 1)
         assert [one.fact for one in world.para.facts()] == [SAID]
         (waits,) = world.drafts.waiting()
-        assert (waits.fact, waits.trust) == (CLAIM.fact, Trust.QUOTED)
+        assert (waits.fact, waits.trust) == (CLAIM["fact"], Trust.QUOTED)
         fact = world.drafts.promote(waits.id)
         assert (fact.trust, fact.approved_at) == (Trust.QUOTED, clock.now())
 
@@ -186,7 +192,7 @@ class TestWithAModel:
         assert [one.approved_at is not None for one in world.captures.entries() if one.id == quote.id] == [True]
 
     def test_it_is_asked_again_with_what_was_wrong(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
-        bad = Proposed("A fact", "x", "nowhere", "shop", "session_1")
+        bad = proposed("A fact", "x", "nowhere", "shop", "session_1")
         model = Model([bad], [GOOD])
         world = World(tmp_path, database, clock, model)
         world.happen()
@@ -199,7 +205,7 @@ class TestWithAModel:
         ]
 
     def test_tries_are_bounded(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
-        bad = Proposed("A fact", "x", "nowhere", "shop", "session_1")
+        bad = proposed("A fact", "x", "nowhere", "shop", "session_1")
         model = Model(*[[bad]] * 9)
         world = World(tmp_path, database, clock, model)
         world.happen()
@@ -256,12 +262,17 @@ class TestWithAModel:
         assert world.para.facts()[0].workspace == "/home/me/shop"
 
     def test_eight_facts_and_not_more(self) -> None:
-        text = "[session_1:2] something"
-        assert check([GOOD] * 8, text) == []
-        assert "more than 8" in check([GOOD] * 9, text)[0]
-        secret = Proposed("The key is sk-" + "a1" * 15, "x", "areas", "keys", "session_1:2")
-        assert "secret" in check([secret], text)[0]
-        assert "is not in the day" in check([Proposed("A", "x", "areas", "g", "session_9")], text)[0]
+        def faults(*facts: dict[str, str]) -> str:
+            return "\n".join(evaluated(json.dumps({"facts": facts}), "[session_1:2] something")[1])
+
+        assert faults(*[GOOD] * 8) == ""
+        assert "at most 8 items" in faults(*[GOOD] * 9)
+        assert "secret" in faults(GOOD | {"fact": "The key is sk-" + "a1" * 15})
+        assert "is not in the day" in faults(GOOD | {"source": "session_9"})
+        assert faults(GOOD | {"source": "[session_1:2]"}) == ""
+        for wrong in ({"group": "../etc"}, {"fact": " "}, {"fact": "x" * 1_001}, {"bucket": "nowhere"}):
+            assert faults(GOOD | wrong)
+        assert evaluated("I cannot", "")[1]
 
 
 class TestDays:
