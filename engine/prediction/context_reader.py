@@ -13,8 +13,7 @@ from typing import TypeVar
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.runners.flows.uncovered_lines import measures_coverage
-from engine.execution.runners.toolchains.projects import Project
-from engine.execution.runners.toolchains.projects_found import ProjectsFound
+from engine.execution.runners.toolchains.projects import Project, ProjectsFound
 from engine.execution.sessions import Sessions
 from engine.execution.upkeep import Disk
 from engine.git.calendars import CalendarReader

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.execution.runners.toolchains.projects import Project
-from engine.execution.runners.toolchains.projects_found import ProjectsFound
+from engine.execution.runners.toolchains.projects import Project, ProjectsFound
 from engine.git.state import FileState
 from engine.model import SessionState, Thread
 from engine.prediction.collectors import WEIGHTS

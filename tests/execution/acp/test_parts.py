@@ -12,12 +12,19 @@ from acp import schema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.runners.acp import house
-from engine.execution.runners.acp.known import KNOWN, discover, found, login_words
+from engine.execution.runners.acp.known import (
+    KNOWN,
+    agent_environment,
+    confined,
+    discover,
+    found,
+    login_words,
+    of_commands,
+)
 from engine.execution.runners.acp.requests import choose
-from engine.execution.runners.acp.spending import Meter
 from engine.execution.runners.acp.telling import Telling, command_of, diff_lines
 from engine.execution.runners.acp.terminals import argv_of
+from engine.execution.runners.acp.turns import Meter
 from engine.execution.runners.acp.wire import parsed
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.places import readable_places
@@ -233,7 +240,7 @@ def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Pa
     path = os.pathsep.join(str(user / one) for one in (".local/bin", ".cargo/bin", ".npm-global/bin"))
     environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}
     session = Confinement(tmp_path / "work", tmp_path / "scratch", tmp_path / "caches", hidden=(user / ".ssh",))
-    own = house.confined(session, place=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
+    own = confined(session, place=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
     shown = readable_places(own, "claude-agent-acp", environment)
     assert {one for one in shown if one.is_relative_to(user)} == {
         user / ".cargo/bin",
@@ -244,7 +251,7 @@ def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Pa
     }
     assert own.writable == (place,)
     assert own.hosts == ("api.anthropic.com",)
-    commands = house.of_commands(own, session, place=place)
+    commands = of_commands(own, session, place=place)
     assert (commands.writable, commands.hosts) == ((), ())
-    added = house.agent_environment(place=place, names=["KEY", "GONE"], environment=environment)
+    added = agent_environment(place=place, names=["KEY", "GONE"], environment=environment)
     assert added == {"HOME": str(place), "CARGO_HOME": str(user / ".cargo"), "KEY": "k"}

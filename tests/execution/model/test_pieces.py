@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from engine.execution.runners.model import failures, wire
 from engine.execution.runners.model.failures import LONGEST_PAUSE, PATIENCE, TRIES
 from engine.execution.runners.model.history import Histories
-from engine.execution.runners.model.parts import assistant_part, operator_part, result_part
-from engine.execution.runners.model.speaking import LINE_MOST, Speaking
 from engine.execution.runners.model.wire import Failure, Kind, Model
+from engine.execution.runners.model.words import LINE_MOST, Speaking, assistant_part, operator_part, result_part
 from engine.model import Refusal, SourceKind
 from engine.model.secrets import CUT, redact
 

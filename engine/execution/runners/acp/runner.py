@@ -12,8 +12,7 @@ from pathlib import Path
 from engine.config.agents import ACP, AcpSettings
 from engine.execution.ground import UNDO_NOTES
 from engine.execution.live import LiveSession
-from engine.execution.runners.acp import house
-from engine.execution.runners.acp.known import known, login_words, place_of
+from engine.execution.runners.acp.known import agent_environment, confined, known, login_words, of_commands, place_of
 from engine.execution.runners.agent import AgentRunner, AgentServices
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import FlowUnable, NotBegun, Place
@@ -97,16 +96,14 @@ class AcpRunner(AgentRunner):
             kind = "reply" if ground.continues else "task"
             prompt = self._prompt(live, view, ground, kind)
             command = guest.settings.command
-            confinement = house.confined(
+            confinement = confined(
                 live.confinement,
                 place=guest.place,
                 command=command,
                 hosts=guest.settings.hosts,
             )
             telling = Telling(live.write, live.journal.erred, live.without_secrets)
-            terminals = Terminals(
-                live, ground.folder, house.of_commands(confinement, live.confinement, place=guest.place)
-            )
+            terminals = Terminals(live, ground.folder, of_commands(confinement, live.confinement, place=guest.place))
             counting = Counting(live, microusd(self._services.settings.current.cost_per_trigger))
             belt = self._services.belts.open(live, view, ground.folder)
             requests = Requests(live, belt, terminals, telling, on_usage=counting.update)
@@ -116,9 +113,7 @@ class AcpRunner(AgentRunner):
                 fix = "install bubblewrap, or set network = true for this workspace"
                 raise FlowUnable(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
             live.say(f"{guest.title} · {_where(live, guest)}")
-            environment = house.agent_environment(
-                place=guest.place, names=guest.settings.env, environment=self._environment
-            )
+            environment = agent_environment(place=guest.place, names=guest.settings.env, environment=self._environment)
             with live.spawn(command, cwd=ground.folder, env=environment, confinement=confinement) as process:
                 talk = Conversation(
                     live,

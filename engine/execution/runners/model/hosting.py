@@ -41,7 +41,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from engine.execution.runners.model import hosting_http, hosting_prices, wire
 from engine.execution.runners.model.history import KEPT_AS_IT_IS
-from engine.execution.runners.model.hosting_failures import failure_of
+from engine.execution.runners.model.hosting_http import failure_of
 from engine.execution.runners.model.wire import Failure, Kind, Message
 from engine.model.secrets import CUT, redact_json
 

@@ -22,9 +22,8 @@ from engine.execution.runners.model import budget, failures, wire
 from engine.execution.runners.model.budget import Price, Size, Usage
 from engine.execution.runners.model.client import Conversation, HostGone, ModelHost
 from engine.execution.runners.model.history import Histories
-from engine.execution.runners.model.parts import assistant_part, operator_part, result_part
-from engine.execution.runners.model.speaking import Speaking
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
+from engine.execution.runners.model.words import Speaking, assistant_part, operator_part, result_part
 from engine.execution.tools.belt import Toolbelt
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
 

@@ -1,0 +1,97 @@
+"""What is said with a model: as calls keep it for the X-ray (SPEC 9.6), as lines of the transcript (SPEC 9.2)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from engine.model import PromptLine, PromptPart, PromptSource, SourceKind, Trust, sanitise
+from engine.model.secrets import parting
+
+_OPERATORS = {"reply": "the operator", "runner": "clawpy", "heal": "the validation loop"}
+_TRUST = {"reply": Trust.OPERATOR, "heal": Trust.QUOTED}
+"""Of ours alone there is nothing to say; a red run is told in the words of the tests."""
+
+
+def assistant_part(said: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
+    """What the model said and asked for in its answer to the call `call_id`."""
+    source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
+    texts = said.split("\n") if said else []
+    texts += [f"{call['name']}({_flat(call['arguments'])})" for call in calls]
+    return PromptPart("answer", _lines("\n".join(texts), source), "assistant")
+
+
+def result_part(tool: str, text: str, call_id: str) -> PromptPart:
+    """What a tool gave."""
+    name = " ".join(sanitise(tool).split())[:40]  # a model may ask for a tool by any name
+    return PromptPart(name, _lines(text, PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)), "tool")
+
+
+def operator_part(text: str, kind: str) -> PromptPart:
+    """What the model was told in between: by the operator, by the validation loop, by ourselves."""
+    source = SourceKind.OPERATOR if kind == "reply" else SourceKind.RUNNER
+    named = PromptSource(source, label=_OPERATORS.get(kind, "clawpy"), trust=_TRUST.get(kind))
+    return PromptPart(kind, _lines(text, named), "user")
+
+
+def _lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
+    return tuple(PromptLine(line, source) for line in sanitise(text).split("\n"))
+
+
+def _flat(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+LINE_MOST = 4_000
+"""Characters of a line without end that are kept back; after so many it is written as it is."""
+
+_SENTENCE_ENDS = re.compile(r"(?<=[^\W\d_]{2})[.!?]\s+")
+"""After a word: "1." and "e.g." end no sentence."""
+
+
+class Speaking:
+    """Takes text in pieces, gives `write` whole lines; of a line that is not complete its whole sentences at `pause`,
+    its rest at `end` or when the kind changes. No secret is torn by that: `clean` tells where one stands.
+
+    A slow model pauses after each word. What it says is read by line: a word alone in a line says nothing."""
+
+    def __init__(self, write: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
+        self._write = write
+        self._clean = clean
+        self._kind = ""
+        self._rest = ""
+
+    def take(self, kind: str, text: str) -> None:
+        """More text of a kind of `TranscriptLine`."""
+        if kind != self._kind:
+            self.end()
+            self._kind = kind
+        whole, newline, self._rest = (self._rest + text).rpartition("\n")
+        if newline and whole.strip():
+            self._write(kind, whole)
+        if len(self._rest) > LINE_MOST:
+            self._part(parting(self._rest, self._clean))
+
+    def pause(self) -> None:
+        """Nothing came for a while."""
+        for found in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
+            if parting(self._rest, self._clean, most=found.end()) == found.end():
+                self._part(found.end())
+                return
+
+    def _part(self, place: int) -> None:
+        """Write what stands before `place`."""
+        head, self._rest = self._rest[:place], self._rest[place:]
+        if head.strip():
+            self._write(self._kind, head)
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        rest, self._rest = self._rest, ""
+        if rest.strip():
+            self._write(self._kind, rest)
