@@ -15,8 +15,8 @@ from engine.execution.runners.flow import Place
 from engine.execution.runners.model.client import HostGone
 from engine.execution.runners.model.talk import Providers, Talk
 from engine.execution.runners.model.wire import Model
-from engine.execution.session_store import continued
 from engine.execution.runners.model.words import assistant_part, operator_part
+from engine.execution.session_store import continued
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
 
 TASK, HEAL, REPLY = "task", "heal", "reply"
