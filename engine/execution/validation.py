@@ -16,7 +16,6 @@ from xml.sax.saxutils import escape
 from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution import snapshots
-from engine.execution.ground import Ground, bounded, state_of
 from engine.execution.live import LiveSession
 from engine.execution.merging import differences
 from engine.execution.runners.flow import CommandResult, FlowUnable, Job
@@ -24,6 +23,7 @@ from engine.execution.runners.flows import common
 from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.toolchains.bound import borrowed
 from engine.execution.runners.toolchains.projects import project_at
+from engine.execution.session_workspace import SessionWorkspace, bounded, state_of
 from engine.execution.snapshots import Snapshot
 from engine.memory.validation_runs import ValidationRuns
 from engine.model import CheckResult, SessionView, dollars, microusd
@@ -139,7 +139,9 @@ class Validation:
         self._repairs = repairs
         self._tweaks = tweaks
 
-    def around(self, live: LiveSession, view: SessionView, ground: Ground, heal: Callable[[str], None]) -> Validated:
+    def around(
+        self, live: LiveSession, view: SessionView, ground: SessionWorkspace, heal: Callable[[str], None]
+    ) -> Validated:
         """Judge what was done on `ground`; `heal` gives the agent one more turn with a text.
 
         Raises `Stopped` when the session is ending, and what `heal` raises.
@@ -230,7 +232,7 @@ class _Seen:
 class _Bench:
     """The check of one ground: which tests what was changed has, run now or on the files as they were."""
 
-    def __init__(self, live: LiveSession, ground: Ground) -> None:
+    def __init__(self, live: LiveSession, ground: SessionWorkspace) -> None:
         assert ground.worktree is not None
         self._live = live
         self._ground = ground

@@ -13,7 +13,6 @@ from engine.execution.agent_setup import AgentSetup
 from engine.execution.calls import Caller, Calls
 from engine.execution.changesets import ChangeSets
 from engine.execution.channels import Channels
-from engine.execution.ground import Grounds
 from engine.execution.launcher import Launcher
 from engine.execution.live import SessionRails
 from engine.execution.overlaps import Overlaps
@@ -29,6 +28,7 @@ from engine.execution.runners.model.history import Histories
 from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.talk import Providers
 from engine.execution.sandbox import Caches
+from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.belt import Toolbelts
 from engine.execution.upkeep import Upkeep
@@ -104,7 +104,7 @@ def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
         caches=caches,
         busy=lambda: [one.id for one in core.sessions.running()],
     )
-    grounds = Grounds(core.database, core.settings, core.changes, caches)
+    grounds = SessionWorkspaces(core.database, core.settings, core.changes, caches)
     flows = FlowRunner(core.flows, grounds=grounds, upkeep=core.upkeep)
     core.host = ModelHost() if overrides.model_host is None else overrides.model_host
     core.host_lent = overrides.model_host is not None

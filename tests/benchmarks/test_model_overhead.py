@@ -20,10 +20,10 @@ import pytest
 
 from engine.clock import SystemClock
 from engine.execution.calls import Calls
-from engine.execution.ground import Grounds
 from engine.execution.prompt import PromptAssembly
 from engine.execution.runners.model.client import Conversation, ModelHost
 from engine.execution.session_store import SessionStore
+from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.worktrees import Worktrees
 from engine.model import SessionState
 from tests.execution.model.world import KEY, ModelWorld
@@ -42,7 +42,7 @@ PARTS: tuple[tuple[type, str], ...] = (
     (Calls, "begin"),
     (Calls, "finish"),
     (Conversation, "take"),
-    (Grounds, "keep"),
+    (SessionWorkspaces, "keep"),
     (SessionStore, "end"),
 )
 

@@ -20,13 +20,13 @@ from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
-from engine.execution.ground import Grounds
 from engine.execution.launcher import Launcher
 from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.parameters import PROSE, edited, validated
 from engine.execution.sandbox import Caches, NoSandbox, best_sandbox
+from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.home import Home
 from engine.memory.validation_runs import ValidationRuns
@@ -92,7 +92,7 @@ class World:
             def current(self) -> Settings:
                 return world.settings_now
 
-        grounds = Grounds(database, Source(), self.changes, Caches(self.home.cache / "build"))
+        grounds = SessionWorkspaces(database, Source(), self.changes, Caches(self.home.cache / "build"))
         self.runner = FlowRunner(self.flows, grounds=grounds)
         self.sessions = Sessions(
             database,

@@ -13,12 +13,12 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution import sessions as sessions_module
 from engine.execution.changesets import ChangeSets
-from engine.execution.ground import Ground, Grounds
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
 from engine.execution.sandbox import Caches
 from engine.execution.session_store import SessionRow
+from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
 from engine.model import UNDONE, Assignment, ChangeState, RunnerInfo, SessionState, SessionView
 from engine.storage import intents
 from engine.storage.database import Database, Transaction
@@ -26,7 +26,7 @@ from tests.conftest import Repository
 from tests.execution.session_world import World as Bare
 from tests.execution.session_world import until
 
-Work = Callable[[LiveSession, Ground], None]
+Work = Callable[[LiveSession, SessionWorkspace], None]
 
 
 class Agent:
@@ -34,7 +34,7 @@ class Agent:
 
     name = "model"
 
-    def __init__(self, grounds: Grounds, work: Work) -> None:
+    def __init__(self, grounds: SessionWorkspaces, work: Work) -> None:
         self._grounds, self._work = grounds, work
 
     def check(self, assignment: Assignment) -> RunnerInfo:
@@ -64,7 +64,7 @@ class World(Bare):
         self.database = database
         self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=self.sessions._randomness)
         self.worktrees = self.changes.worktrees
-        grounds = Grounds(database, self.settings, self.changes, Caches(self.home.cache / "build"))
+        grounds = SessionWorkspaces(database, self.settings, self.changes, Caches(self.home.cache / "build"))
         self.sessions.admission._runners = {"model": Agent(grounds, work)}
         self.prose = Assignment("write it", "koji-core", str(self.workspace), "model")
 
@@ -98,14 +98,14 @@ class World(Bare):
         return [] if change is None else [file.path for file in change.files]
 
 
-def writes_and_waits(live: LiveSession, ground: Ground) -> None:
+def writes_and_waits(live: LiveSession, ground: SessionWorkspace) -> None:
     (ground.folder / "half.txt").write_text("half\n")
     live.say("half is written")
     until(lambda: live.cancelled)
     live.check_running()
 
 
-def nothing(live: LiveSession, ground: Ground) -> None:
+def nothing(live: LiveSession, ground: SessionWorkspace) -> None:
     """An agent that changes nothing."""
 
 
@@ -156,7 +156,7 @@ def test_what_an_undone_card_had_changed_is_thrown_away(make: Callable[[Work], W
 
 
 def test_a_stopped_session_that_had_changed_nothing_says_so(make: Callable[[Work], World]) -> None:
-    def waits(live: LiveSession, ground: Ground) -> None:
+    def waits(live: LiveSession, ground: SessionWorkspace) -> None:
         live.say("half is written")
         until(lambda: live.cancelled)
         live.check_running()
@@ -171,7 +171,7 @@ def test_a_thread_that_comes_back_late_hands_in_what_it_has_once(
     monkeypatch.setattr(sessions_module, "END_WITHIN", 0.0)
     go = threading.Event()
 
-    def deep(live: LiveSession, ground: Ground) -> None:
+    def deep(live: LiveSession, ground: SessionWorkspace) -> None:
         (ground.folder / "half.txt").write_text("half\n")
         live.say("half is written")
         go.wait(10)

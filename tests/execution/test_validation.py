@@ -16,13 +16,13 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
-from engine.execution.ground import Ground, Grounds
 from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.prompt import HOW_TO_WORK
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import FlowUnable, Place
 from engine.execution.sandbox import Caches
+from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.validation import Attempt, Caps, Step, Validation, heal_prompt, next_step
 from engine.home import Home
@@ -44,7 +44,7 @@ from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.execution.session_world import rails
 
-Turn = Callable[[LiveSession, Ground], None]
+Turn = Callable[[LiveSession, SessionWorkspace], None]
 
 GREEN = "from cart import total\n\n\ndef test_total():\n    assert total() == 3\n"
 RIGHT = "def total():\n    return 3\n"
@@ -58,7 +58,7 @@ class Agent:
 
     name = "model"
 
-    def __init__(self, grounds: Grounds, validation: Validation, turns: list[Turn]) -> None:
+    def __init__(self, grounds: SessionWorkspaces, validation: Validation, turns: list[Turn]) -> None:
         self._grounds, self._validation, self._turns = grounds, validation, turns
         self.told: list[str] = []
 
@@ -96,7 +96,7 @@ class World:
         self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=self._randomness)
         self.runs = ValidationRuns(database)
         self.overlaps = Overlaps(database)
-        self.grounds = Grounds(database, self.settings, self.changes, Caches(self.home.cache / "build"))
+        self.grounds = SessionWorkspaces(database, self.settings, self.changes, Caches(self.home.cache / "build"))
         self._opened: list[Sessions] = []
         self._count = 0
 
@@ -158,7 +158,7 @@ def world(
 
 
 def writes(**files: str) -> Turn:
-    def turn(live: LiveSession, ground: Ground) -> None:
+    def turn(live: LiveSession, ground: SessionWorkspace) -> None:
         for name, text in files.items():
             (ground.folder / f"{name}.py").write_text(text)
 
@@ -241,7 +241,7 @@ def test_a_new_test_of_the_agents_own_that_fails_was_not_red_before(world: World
 
 
 def test_a_change_without_tests_is_not_judged(world: World) -> None:
-    def turn(live: LiveSession, ground: Ground) -> None:
+    def turn(live: LiveSession, ground: SessionWorkspace) -> None:
         (ground.folder / "NOTES").write_text("words\n")
 
     view, told = world.work(turn)
@@ -267,7 +267,7 @@ def test_turned_off_it_does_nothing(world: World) -> None:
 
 
 def test_half_of_the_work_is_kept_when_the_agent_fails(world: World) -> None:
-    def fails(live: LiveSession, ground: Ground) -> None:
+    def fails(live: LiveSession, ground: SessionWorkspace) -> None:
         writes(cart=WRONG)(live, ground)
         raise FlowUnable("the provider went away")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from engine.config import SettingsSource
 from engine.execution.calls import Calls
-from engine.execution.ground import Ground, Grounds, bounded
 from engine.execution.live import LiveSession
 from engine.execution.prompt import PromptAssembly
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
+from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces, bounded
 from engine.execution.tools.belt import Toolbelts
 from engine.execution.validation import Validated, Validation
 from engine.model import Assignment, Prompt, PromptRequest, Refusal, SessionView, sanitise
@@ -22,7 +22,7 @@ from engine.model import Assignment, Prompt, PromptRequest, Refusal, SessionView
 class AgentServices:
     """What every runner of agents works with. `validation` judges what they did; None for no judging."""
 
-    grounds: Grounds
+    grounds: SessionWorkspaces
     prompts: PromptAssembly
     calls: Calls
     belts: Toolbelts
@@ -47,7 +47,7 @@ class AgentRunner:
         """Nothing: what a session left is tidied with its worktree and its calls."""
         return []
 
-    def _prompt(self, live: LiveSession, view: SessionView, ground: Ground, kind: str) -> Prompt:
+    def _prompt(self, live: LiveSession, view: SessionView, ground: SessionWorkspace, kind: str) -> Prompt:
         prompt = self._services.prompts.assemble(
             PromptRequest(
                 agent=view.agent,
@@ -68,7 +68,7 @@ class AgentRunner:
         self,
         live: LiveSession,
         view: SessionView,
-        ground: Ground,
+        ground: SessionWorkspace,
         *,
         heal: Callable[[str], None],
         reply: Callable[[], None],
@@ -87,7 +87,7 @@ class AgentRunner:
         self,
         live: LiveSession,
         view: SessionView,
-        ground: Ground,
+        ground: SessionWorkspace,
         judged: Validated,
         *,
         summary: str,

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.environments import put_in_place, reaching
-from engine.execution.ground import UNDO_NOTES, Grounds, bounded
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Flow, FlowUnable, Job, Place
@@ -17,6 +16,7 @@ from engine.execution.runners.flows.learned import LearnedFlow
 from engine.execution.runners.flows.upkeep import Installing
 from engine.execution.runners.parameters import edited, validated
 from engine.execution.runners.toolchains.installing import Installation
+from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspaces, bounded
 from engine.execution.upkeep import Upkeep
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView
 
@@ -26,7 +26,9 @@ class FlowRunner:
 
     name = "flow"
 
-    def __init__(self, flows: Mapping[str, type[Flow]], *, grounds: Grounds, upkeep: Upkeep | None = None) -> None:
+    def __init__(
+        self, flows: Mapping[str, type[Flow]], *, grounds: SessionWorkspaces, upkeep: Upkeep | None = None
+    ) -> None:
         self._flows = flows
         self._grounds = grounds
         self._upkeep = upkeep
@@ -58,7 +60,7 @@ class FlowRunner:
         return replace(assignment, prompt=flow.describe(), parameters=flow.model_dump(mode="json"))
 
     def recover(self) -> list[str]:
-        """See `Grounds.recover`."""
+        """See `SessionWorkspaces.recover`."""
         return self._grounds.recover()
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:

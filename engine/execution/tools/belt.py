@@ -347,8 +347,7 @@ class Toolbelts:
         self._web = web or Web(settings)
 
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Toolbelt:
-        """The tools of `live`, confined to `folder` (the place of its `Ground`), as its agent's `tools.json` has it
-        now."""
+        """The tools of `live`, confined to the `folder` of its workspace, as its agent's `tools.json` has it now."""
         try:
             policy = Policy.of(self._lists(view.agent))
         except Refusal as refusal:

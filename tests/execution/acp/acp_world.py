@@ -13,13 +13,13 @@ from engine.clock import Clock
 from engine.config import AcpSettings, ChannelSettings, FixedSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
-from engine.execution.ground import Grounds
 from engine.execution.live import LiveSession, SessionRails
 from engine.execution.processes import marked
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.agent import AgentServices
 from engine.execution.runners.flow import Stopped
 from engine.execution.sandbox import Caches, NoSandbox, Sandbox
+from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.home import Home
 from engine.model import (
@@ -137,7 +137,7 @@ class AcpWorld:
         self.settings = FixedSettings(Settings().model_copy(update={"channels": channels, "acp": {"small": section}}))
         randomness = Randomness()
         self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=randomness)
-        grounds = Grounds(database, self.settings, self.changes, Caches(self.home.cache / "build"))
+        grounds = SessionWorkspaces(database, self.settings, self.changes, Caches(self.home.cache / "build"))
         self.runner = AcpRunner(
             AgentServices(grounds, prompts or Prompts(), self.calls, belts or self, self.settings, validation),
             data=self.home.data,

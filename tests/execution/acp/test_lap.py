@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from engine.execution.ground import Ground
 from engine.execution.live import LiveSession
 from engine.execution.sandbox import best_sandbox
+from engine.execution.session_workspace import SessionWorkspace
 from engine.model import CheckResult, Refusal, SessionState, SessionView
 from tests.execution.acp.acp_world import AcpWorld
 from tests.execution.acp.conftest import Make
@@ -241,7 +241,9 @@ class Judged:
 @pytest.mark.long
 def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
     class Validation:
-        def around(self, live: LiveSession, view: SessionView, ground: Ground, heal: Callable[[str], None]) -> Judged:
+        def around(
+            self, live: LiveSession, view: SessionView, ground: SessionWorkspace, heal: Callable[[str], None]
+        ) -> Judged:
             before = (ground.folder / "b.txt").read_text()
             heal('SCRIPT [{"write": {"path": "b.txt", "content": "right\\n"}}]')
             assert (before, (ground.folder / "b.txt").read_text()) == ("wrong\n", "right\n")

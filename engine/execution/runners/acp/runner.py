@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.config.agents import ACP, AcpSettings
-from engine.execution.ground import UNDO_NOTES
 from engine.execution.live import LiveSession
 from engine.execution.runners.acp.known import agent_environment, confined, known, login_words, of_commands, place_of
 from engine.execution.runners.agent import AgentRunner, AgentServices
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import FlowUnable, NotBegun, Place
+from engine.execution.session_workspace import UNDO_NOTES
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
 
 START_SECONDS = 90.0

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from engine.execution.channels import Channels
-from engine.execution.ground import UNDO_NOTES, Ground
 from engine.execution.live import LiveSession
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.agent import AgentRunner, AgentServices
@@ -17,6 +16,7 @@ from engine.execution.runners.model.talk import Providers, Talk
 from engine.execution.runners.model.wire import Model
 from engine.execution.runners.model.words import assistant_part, operator_part
 from engine.execution.session_store import continued
+from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspace
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
 
 TASK, HEAL, REPLY = "task", "heal", "reply"
@@ -113,7 +113,7 @@ class ModelRunner(AgentRunner):
         followed = {call.follows for call in answered}
         return next((call.id for call in reversed(answered) if call.id not in followed), "")
 
-    def _prompt(self, live: LiveSession, view: SessionView, ground: Ground, kind: str) -> Prompt:
+    def _prompt(self, live: LiveSession, view: SessionView, ground: SessionWorkspace, kind: str) -> Prompt:
         prompt = super()._prompt(live, view, ground, kind)
         if ground.continues:  # its conversation tells of changes that these files may not have
             told = operator_part(self._services.grounds.carried(ground.continues), "runner")

@@ -50,7 +50,7 @@ NAMED_FILES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SessionWorkspace:
     """Where a session works. `git` is on `folder`, unsandboxed, bound to the repository it had at first, and runs
     no program that a configuration names; `before` is the state of the operator's files at the beginning; `continues`
     is the session with whose changes it begins, "" for none."""
@@ -62,7 +62,7 @@ class Ground:
     continues: str = ""
 
 
-class Grounds:
+class SessionWorkspaces:
     """Gives sessions a place, and keeps what they found and changed there."""
 
     def __init__(self, database: Database, settings: SettingsSource, changes: ChangeSets, caches: Caches) -> None:
@@ -124,7 +124,9 @@ class Grounds:
         return f"What you changed before was {change.state} and may not be in the files: look before you rely on it."
 
     @contextmanager
-    def take(self, live: LiveSession, place: Place, *, salvage: SessionView | None = None) -> Iterator[Ground]:
+    def take(
+        self, live: LiveSession, place: Place, *, salvage: SessionView | None = None
+    ) -> Iterator[SessionWorkspace]:
         """The place a session works in, prepared by the workspace's `setup`. A worktree outlives the block only when
         it ended well, until `keep`; with `salvage` its changes are kept too when it did not: a limit was reached, a
         provider went away, somebody stopped it or the engine died. Half of the work is better than none, but not when
@@ -134,7 +136,7 @@ class Grounds:
         workspace = Path(live.assignment.workspace)
         git = Git(workspace).pin()
         if place is Place.ENGINE:  # no command runs, so it is no writer that a landing would have to wait for
-            yield Ground(workspace, git)
+            yield SessionWorkspace(workspace, git)
             return
         common = git.repository.common
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
@@ -147,7 +149,7 @@ class Grounds:
         writes = looks or place is Place.INSTALL or not live.sandbox.confines
         with self._changes.writing(live.id, workspace, live.sandbox) if writes else nullcontext():
             if over or looks:
-                own = Ground(workspace, git)
+                own = SessionWorkspace(workspace, git)
                 own = replace(own, before=state_of(own))
                 try:
                     with self._shared_caches(live, own) if over else nullcontext():
@@ -159,7 +161,7 @@ class Grounds:
                     yield ground
 
     @contextmanager
-    def _copy(self, live: LiveSession, workspace: Path, salvage: SessionView | None) -> Iterator[Ground]:
+    def _copy(self, live: LiveSession, workspace: Path, salvage: SessionView | None) -> Iterator[SessionWorkspace]:
         ground = None
         try:
             former = continued(live.assignment)
@@ -173,7 +175,9 @@ class Grounds:
             self._set_up(live, worktree)
             if salvage is not None:
                 self._worktrees.worth_keeping(worktree)  # from here on a crash loses nothing either
-            ground = Ground(worktree.folder, snapshots.plain_git(worktree.folder).git, worktree, continues=former)
+            ground = SessionWorkspace(
+                worktree.folder, snapshots.plain_git(worktree.folder).git, worktree, continues=former
+            )
             yield ground
         except BaseException as error:
             live.processes.end(grace=0)
@@ -185,7 +189,7 @@ class Grounds:
         self,
         live: LiveSession,
         view: SessionView,
-        ground: Ground,
+        ground: SessionWorkspace,
         place: Place,
         *,
         check: CheckResult | None = None,
@@ -224,7 +228,7 @@ class Grounds:
         return f"wrote {len(names)} {'file' if len(names) == 1 else 'files'}, discarded"
 
     @contextmanager
-    def _shared_caches(self, live: LiveSession, ground: Ground) -> Iterator[None]:
+    def _shared_caches(self, live: LiveSession, ground: SessionWorkspace) -> Iterator[None]:
         head = ground.before.head if ground.before is not None else ""
 
         def descends(former: str) -> bool:
@@ -238,7 +242,7 @@ class Grounds:
             live.confine(replace(live.confinement, caches=caches))
             yield
 
-    def _salvage(self, live: LiveSession, view: SessionView, ground: Ground, error: BaseException) -> bool:
+    def _salvage(self, live: LiveSession, view: SessionView, ground: SessionWorkspace, error: BaseException) -> bool:
         """Keep what a session that did not come to its end had changed; False when its folder may go."""
         stop = live.stop_requested
         if (stop is not None and stop.reason == UNDONE) or isinstance(error, NotBegun):
@@ -290,7 +294,7 @@ class Grounds:
     def _writer(
         self,
         view: SessionView,
-        ground: Ground,
+        ground: SessionWorkspace,
         captured: Captured | None,
         check: CheckResult | None,
         *,
@@ -350,7 +354,7 @@ def bounded(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:
     return replace(check, failing=tuple(map(clean, check.failing)), durations=slowest)
 
 
-def state_of(ground: Ground) -> Snapshot | None:
+def state_of(ground: SessionWorkspace) -> Snapshot | None:
     """The files as they are now, as a tree; None where git cannot tell, which is no reason not to run the tests."""
     try:
         now = snapshots.take(snapshots.plain_git(ground.git))
