@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from engine.events import AgentFileChanged
-from engine.memory.json_places import place
 from engine.model import AgentFile, Layer, LayerState, Refusal, sanitise
 from engine.storage.database import Database
 from engine.storage.files import write_atomic
@@ -269,7 +268,7 @@ class Markdown:
         if fault is None:
             return ""
         keys, words = fault
-        line, column = place(text, keys)
+        line, column = _place(text, keys)
         where = ".".join(str(key) for key in keys)
         return sanitise(f"line {line}, column {column}: {where + ': ' if where else ''}{words}")
 
@@ -298,6 +297,27 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
             raise _Twice(key)
         found[key] = value
     return found
+
+
+def _place(text: str, keys: Sequence[str | int]) -> tuple[int, int]:
+    """Line and column (from 1) of the value to which `keys` lead in a JSON document, or of what holds it when it is
+    missing. JSON is YAML, but for tabs; where YAML cannot read it the document itself is meant."""
+    import yaml
+
+    try:
+        node = yaml.compose(text.replace("\t", " "))
+    except (yaml.YAMLError, RecursionError):
+        node = None
+    if node is None:
+        return 1, 1
+    for key in keys:
+        found = isinstance(node, yaml.MappingNode) and [value for name, value in node.value if name.value == key]
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+            found = node.value[key : key + 1]
+        if not found:
+            break
+        node = found[0]
+    return node.start_mark.line + 1, node.start_mark.column + 1
 
 
 def _as_before(text: str, before: _Bytes | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from datetime import UTC, datetime
 from xml.etree import ElementTree
 
@@ -161,24 +160,6 @@ def check(told: list[str], expected: list[Recalled]) -> None:
         clean = sanitise(one.text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd").strip()
         assert (child.text or "") == clean
         assert child.get("layer") == one.layer.value
-
-
-@pytest.mark.long
-def test_ten_thousand_hostile_memories_break_no_block() -> None:
-    chance = random.Random(7)
-
-    def hostile() -> str:
-        return "".join(chance.choices(PIECES, k=chance.randint(1, 30)))
-
-    for start in range(0, 10_000, 100):
-        items = [item(start + n, hostile(), source=hostile(), speaker=hostile()) for n in range(1, 101)]
-        memories = Memories(Recall(tuple(items)))
-        kept = FixedSettings(Settings(memory=MemorySettings(recall_tokens=20_000)))
-        made = RecalledPart(memories, kept, count=lambda text: len(text) // 40)
-        told = made.part(request())
-        assert told.part is not None
-        assert len(told.part.text.split("\n")) == len(told.part.lines)
-        check([line.text for line in told.part.lines], items)
 
 
 @pytest.mark.long

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.config import FixedSettings
 from engine.memory import candidates
 from engine.memory.checking import LONGEST, check, memory_id, quoted
 from engine.memory.memory import MemoryPort
@@ -212,3 +214,15 @@ def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
         everywhere = reader.by_words(["common"], 300)
         assert sorted(everywhere) == list(range(newest - 10, newest + 1))
         assert reader.by_words(['"', "nowhere"], 300) == {}
+
+
+def test_without_meaning_nothing_is_started_and_words_find(
+    database: Database, clock: FakeClock, tmp_path: Path
+) -> None:
+    memory = MemoryPort(database, settings=FixedSettings(), clock=clock, folder=tmp_path / "chroma", meaning=False)
+    memory.remember(turns("found by words"))
+    memory.start()
+    assert memory.vectors.read("words") is None
+    assert len(memory.entries(Layer.VECTORS, words="words")) == 1
+    assert not (tmp_path / "chroma").exists()
+    memory.close()
