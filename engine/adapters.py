@@ -19,8 +19,8 @@ from engine.execution.routing import ModelChoice, ModelRouter
 from engine.execution.runners.model.completions import Completions
 from engine.git import Git, repository_root
 from engine.keys import TWIN, Key, Keys
-from engine.learning.decisions.records import ARROW
 from engine.learning.decisions.training_examples import Plan
+from engine.learning.decisions.training_lines import ARROW
 from engine.learning.decisions.training_provider import Account, Provider, TrainingFault
 from engine.memory.embedding import NoEmbedder
 from engine.memory.memory import MemoryPort

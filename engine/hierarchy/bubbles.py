@@ -1,4 +1,5 @@
-"""Learnings on their way up (SPEC 1.7, 1.8): judged when they come, kept in a table, flushed into leaders' patterns.
+"""Findings on their way up (SPEC 1.7, 1.8): judged by seven gates when they come, kept in a table, flushed into the
+patterns of leaders.
 
 A flush is one transaction: a bubble is a pattern and off the queue, or neither. One whose agent has another direct
 leader by then goes through the gates to that one. What another home shares comes and goes by rows that may be exchanged

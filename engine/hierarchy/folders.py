@@ -1,4 +1,5 @@
-"""One agent's folder (SPEC 4.1): `comms.json` and `tools.json` as values, what is wrong with them, and a new folder."""
+"""One agent's folder (SPEC 1.1, 4.1): `comms.json` and `tools.json` as values, what is wrong with them, a new folder,
+and the folders of retired agents, which stand under `.retired` and can come back."""
 
 from __future__ import annotations
 

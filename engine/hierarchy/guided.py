@@ -1,4 +1,8 @@
-"""Follows what becomes of guided sessions, and tells once of guidance that is noisy or stale (SPEC 1.10, 5.1)."""
+"""What became of guided work, and what that says of the guidance (SPEC 1.10, 5.1); it is told of once.
+
+Guidance is *noisy* when an agent's work goes worse with it than without, by more than chance makes of so few sessions,
+however often one looks; it is *stale* when it is older than what its kind holds, or speaks of files that are gone.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +115,7 @@ Lost = Callable[[str, Sequence[str]], Sequence[str]]
 
 
 class GuidedSession(Row, table=True):
-    """A session that was guided: what it was told, by item and wording, and how it stands (see `values.outcomes`)."""
+    """A session that was guided: what it was told, by item and wording, and how it stands (`engine.model.outcomes`)."""
 
     __tablename__ = "guided_sessions"
     __table_args__ = (

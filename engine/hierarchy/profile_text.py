@@ -1,7 +1,10 @@
-"""A leader's profile as a text to edit, and what an edited text changes (SPEC 1.9). Pure.
+"""What a leader's `soul.md` says under its headings, the seed of its profile; the profile as a text to edit, and what
+an edited text changes (SPEC 1.9). Pure.
 
-The text has the headings that `soul.md` has. Patterns and decisions stand after their keys: a line with a known key
-rewords that one, a line without a key is a new one, and a line that is gone takes it out.
+Headings count whatever their level: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions
+(or Decisions). Under them each list item or line is one item. Fenced code and what M2 wrote are passed over. In a text
+to edit patterns and decisions stand after their keys: a line with a known key rewords that one, a line without a key is
+a new one, and a line that is gone takes it out.
 """
 
 from __future__ import annotations

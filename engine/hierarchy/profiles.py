@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy
-import sqlalchemy as sa
 from sqlalchemy import JSON, CheckConstraint, Column, Index, text
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col, func, select
@@ -228,9 +227,7 @@ class Profiles:
     def history(self, leader: str, key: str) -> list[PatternVersion]:
         """Every wording that a pattern has and had, the newest first."""
         with self._database.read() as session:
-            query = select(WisdomEntry).where(
-                WisdomEntry.leader == leader, WisdomEntry.section == "patterns", WisdomEntry.key == key
-            )
+            query = select(WisdomEntry).where(*_of_item(leader, "patterns", key))
             found = sorted(session.exec(query), key=lambda entry: (entry.at, entry.version), reverse=True)
         return [
             PatternVersion(entry.key, entry.text, entry.at, entry.origin, number == 0, entry.learnt)
@@ -355,11 +352,7 @@ class Profiles:
     ) -> None:
         """A new version of an item, newer than all that are known of it."""
         self._keep_origin(tx)
-        last = tx.session.exec(
-            select(func.max(col(WisdomEntry.at))).where(
-                col(WisdomEntry.leader) == leader, col(WisdomEntry.section) == section, col(WisdomEntry.key) == key
-            )
-        ).one()
+        last = _last(tx.session, leader, section, key)
         at = tx.now if last is None else max(tx.now, last + TICK)
         self.absorb(tx, [wording(leader, section, key, body, at, self._origin, sources)], unsent=True)
 
@@ -493,11 +486,11 @@ class WisdomTexts:
             held = _holding(tx.session, wanted)
             items = {(row.leader, row.section, row.key): row for row in sorted(held, key=lambda row: row.at)}
             for row in held:
-                where = [getattr(WisdomEntry, name) == getattr(row, name) for name in ("leader", "section", "key")]
-                emptied = sa.update(WisdomEntry).where(*where, col(WisdomEntry.version) == row.version)
+                where = *_of_item(row.leader, row.section, row.key), col(WisdomEntry.version) == row.version
+                emptied = sqlalchemy.update(WisdomEntry).where(*where)
                 tx.session.connection().execute(emptied.values(body={}, unsent=True))
             for (leader, section, key), row in items.items():
-                if row.at == _last(tx.session, row):
+                if row.at == _last(tx.session, leader, section, key):
                     self._profiles.write(tx, leader, section, key, _without(row.body, wanted))
             tx.after_commit(self._profiles.changed)  # also where only what was captured is gone
             return len(held)
@@ -509,11 +502,13 @@ def _holding(session: Session, wanted: Words) -> list[WisdomEntry]:
     return [row for row in session.exec(select(WisdomEntry)) if json_holds(json.dumps(row.body), wanted)]
 
 
-def _last(session: Session, row: WisdomEntry) -> Any:
-    newest = select(sa.func.max(col(WisdomEntry.at))).where(
-        col(WisdomEntry.leader) == row.leader, col(WisdomEntry.section) == row.section, col(WisdomEntry.key) == row.key
-    )
-    return session.exec(newest).one()
+def _of_item(leader: str, section: str, key: str) -> tuple[Any, Any, Any]:
+    return col(WisdomEntry.leader) == leader, col(WisdomEntry.section) == section, col(WisdomEntry.key) == key
+
+
+def _last(session: Session, leader: str, section: str, key: str) -> datetime | None:
+    """When the newest version of an item was written."""
+    return session.exec(select(func.max(col(WisdomEntry.at))).where(*_of_item(leader, section, key))).one()
 
 
 def _without(body: Mapping[str, Any], wanted: Words) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Local first: profiles are exchanged with a leadership that several machines share (SPEC 1.9), when there is one.
+"""Local first: profiles are exchanged with a leadership that several machines share (SPEC 1.9), when there is one: a
+PostgreSQL with two tables that only grow; Supabase is one.
 
-Rows only grow and merge the same in any order (see `profiles`): so an exchange that broke off anywhere is simply done
-again. A failure never blocks work; it is told of once, as `CloudSyncFailed`, until an exchange succeeds.
+Rows merge the same in any order (see `profiles`): so an exchange that broke off anywhere is simply done again. A
+failure never blocks work; it is told of once, as `CloudSyncFailed`, until an exchange succeeds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Which of the five tiers an agent belongs to, and which rule decided (SPEC 1.2, 1.3). Pure."""
+"""Which of the five tiers an agent belongs to, which rule decided (SPEC 1.2, 1.3), and the chain of leaders above it
+(SPEC 1.4). Pure."""
 
 from __future__ import annotations
 

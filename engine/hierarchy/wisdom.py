@@ -1,4 +1,4 @@
-"""The port to what goes down and up the organisation (SPEC 1.5 to 1.10): `engine.wisdom`."""
+"""The service of what goes down and up the organisation (SPEC 1.5 to 1.10): `engine.wisdom`."""
 
 from __future__ import annotations
 

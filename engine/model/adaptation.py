@@ -280,7 +280,7 @@ def dedupe_key(type: CandidateType, scope_type: str, scope_id: str, source_label
 class Candidate:
     """A proposed change to how the system acts.
 
-    `score`, 0 to 100, is that of its last evaluation (see `adaptation.evaluation`). `agent_id`, `run_kind` and
+    `score`, 0 to 100, is that of its last evaluation (see `learning.candidates.evaluation`). `agent_id`, `run_kind` and
     `workspace` say where the effect applies, "" for any. `drafted_from`, `corroborated_by` and `against` are ids of
     records: those it was made of, those that bear it out, and those that speak against it. `decided_by` is "operator",
     "autonomy" or "api", "" while nobody decided; `reason` is what was said then, or why it stands where it stands.

@@ -66,7 +66,7 @@ class LearningEntry:
     the same, all others by what they say. `continues` is the first of the sessions that its own goes on with, "" for
     none: together they are one piece of work. `review` says why the operator is to look at it, "" for no reason.
 
-    `lesson` is the id that it has wherever it stands (`values.lessons`), however the operator words it later.
+    `lesson` is the id that it has wherever it stands (`engine.model.lessons`), however the operator words it later.
     `trust` says whose words it is; `approved_by` and `approved_at` who let words of others guide, and when.
     """
 

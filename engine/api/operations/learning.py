@@ -14,8 +14,8 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, dollars, instant
 from engine.api.operations.operation import WHOLE, Limit, Text, needed, operation
-from engine.learning.decisions.records import Shape
 from engine.learning.decisions.training_examples import DPO
+from engine.learning.decisions.training_lines import Shape
 from engine.learning.decisions.training_runs import ADOPTED, TrainingRun
 from engine.model import LearningScope, Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment

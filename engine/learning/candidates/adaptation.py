@@ -1,4 +1,4 @@
-"""The port `engine.adaptation`: from records to candidates, and the operator's word on them (SPEC 5).
+"""The service `engine.adaptation`: from records to candidates, and the operator's word on them (SPEC 5).
 
 A round reads what happened, drafts the best of it, and weighs what waits by what came since. It costs nothing while
 nothing happened. What it does is done once: a candidate's key is unique, and how far records were digested is stored

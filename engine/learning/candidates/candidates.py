@@ -1,6 +1,9 @@
 """The table of candidates and their one life cycle (SPEC 5.3): proposed, in force, rolled back. Legal steps only, each
 with its fact and its line of history, in the caller's transaction. What a candidate changes is in force as long as it
 is promoted, and nowhere else: a crash leaves the former behaviour or the new one.
+
+`CandidateTexts` takes somebody's words out (SPEC 4.10): whole lines go, never a part of a command or a diff. One that
+says nothing any more is turned down, or does nothing.
 """
 
 from __future__ import annotations

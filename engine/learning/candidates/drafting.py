@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from engine.learning.candidates import reading
+from engine.learning.candidates import transcripts
 from engine.learning.candidates.effects import checked, rewritten
 from engine.learning.candidates.evaluation import Opportunity
-from engine.learning.candidates.reading import QUOTED, flat, quoted
 from engine.learning.candidates.sources import Sources
+from engine.learning.candidates.transcripts import QUOTED, flat, quoted
 from engine.model import Trust, dollars
 from engine.model.adaptation import (
     LONGEST_PATCH,
@@ -98,7 +98,9 @@ def _fix(record: LearningRecord, known: Sequence[LearningRecord], sources: Sourc
         raise NothingToDraft(f"nothing has fixed {test} yet")
     session = ended(heal.session_id, sources)
     patch = sources.patch(session, landed="landed" in heal.details)
-    repairs = reading.healing(sources.transcript(session), patch, sources.changed(session), sources.summary(session))
+    repairs = transcripts.healing(
+        sources.transcript(session), patch, sources.changed(session), sources.summary(session)
+    )
     if not repairs:
         raise NothingToDraft(f"session {session} fixed {test} but does not say how")
     failing = tuple(dict.fromkeys([test, *map(str, heal.details["failing"])]))
@@ -213,8 +215,8 @@ def _fragment(record: LearningRecord, known: Sequence[LearningRecord], sources: 
 
 def _flow(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Draft:
     calls = tuple(map(str, record.details["calls"]))
-    transcripts = [sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
-    run = reading.commands_run(transcripts, calls)
+    sessions = [sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
+    run = transcripts.commands_run(sessions, calls)
     if not run:
         raise NothingToDraft("no session has its steps as commands that run without a shell")
     return Draft(
@@ -257,7 +259,7 @@ def _say_error(record: LearningRecord, known: Sequence[LearningRecord], sources:
     cause = message.partition(": ")[2] or message
     line = f"A call of {tool} failed: {quoted(cause)}."
     session = ended(record.session_id, sources)
-    instead = reading.after_error(sources.transcript(session), tool, message)
+    instead = transcripts.after_error(sources.transcript(session), tool, message)
     learnt = list(sources.corrections(session))
     if not instead and not learnt:
         raise NothingToDraft(f"no remedy is known for {record.source_label}")

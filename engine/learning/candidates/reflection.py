@@ -1,7 +1,8 @@
 """Reflection (SPEC 5.1): facts of the ledger become learning records, each once, and once again harmlessly.
 
-What a fact lacks is asked of `Sources`; the rest is `weighing`. A record's id comes from its fact and what it is about,
-so that a fact which is read again after a crash writes what is there already.
+Each fact has its reader (`READERS`); what a fact lacks is asked of `Sources`, what it is worth says `weighing`. A
+record's id comes from its fact and what it is about, so that a fact which is read again after a crash writes what is
+there already.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from datetime import timedelta
 from typing import Any
 
 from engine.learning.candidates import weighing
-from engine.learning.candidates.reading import quoted
 from engine.learning.candidates.records import Records, record_id
 from engine.learning.candidates.sequences import LEAST_RUNS, FoundSequence, detect
 from engine.learning.candidates.sources import Sources
+from engine.learning.candidates.transcripts import quoted
 from engine.learning.candidates.weighing import Weight, difference, error_kind, slug
 from engine.model import PermissionAnswer
 from engine.model.adaptation import LearningRecord, RecordKind

@@ -1,4 +1,4 @@
-"""What adaptation is told of everything else: `engine.wiring.adaptation` fills it in."""
+"""What adaptation is told of everything above it: `engine.wiring.adaptation` fills it in."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Edited:
 @dataclass(frozen=True, slots=True)
 class Mended:
     """Tests that were red when a session began and green with its changes: their signatures (see
-    `values.adaptation.FixTemplate.causes`) by name, "" where not known. `cost` of the session in micro-dollars."""
+    `FixTemplate.causes`) by name, "" where not known. `cost` of the session in micro-dollars."""
 
     tests: Mapping[str, str]
     project: str

@@ -2,7 +2,8 @@
 
 A score is a sum of parts, each with its words; the constants say what a part weighs at most. From `OPPORTUNITY` points
 on a record can become a candidate (SPEC 5.3), so the formulas are laid out to that line: what an agent could do
-otherwise next time comes to it, what only says that all went its way stays below.
+otherwise next time comes to it, what only says that all went its way stays below. `error_kind` and `slug` tell the like
+of an error or an edit again, in texts that are never quite the same.
 """
 
 from __future__ import annotations

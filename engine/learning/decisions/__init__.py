@@ -1,6 +1,7 @@
-"""What the operator's decisions teach (SPEC 8): signals, preference pairs, their export, what is trained on them.
+"""What the operator's decisions teach (SPEC 8).
 
-`learner` learns from each decision at once (SPEC 2.3b): habits, what is like what (`neighbours`), how a card goes with
-its evidence (`relevance`). It also learns how far confidence may be believed (8.6). May import storage, config, events,
-clock and values; no other service.
+`decisions` keeps signals and preference pairs, `exporting` writes them into files in the shapes of `training_lines`.
+`learner` learns from each decision at once (SPEC 2.3b), and by `calibration` how far confidence may be believed (8.6).
+`training_examples`, `training_provider` and `training_runs` train a model on them (8.4); `insights` are the figures
+(8.5). It may import storage, config, model and clock.
 """

@@ -1,4 +1,5 @@
-"""The operator's decisions, one row a signal (SPEC 8.1), and what is counted from them (2.5, 2.6, 3.6).
+"""The operator's decisions, one row a signal (SPEC 8.1), what is counted from them (2.5, 2.6, 3.6), and the preference
+pairs that they make (8.2): what was approved beside what was turned down shortly before, and curated ones.
 
 A card has at most one standing signal (beside the original of an edit): a later one, an undo for instance, replaces
 it. What was taken back keeps its row with `taken_back_at`, and counts nowhere.
@@ -16,7 +17,7 @@ from sqlalchemy import CheckConstraint, Column, Float, Index, bindparam, text
 from sqlmodel import Field, Session, col, func, select
 
 from engine.clock import Clock
-from engine.learning.decisions.records import ARROW, Preference
+from engine.learning.decisions.training_lines import ARROW, Preference
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept

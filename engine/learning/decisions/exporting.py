@@ -18,7 +18,7 @@ from sqlmodel import Session, col, select
 
 from engine.events import PairsExported
 from engine.learning.decisions.decisions import MORE_PAIRS, Decision, DpoPair, curate_pairs, stored_pairs
-from engine.learning.decisions.records import (
+from engine.learning.decisions.training_lines import (
     Exchange,
     Preference,
     Shape,

@@ -1,4 +1,10 @@
-"""The figures of SPEC 8.4–8.6 put together, of the last days and one workspace: for screens, verbs and the API."""
+"""How good the predictions are (SPEC 8.5): counts, rates, mean confidences, calibration by bucket, trend, cost, and the
+figures of SPEC 8.4 and 8.6 beside them, of the last days and one workspace.
+
+Rates are of what a person decided, here or over the API; what ran by itself is counted apart, and what the operator
+typed himself was not predicted: it is only among the sources. Times are when a card was decided, or for those that
+nobody decided when it was made.
+"""
 
 from __future__ import annotations
 

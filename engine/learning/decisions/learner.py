@@ -1,9 +1,9 @@
 """The embedded Twin's mind (SPEC 2.3b): a fold over past decisions, one at a time, oldest first. Pure.
 
-What is known of a proposal becomes a short row of features: what it has to do with its evidence (`relevance.py`), what
-was chosen of the like (`habits.py`), of the nearest in meaning, and when. A logistic regression that knows how sure it
-is (`belief.py`) weighs them. Before it learns from a decision it says what it expects; from these scores, each made
-before its decision was known, a second one learns how far the first may be believed.
+What is known of a proposal becomes a short row of features: what it has to do with its evidence (`look`), what was
+chosen of the like (`Habits`), of the nearest in meaning (`Neighbours`), and when. A logistic regression that knows how
+sure it is (`Belief`) weighs them. Before it learns from a decision it says what it expects; from these scores, each
+made before its decision was known, a second one learns how far the first may be believed (`calibration`).
 
 The same decisions make the same learner. The cost of one, a tenth of a millisecond, does not grow with those before it.
 """

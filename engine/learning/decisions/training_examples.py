@@ -1,4 +1,4 @@
-"""What a run is trained on and what it is measured on (SPEC 8.4, 8.5). Pure.
+"""What the next run is trained on and what it is measured on (SPEC 8.4, 8.5): conversations first, then pairs.
 
 A fifth of the situations is held back from every training, chosen by a hash of each, so that no model was ever trained
 on what it is measured on: neither by a pair nor by a conversation, and whatever is decided there later. A model is
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from engine.learning.decisions.decisions import MORE_PAIRS
 from engine.learning.decisions.exporting import Exporter
-from engine.learning.decisions.records import ARROW, Preference, Shape, exchange_line, preference_line
+from engine.learning.decisions.training_lines import ARROW, Preference, Shape, exchange_line, preference_line
 from engine.model import Refusal
 from engine.model.text import count
 

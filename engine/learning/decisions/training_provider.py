@@ -1,4 +1,4 @@
-"""A provider's fine-tuning as the engine sees it, in a process of its own (`host.py`) for as long as it is needed."""
+"""A provider's fine-tuning as the engine sees it, in a process of its own (`training_host.py`) while it is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The rows of training runs: what is kept of each, and which one counts for what (SPEC 8.4)."""
+"""Training runs: the row of each, and its way from examples to a model in use (SPEC 8.4).
+
+    prepared → uploaded → started → trained → adopted | kept_old        at any step: failed, cancelled
+
+Each step first looks whether an earlier try of it got through (a file of the run's name, a job on that file), so that
+one cut off by a crash is not done twice: a job costs money. A fault that may pass leaves the run where it is, with
+words; any other ends it, and the model in use stays.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +24,6 @@ from sqlmodel import Field, Session, col, select
 from engine.events import TrainingMoved
 from engine.learning.decisions.decisions import count_pairs
 from engine.learning.decisions.exporting import Exporter
-from engine.learning.decisions.records import Preference
 from engine.learning.decisions.training_examples import (
     DPO,
     FIRST_FROM,
@@ -32,6 +38,7 @@ from engine.learning.decisions.training_examples import (
     no_worse,
     split,
 )
+from engine.learning.decisions.training_lines import Preference
 from engine.learning.decisions.training_provider import Job, Provider, TrainingFault
 from engine.model import Randomness, Refusal, TrainingOffer, TrainingRunView, TrainingView
 from engine.model.text import count

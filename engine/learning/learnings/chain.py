@@ -16,10 +16,10 @@ from functools import partial
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsCompacted
-from engine.learning.learnings.asking import judge
 from engine.learning.learnings.entries import GLOBAL, Scope, project_key, scope_at
 from engine.learning.learnings.extraction import TAKEN, Extraction
 from engine.learning.learnings.promotion import Plan, folded_together, folding, promotable, to_global, to_project
+from engine.learning.learnings.questions import judge
 from engine.learning.learnings.recurrence import Vectors
 from engine.learning.learnings.rules import Around, of_own_tools
 from engine.learning.learnings.store import Forgotten, LearningFiles, LearningSession, retracted_lessons, texts_of

@@ -1,10 +1,20 @@
-"""Entries of pages as values, and values as front matter (SPEC 6.1). Pure."""
+"""Entries of pages as values, and values as front matter; and where their pages are (SPEC 6.1). Pure.
+
+    learnings/global/
+    learnings/projects/KEY/                              KEY: the workspace's name and a mark of its path
+    learnings/projects/KEY/sessions/SESSION/
+    learnings/projects/KEY/sessions/SESSION/teams/LEADER/
+
+and in each of them `institutional.md`, `tasks/*.md`, `proxy.md`, `proxy-tasks/*.md`. Sessions without a workspace are
+those of the project `none`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -248,6 +258,26 @@ def entry_id(
     said = f"{scope.value}\n{scope_id}\n{kind.value}\n{about or folded(text)}"
     said += "\nquoted" if trust is Trust.QUOTED else ""
     return "lrn_" + hashlib.sha256(said.encode(errors="replace")).hexdigest()[:16]
+
+
+def risen(
+    entry: LearningEntry, scope: Scope, sources: Iterable[EntrySource], at: datetime, **changes: Any
+) -> LearningEntry:
+    """An entry as it stands in a higher scope: promoted from these sources, with these changes, not yet said again."""
+    above = replace(entry, **changes)
+    id = entry_id(scope.level, scope.id, above.kind, above.about, above.text, above.trust)
+    return replace(
+        above,
+        id=id,
+        scope=scope.level,
+        scope_id=scope.id,
+        path=scope.page(above.kind, id),
+        promoted_from=tuple(sources),
+        promoted_at=at,
+        reinforced_by=(),
+        reinforcement_count=0,
+        last_reinforced=None,
+    )
 
 
 def domain_of(kind: LearningKind) -> str:

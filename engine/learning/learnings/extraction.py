@@ -13,9 +13,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from engine.events import Event, LearningPromoted, LearningsExtracted
-from engine.learning.learnings.asking import extract
-from engine.learning.learnings.entries import LONGEST, Scope, domain_of, entry_id, project_key, title_of
+from engine.learning.learnings.entries import LONGEST, Scope, domain_of, entry_id, project_key, risen, title_of
 from engine.learning.learnings.promotion import Provenance, retraction
+from engine.learning.learnings.questions import extract
 from engine.learning.learnings.rules import (
     ABOUT_ONE,
     IN_FLIGHT,
@@ -140,23 +140,23 @@ class Extraction:
         known = {entry.id for entry in self._files.entries(session)}
         new: list[LearningEntry] = []
         facts: list[Event] = []
-        for item in every:
-            own = item.about.startswith(RISK) or item.phase == IN_FLIGHT or item.kind is LearningKind.PROXY
-            entry = made(item, session if own else team, record, at)
+        for finding in every:
+            own = finding.about.startswith(RISK) or finding.phase == IN_FLIGHT or finding.kind is LearningKind.PROXY
+            entry = made(finding, session if own else team, record, at)
             if entry.id in known or forgotten(texts_of(entry)):
                 continue
             known.add(entry.id)
             new.append(entry)
-            if item.general and not own:
+            if finding.general and not own:
                 self._offer(entry)
             if not own and record.leader and entry.confidence >= ESTABLISHED:
-                risen = self._risen(entry, session, at)
-                if risen.id not in known:
-                    known.add(risen.id)
-                    new.append(risen)
+                above = risen(entry, session, [EntrySource(entry.id, entry.session_id)], at)
+                if above.id not in known:
+                    known.add(above.id)
+                    new.append(above)
                     facts.append(
                         LearningPromoted(
-                            subject=risen.id,
+                            subject=above.id,
                             workspace=view.workspace,
                             scope="session",
                             sources=(entry.id,),
@@ -182,20 +182,8 @@ class Extraction:
                     self._files.apply(changes, [told])
             return
         holds = {"status": LearningStatus.ACTIVE.value, "retired_because": ""}
-        back = [item for item in entries if item.about in about and item.retired_because == TAKEN_AFTER_ALL]
-        self._files.apply([Change(change.path, change.id, holds) for change in back])
-
-    def _risen(self, entry: LearningEntry, session: Scope, at: datetime) -> LearningEntry:
-        id = entry_id(session.level, session.id, entry.kind, entry.about, entry.text, entry.trust)
-        return replace(
-            entry,
-            id=id,
-            scope=session.level,
-            scope_id=session.id,
-            path=session.page(entry.kind, id),
-            promoted_from=(EntrySource(entry.id, entry.session_id),),
-            promoted_at=at,
-        )
+        back = [entry for entry in entries if entry.about in about and entry.retired_because == TAKEN_AFTER_ALL]
+        self._files.apply([Change(entry.path, entry.id, holds) for entry in back])
 
     def _mark(self, record: SessionRecord, every: Sequence[Finding]) -> None:
         """What was feared and happened says so, once."""

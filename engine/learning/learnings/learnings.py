@@ -1,4 +1,4 @@
-"""The port of the promotion chain (SPEC 6): what was learnt, where it came from, what becomes of it."""
+"""The service of the promotion chain (SPEC 6): what was learnt, where it came from, what becomes of it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from engine.events import Event, LearningPromoted, LearningReinforced, LearningRetracted
-from engine.learning.learnings.entries import UNAPPROVED, Scope, entry_id, sources_written, stamp
+from engine.learning.learnings.entries import UNAPPROVED, Scope, risen, sources_written, stamp
 from engine.learning.learnings.page import Value
 from engine.learning.learnings.recurrence import Cluster, Vectors, clusters, kin, matches
 from engine.learning.learnings.rules import IN_FLIGHT, PROSPECTIVE, of_own_tools
@@ -119,22 +119,15 @@ def to_global(
         ours = {source.session for source in had.promoted_from} | set(had.reinforced_by)
         more = tuple(session for session in sessions if session not in ours)
         return Plan(reinforced=((had, more),) if more and had.active and not had.review else ())
-    id = entry_id(scope.level, scope.id, entry.kind, entry.about, entry.text, entry.trust)
-    risen = replace(
+    above = risen(
         entry,
-        id=id,
-        scope=scope.level,
-        scope_id=scope.id,
-        path=scope.page(entry.kind, id),
+        scope,
+        (EntrySource(entry.id, session) for session in sessions or ("",)),
+        now,
         created_at=now,
-        promoted_from=tuple(EntrySource(entry.id, session) for session in sessions or ("",)),
-        promoted_at=now,
-        reinforced_by=(),
-        reinforcement_count=0,
-        last_reinforced=None,
         reasons=(*entry.reasons, f"it was valid in {entry.workspace or 'a project'}"),
     )
-    return Plan(() if any(entry.id == id for entry in there) else (risen,))
+    return Plan(() if any(entry.id == above.id for entry in there) else (above,))
 
 
 def folded_together(entries: Iterable[LearningEntry], vectors: Vectors) -> list[Cluster]:
@@ -174,7 +167,6 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
     tops = [member for member in cluster.members if member.id not in below or member is centre]
     trust = least(member.trust for member in cluster.members)
     waits = not may_guide(trust, approved=False)
-    id = entry_id(scope.level, scope.id, centre.kind, centre.about, centre.text, trust)
     number = len(cluster.sessions)
     best = max(cluster.members, key=lambda member: (member.confidence, member.id))
     sure = confidence(Basis.SINGLE, number)
@@ -184,24 +176,18 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
         else (sure.value, sure.reasons)
     )
     weight = max(member.importance for member in cluster.members)
-    return replace(
+    return risen(
         centre,
-        id=id,
-        scope=scope.level,
-        scope_id=scope.id,
-        path=scope.page(centre.kind, id),
+        scope,
+        (EntrySource(member.id, member.session_id) for member in tops),
+        now,
         confidence=value,
         importance=round(min(1.0, weight + REACH * min(1.0, number / 5)), 2),
         reasons=(*reasons, f"the strongest: {weight:.2f}", f"it came up in {number} sessions"),
         created_at=now,
         session_id="",
         continues="",
-        promoted_from=tuple(EntrySource(member.id, member.session_id) for member in tops),
-        promoted_at=now,
         agent="",
-        reinforced_by=(),
-        reinforcement_count=0,
-        last_reinforced=None,
         trust=trust,
         approved_by="",
         approved_at=None,

@@ -1,9 +1,15 @@
-"""What recurs (SPEC 6.2): entries that say the same, over all sessions of a project. Pure.
+"""What recurs (SPEC 6.2): entries that say the same, over all sessions of a project.
+
+What rules found carries the name of what it is `about`; it is the same when that is. All else is compared by what it
+says: by meaning where there are vectors, by its words, exactly, where there are none. Nearness of meaning is blind for
+three things, so they are looked at first: entries that name different files, tests, options or numbers, entries of
+which one says not to do what the other says, and entries of which one says a thing where the other says its opposite
+(keep and drop, staging and production) are never the same, however near.
 
 Clusters are stars. Of all wordings the one whose likes came up in the most sessions is a centre (then the better
 established one, then the first by its words), and every wording with a cosine of 0.8 or more to it is its member; of
-what is left again. So every member is the same as the centre itself: none joins because it is like a member only, and
-what is found depends on the entries alone, not on the order in which they come.
+what is left again. So none joins because it is like a member only, and what is found depends on the entries alone, not
+on the order in which they come. `KeptMeaning` makes the vectors, each once.
 """
 
 from __future__ import annotations

@@ -2,11 +2,13 @@
 
 Streams: *observations* (tests, tools, what was stated), *escalation* (what was asked for, allowed, denied, refused),
 *intent-alignment* (what the operator corrected, threw away, took back). What tests or people showed to be wrong is
-*corrective*. What rules find carries what it is `about`, so that it is known again without comparing words; what people
-and agents said is kept in their words alone, the operator's as the rule that is in them.
+*corrective*. *Prospective* is what might go wrong, from what was known when the session began; *in-flight* what its
+agent says that it assumes: neither is promoted, for what was only feared or assumed is no experience.
 
-Each says whose words it is made of (SPEC 6.8): the operator's, ours about what was measured, or a quote. What names a
-command, an error or a prompt that is not the operator's own is a quote, even where the operator decided about it.
+What rules find carries what it is `about`, so that it is known again without comparing words; what people and agents
+said is kept in their words alone, the operator's as the rule that is in them. Each says whose words it is made of
+(SPEC 6.8): the operator's, ours about what was measured, or a quote. What names a command, an error or a prompt that is
+not the operator's own is a quote, even where the operator decided about it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Pages of entries on disk (SPEC 6.1): read whoever wrote them, changed whole or not at all. Files are the truth.
 
 A change of several pages is an intent row first, with all it needs; applied twice it is as applied once. The facts that
-it makes true are recorded when it is done, or by the next start that does it.
+it makes true are recorded when it is done, or by the next start that does it. SQLite keeps beside them vectors, which
+prompts an entry reached (SPEC 6.5), and which sessions are done. `LearningTexts` takes somebody's words out (SPEC
+4.10); an empty entry stays, so that provenance is whole.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.learning.candidates import reading
+from engine.learning.candidates import transcripts
 from engine.learning.candidates.drafting import Draft, NothingToDraft, NotYet, draft
 from engine.learning.candidates.evaluation import Opportunity, types_of
 from engine.learning.candidates.sources import ModelsUsed, Priced
@@ -157,18 +157,18 @@ def test_red_tests_ask_for_the_repair_of_the_same_test() -> None:
 
 
 def test_a_long_word_of_an_agent_ends_with_a_sentence() -> None:
-    (told,) = reading.healing([], "", (), "First this. " * 20 + "And an end that nobody needs " * 20)
+    (told,) = transcripts.healing([], "", (), "First this. " * 20 + "And an end that nobody needs " * 20)
     assert told.endswith("First this.")
-    assert len(told) <= reading.MOST_SAID
+    assert len(told) <= transcripts.MOST_SAID
 
 
 def test_of_a_large_change_the_file_is_named_alone() -> None:
-    most = [f"+line {number}" for number in range(reading.MOST_CHANGED)]
-    (told,) = reading.changes_of(diff("cart.py", *most))
+    most = [f"+line {number}" for number in range(transcripts.MOST_CHANGED)]
+    (told,) = transcripts.changes_of(diff("cart.py", *most))
     assert told.startswith("in cart.py it added `line 0 / line 1")
-    assert reading.changes_of(diff("cart.py", *most, "+one more")) == ["it changed cart.py"]
-    assert reading.changes_of(diff("cart.py", " a", "-b")) == ["in cart.py it took out `b`"]
-    assert reading.changes_of("") == []
+    assert transcripts.changes_of(diff("cart.py", *most, "+one more")) == ["it changed cart.py"]
+    assert transcripts.changes_of(diff("cart.py", " a", "-b")) == ["in cart.py it took out `b`"]
+    assert transcripts.changes_of("") == []
 
 
 # -- models

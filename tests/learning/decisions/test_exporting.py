@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.learning.decisions import exporting
 from engine.learning.decisions.decisions import DpoPair, curate_pairs, stored_pairs
 from engine.learning.decisions.exporting import BATCH_FROM, Exporter
-from engine.learning.decisions.records import Shape, check_preferences
+from engine.learning.decisions.training_lines import Shape, check_preferences
 from engine.model import Refusal
 from engine.storage.database import Database
 

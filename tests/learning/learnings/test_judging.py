@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.learnings.asking import JUDGE, claimed, told, verdict
 from engine.learning.learnings.chain import NO_JUDGE
+from engine.learning.learnings.questions import JUDGE, claimed, told, verdict
 from engine.learning.learnings.rules import SessionRecord
 from engine.memory.forgetting import Wanted
 from engine.model import Answer, LearningEntry, LearningScope, Question, Refusal, Touched

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.learning.learnings.asking import claimed
+from engine.learning.learnings.questions import claimed
 from engine.learning.learnings.rules import (
     Finding,
     Said,

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.decisions.records import Preference
 from engine.learning.decisions.training_examples import (
     MEASURED_LEAST,
     Agreement,
@@ -18,6 +17,7 @@ from engine.learning.decisions.training_examples import (
     no_worse,
     split,
 )
+from engine.learning.decisions.training_lines import Preference
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 

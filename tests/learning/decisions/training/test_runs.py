@@ -12,8 +12,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import curate_pairs
 from engine.learning.decisions.exporting import Exporter
-from engine.learning.decisions.records import check_preferences
 from engine.learning.decisions.training_examples import EXAMPLES_FROM, FIRST_FROM, Plan
+from engine.learning.decisions.training_lines import check_preferences
 from engine.learning.decisions.training_provider import Job, TrainingFault
 from engine.learning.decisions.training_runs import (
     ADOPTED,

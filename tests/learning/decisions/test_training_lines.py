@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.decisions.records import (
+from engine.learning.decisions.training_lines import (
     Exchange,
     Preference,
     Shape,
