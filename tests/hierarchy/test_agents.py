@@ -11,7 +11,7 @@ import pytest
 from engine.config import FixedSettings, Settings
 from engine.hierarchy.agents import Agents
 from engine.memory.ledger import Ledger
-from engine.model import Doing, Refusal
+from engine.model import Refusal
 from engine.storage.database import Database
 
 
@@ -75,17 +75,6 @@ def test_a_first_run_that_was_cut_off_begins_anew(folder: Path, agents: Agents) 
     assert len(agents.list()) == 19
 
 
-def test_leaders_stand_before_those_who_report_to_them(agents: Agents) -> None:
-    ids = [agent.id for agent in agents.list()]
-    assert ids.index("ceo") < ids.index("cto") < ids.index("backend_lead") < ids.index("backend_builder")
-
-
-def test_adding_an_agent(agents: Agents, database: Database) -> None:
-    view = agents.add("tester", reports_to="backend_lead", title="Tester", archetype="specialist", domain="tests")
-    assert (view.tier, view.reports_to, view.title, view.domain) == (4, "backend_lead", "Tester", "tests")
-    assert kinds(database) == ["AgentAdded"]
-
-
 @pytest.mark.parametrize("bad", ["", "Big", "../up", "a b", "1st", "owner", "a" * 41, ".hidden", "ä"])
 def test_bad_ids_are_refused(agents: Agents, bad: str) -> None:
     refused("bad_id", lambda: agents.add(bad, reports_to="ceo"))
@@ -143,14 +132,6 @@ def test_who_was_retired_can_be_brought_back(agents: Agents, folder: Path, datab
 def test_who_serves_a_channel_or_leads_others_stays(agents: Agents) -> None:
     assert "research" in refused("serves_channel", lambda: agents.retire("researcher")).message
     assert "junior_frontend reports to" in refused("has_reports", lambda: agents.retire("frontend_builder")).message
-
-
-def test_whether_one_may_go_can_be_asked_without_anything_being_done(agents: Agents) -> None:
-    assert "research" in refused("serves_channel", lambda: agents.check_retire("researcher")).message
-    refused("unknown_agent", lambda: agents.check_retire("nobody"))
-    before = agents.list()
-    agents.check_retire("junior_frontend")
-    assert agents.list() == before
 
 
 @pytest.mark.parametrize(
@@ -218,20 +199,6 @@ def test_tier_assignments_are_read_and_bad_ones_told(agents: Agents, folder: Pat
     config.write_text("{")
     assert agents.get("dreamer").tier == 4
     assert agents.problems()[0].startswith("wisdom_cascade_config.json cannot be read")
-
-
-def test_what_agents_are_doing_is_shown(folder: Path, agents: Agents) -> None:
-    busy = Agents(
-        folder,
-        cascade_config=folder / "none.json",
-        settings=FixedSettings(),
-        database=None,
-        activity=lambda: {"dreamer": Doing("running", 3200, sessions=4, used=12_800, spent=90_000)},
-    )
-    dreamer = busy.get("dreamer")
-    assert (dreamer.state, dreamer.tokens) == ("running", 3200)
-    assert (dreamer.sessions, dreamer.used, dreamer.spent) == (4, 12_800, 90_000)
-    assert (busy.get("cto").state, busy.get("cto").sessions) == ("idle", 0)
 
 
 def test_a_folder_that_cannot_even_be_looked_into_harms_no_other(agents: Agents, folder: Path) -> None:

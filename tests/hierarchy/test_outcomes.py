@@ -280,13 +280,6 @@ def test_a_decision_that_is_recent_no_more_is_told_once(work: Work, clock: FakeC
     assert len(work.facts("GuidanceFoundStale")) == 1
 
 
-def test_what_was_not_said_lately_is_not_called_stale(work: Work, clock: FakeClock) -> None:
-    work.world.wisdom.edit_profile("lead", "decisions", key="d1", value="We move to FastAPI")
-    clock.advance(timedelta(days=31))
-    work.world.wisdom.round()
-    assert work.facts("GuidanceFoundStale") == []
-
-
 def test_guidance_that_names_files_that_are_gone_is_stale(tmp_path: Path, database: Database, clock: FakeClock) -> None:
     shop = Repository(tmp_path / "shop")
     shop.write("tests/test_cart.py", "def test_0(): pass\n")

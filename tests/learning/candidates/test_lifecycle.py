@@ -10,7 +10,6 @@ from sqlalchemy import text
 
 from engine.config import Settings
 from engine.events import ChangeSetLanded
-from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.sources import Mended
 from engine.model import Refusal
@@ -106,19 +105,6 @@ def test_what_was_rejected_comes_up_again_only_when_new_evidence_outweighs(world
     world.adaptation.digest()
     assert world.adaptation.candidates()[0].status is CandidateStatus.REVIEW
     assert world.adaptation.candidates(type=CandidateType.ROUTING_HINT) == []
-
-
-def test_a_round_is_wanted_only_when_something_happened(world: World) -> None:
-    adaptation: Adaptation = world.adaptation
-    adaptation.digest()
-    assert not adaptation.wanted()
-    adaptation.reflect()
-    assert not adaptation.wanted()
-    world.heal("sess_1")
-    assert adaptation.reflect() == 1
-    assert adaptation.wanted()
-    adaptation.digest()
-    assert not adaptation.wanted()
 
 
 def test_old_records_go_but_for_those_that_a_candidate_names(world: World) -> None:

@@ -47,11 +47,6 @@ def harms(world: World, candidate: str, verdict: str = "harms") -> None:
     world.trials.seen[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
 
 
-def test_in_manual_mode_the_operator_decides(world: World) -> None:
-    assert reviewed(world).status is REVIEW
-    assert world.adaptation.autonomous() == "adaptation.mode is manual"
-
-
 def test_in_autonomous_mode_words_of_others_wait_for_the_operator(autonomous: World) -> None:
     one = reviewed(autonomous)
     assert (one.status, one.trust) == (REVIEW, Trust.QUOTED)

@@ -25,7 +25,6 @@ from engine.events import (
     PermissionAnswered,
     PredictionConfirmed,
     TeachingRefreshed,
-    ToolsUsed,
     WorkOverlapped,
 )
 from engine.learning.candidates.reflection import CURSOR
@@ -142,17 +141,6 @@ def test_a_fact_becomes_its_records(world: World, fact: Event, expected: list[tu
     assert world.adaptation.records()[::-1] == found
 
 
-def test_facts_that_the_operator_keeps_are_told_apart(world: World) -> None:
-    for id, said in (("fact_1", "Prices are whole cents."), ("fact_2", "Shelves have names.")):
-        world.told.facts[id] = para_fact(said)
-        world.happened(kept(id))
-    world.adaptation.reflect()
-    assert [one.reason for one in world.adaptation.records()[::-1]] == [
-        "65.0 you kept “Prices are whole cents” as a fact",
-        "65.0 you kept “Shelves have names” as a fact; +5.0 a similar fact was kept once before",
-    ]
-
-
 def test_a_heal_makes_a_record_of_each_test_and_says_what_was_spent(world: World) -> None:
     world.heal("sess_1", failing=tuple(f"t.py::{name}" for name in "abcdefg"))
     assert world.adaptation.reflect() == 5
@@ -259,13 +247,6 @@ def test_steps_that_recur_are_records_of_each_session_that_has_them(world: World
     world.adaptation.reflect()
     world.adaptation.digest()
     assert len(world.adaptation.records("tool_sequence")) == 7
-
-
-def test_what_recurs_by_chance_is_none(world: World) -> None:
-    for number in range(6):
-        world.happened(ToolsUsed(subject=f"sess_{number}", **HERE, agent=AGENT, calls=("read", "edit") * 5))
-    world.adaptation.digest()
-    assert world.adaptation.records("tool_sequence") == []
 
 
 # -- signatures

@@ -63,16 +63,6 @@ def test_doing_the_same_on_end_is_no_sequence(sticky: float) -> None:
     assert sum(len(detect(made_up(seed, sticky=sticky))) for seed in range(10)) == 0
 
 
-def test_a_sequence_says_where_and_how_often() -> None:
-    runs = [["a", "b", "c", "d"]] * 4 + [["x", "a", "b", "c", "d", "y", "a", "b", "c", "d"]] + [["x", "y"]] * 3
-    (found,) = detect(runs)
-    assert found.calls == ("a", "b", "c", "d")
-    assert found.runs == (0, 1, 2, 3, 4)
-    assert found.count == 6
-    assert 0 < found.expected < 1
-    assert found.z > 3
-
-
 def test_the_longest_wins_and_a_part_only_by_what_is_its_own() -> None:
     whole = [["p", "a", "b", "c", "d", "e", "q"]] * 8
     assert [one.calls for one in detect(whole)] == [("p", "a", "b", "c", "d")], "of equals, what comes first"

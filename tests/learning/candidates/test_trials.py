@@ -122,16 +122,6 @@ def test_runs_are_compared_with_those_that_were_drawn_with_the_same_chance(world
     assert world.trials.harmful() == []
 
 
-def test_where_nothing_is_withheld_nothing_is_measured(world: World) -> None:
-    world.adapt(withheld=0.0)
-    overlay = world.guide()
-    for number in range(30):
-        world.run(f"ses_{number}", good=False)
-    world.trials.catch_up()
-    assert len(rows(world)) == 30
-    assert world.trials.lifts().get(overlay.id) is None
-
-
 def test_repairs_are_on_trial_too(world: World) -> None:
     playbook = world.trials
     overlay = world.put(FixTemplate(("test_total",), ("Round once.",)))

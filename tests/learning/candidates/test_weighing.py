@@ -138,9 +138,3 @@ def test_a_reason_names_its_parts() -> None:
     assert weighing.repeated_retry(3, FULL_COST).reason == (
         "45.0 another attempt left the same tests failing; +20.0 2 attempts made; +25.0 $0.50 spent on it"
     )
-
-
-def test_one_is_told_in_the_singular() -> None:
-    assert weighing.teaching_refresh(1, 0).reason.endswith("+40.0 1 soul")
-    assert weighing.failed_tdd(2, 0, 1).reason.endswith("+10.0 1 attempt to fix them; +2.0 1 test")
-    assert weighing.failed_tdd(3, 0, 2).reason.endswith("+20.0 2 attempts to fix them; +4.0 2 tests")

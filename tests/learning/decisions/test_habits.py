@@ -62,18 +62,6 @@ def test_what_is_learnt_of_words_holds_none_of_them_and_stays_small() -> None:
     assert len(learnt.shares) < WORDS + 100 < 200_000
 
 
-def test_an_unknown_operator_is_met_with_indifference() -> None:
-    assert of([]).time(ASKED) == 0.5
-    assert of([]).words(ASKED) == ("you have not decided on anything like this yet",)
-
-
-def test_the_particular_overrules_the_general() -> None:
-    lint = [replace(NO, kind="lint", flow="lint") for _ in range(20)]
-    habits = of([YES] * 20 + lint)
-    assert habits.time(ASKED) > 0.85
-    assert habits.time(replace(ASKED, kind="lint")) < 0.15
-
-
 def test_time_relevance_knows_part_of_day_week_and_hour() -> None:
     evenings = [replace(NO, part=PartOfDay.EVENING, hour=20)] * 10
     weekends = [replace(NO, weekend=True)] * 10
@@ -82,17 +70,6 @@ def test_time_relevance_knows_part_of_day_week_and_hour() -> None:
     assert habits.time(ASKED) > 0.6 > habits.time(replace(ASKED, weekend=True, hour=None))
     early = of([YES] * 10 + [replace(NO, hour=6)] * 10)
     assert early.time(ASKED) > 0.6 > 0.4 > early.time(replace(ASKED, hour=6))
-
-
-def test_what_was_chosen_lately_is_told_apart_from_what_was_ever() -> None:
-    ((_, _), (ever, lately)) = of([YES] * 60 + [NO] * 8).down([(), ("kind", "run_tests")])
-    assert ever > 0.8
-    assert lately < 0.55
-
-
-def test_weak_signals_weigh_less() -> None:
-    expired = [replace(NO, weight=0.3)] * 5
-    assert of([NO] * 5).time(ASKED) < of(expired).time(ASKED) < 0.5
 
 
 def test_words_say_how_often_and_when() -> None:

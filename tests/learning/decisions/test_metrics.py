@@ -36,12 +36,6 @@ def test_rates_are_of_what_a_person_decided() -> None:
     assert found.confidence == pytest.approx(4.3 / 7)
 
 
-def test_nothing_decided_has_no_rate() -> None:
-    found = metrics([])
-    assert (found.approval_rate, found.auto_success_rate, found.confidence, found.cost_per_accepted) == (None,) * 4
-    assert found.trend == "unknown"
-
-
 @pytest.mark.parametrize(
     ("confidence", "bucket"),
     [(0.3, "0.3-0.4"), (0.3999, "0.3-0.4"), (0.4, "0.4-0.5"), (0.7999, "0.7-0.8"), (0.8, "0.8-1.0"), (1.0, "0.8-1.0")],
@@ -82,14 +76,6 @@ def test_the_parts_add_up(cards: list[Decided]) -> None:
     )
     assert sum(one.predictions for one in found.calibration) <= found.approved + found.rejected
     assert found.auto_undone <= found.auto_executed
-
-
-def test_every_card_is_told_of_once() -> None:
-    ends = ["approved", "rejected", "expired", "withdrawn", "withdrawn", ""]
-    found = metrics([*map(card, ends), card("approved", itself=True)])
-    assert (found.withdrawn, found.undecided, found.auto_executed) == (2, 1, 1)
-    told = found.approved + found.rejected + found.expired + found.withdrawn + found.undecided + found.auto_executed
-    assert told == found.total
 
 
 def test_a_bucket_says_how_far_chance_may_carry_it() -> None:

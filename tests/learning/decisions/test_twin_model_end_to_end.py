@@ -160,16 +160,6 @@ def test_a_twin_model_is_trained_and_swapped_in_without_a_restart(
     assert shown == {("twin-1", True), ("twin-2", False)}, "another provider saw the key"
 
 
-def test_export_and_import(engine: Engine, tmp_path: Path) -> None:
-    decide(engine, 50)
-    said = dispatch(engine, "export", {"what": "dpo"})
-    assert (said["records"], said["file"]) == (50, str(engine.home.data / "dpo-pairs.jsonl"))
-    assert dispatch(engine, "train", {"action": "import", "file": said["file"]})["imported"] == 0
-    more = tmp_path / "more.jsonl"
-    more.write_text(json.dumps({"prompt": "x", "chosen": "a → garden", "rejected": "b → research"}) + "\n")
-    assert dispatch(engine, "train", {"action": "import", "file": str(more)})["imported"] == 1
-
-
 @pytest.mark.long
 def test_metrics_of_real_cards(engine: Engine) -> None:
     engine.predictions.run_cycle()

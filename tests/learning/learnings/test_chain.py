@@ -88,26 +88,6 @@ def test_a_quote_counts_again_once_the_operator_kept_it(world: World) -> None:
     assert kept.reinforced_by == ("s3", "s4")
 
 
-def test_reinforcing_one_entry_leaves_its_neighbours_in_the_file_alone(world: World) -> None:
-    for number in range(3):
-        world.session(f"s{number}", UV, "We keep our tests beside the code", by="operator")
-    path = next(one for one in world.files() if one.startswith("learnings/projects") and "/sessions/" not in one)
-    other = next(one for one in world.learnings.entries("project") if one.text != UV)
-    world.session("s9", UV, by="operator")
-    page = Page((world.data / path).read_bytes())
-    kept = {part.text: part.value("reinforcement_count") for part in page.entries}
-    assert kept == {UV: 1, other.text: 0}
-
-
-def test_the_session_is_known_after_reading_and_leads_to_everything_that_came_of_it(world: World) -> None:
-    for number in range(3):
-        world.session(f"s{number}", UV)
-    below = world.learnings.entries("team")
-    assert {one.session_id for one in below} == {"s0", "s1", "s2"}
-    view = world.learnings.view(below[0].id[:12])
-    assert [one.text for one in view.promoted_to] == [UV]
-
-
 def test_retired_entries_never_promote(world: World) -> None:
     world.session("s1", UV)
     world.session("s2", UV)

@@ -117,30 +117,12 @@ def test_a_landing_that_is_taken_back_speaks_against_the_work_and_nobody_confirm
     assert again == one
 
 
-def test_that_work_was_taken_back_as_feared_is_marked_though_it_comes_after_the_session(world: World) -> None:
-    for number in (1, 2):
-        world.session(f"s{number}")
-        world.record(LandingUndone(subject=f"change_{number}", workspace=SHOP, session_id=f"s{number}"))
-        world.learnings.catch_up()
-    (feared,) = [one for one in world.learnings.entries(session="s2") if one.phase == "prospective"]
-    assert (feared.about, feared.reinforced_by) == ("risk/undone/round cart totals", ("s2",))
-
-
 def test_a_session_that_nobody_knows_or_that_never_began_teaches_nothing(world: World) -> None:
     world.session("s1", UV, view=view("s1", not_begun=True, state=SessionState.CANNOT_RUN))
     world.record(ChangeSetDiscarded(subject="change_x", workspace=SHOP, session_id="nobody"))
     world.learnings.catch_up()
     assert world.files() == {}
     assert world.faults == []
-
-
-def test_handling_that_fails_is_tried_again_and_told_of(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.learning.learnings.extraction.found", lambda record: 1 / 0)
-    world.session("s1", UV)
-    world.learnings.catch_up()
-    world.learnings.catch_up()
-    (fault,) = world.faults
-    assert fault.startswith("learnings (chain): SessionEnded of s1 was skipped")
 
 
 class Forgets(Says):

@@ -11,7 +11,7 @@ from engine.config import FixedSettings, MemorySettings, Settings
 from engine.learning.learnings.entries import GLOBAL, Scope, entry_id, project_key
 from engine.learning.learnings.prompt_part import LearntPart, in_order
 from engine.learning.learnings.store import LearningFiles, added
-from engine.model import LearningEntry, LearningKind, LearningScope, LearningStatus, PromptRequest
+from engine.model import LearningEntry, LearningKind, LearningStatus, PromptRequest
 from engine.model.sections import LEARNT, write_section
 from engine.storage.database import Database
 from tests.learning.learnings.made import entry
@@ -98,12 +98,3 @@ def test_what_agents_md_says_already_is_not_said_twice(part: Part) -> None:
     part.put("Tests first")
     (part.shop / "AGENTS.md").write_bytes(write_section(b"# Shop\n", "- Amounts are cents.", LEARNT))
     assert part.said()[0][2:-1] == ["- Tests first"]
-
-
-def test_an_edit_in_any_editor_is_said_at_once(part: Part) -> None:
-    made = part.put("Amounts are cents")
-    assert part.said()[0][2] == "- Amounts are cents"
-    page = part.files._data / made.path
-    page.write_text(page.read_text().replace("Amounts are cents", "Amounts are whole cents, never floats"))
-    assert part.said()[0][2] == "- Amounts are whole cents, never floats"
-    assert LearningScope.PROJECT is made.scope

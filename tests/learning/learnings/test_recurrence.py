@@ -87,13 +87,6 @@ def test_opposites_are_not_the_same_however_near() -> None:
     assert [any(sides(text)) for text in ("keep it", "keep it or drop it", "it")] == [True, False, False]
 
 
-def test_the_better_established_wording_is_the_centre() -> None:
-    found = clusters(
-        [entry("a0 one", "s1"), entry("a0 two", "s2"), entry("a1 told", "s3", confidence=0.9)], Angles().vectors
-    )
-    assert found[0].centre.text == "a1 told"
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 70), st.integers(0, 5)), max_size=25),
     st.integers(0, 1000),

@@ -400,14 +400,6 @@ def test_measuring_goes_on_where_a_fault_broke_it_off(world: World) -> None:
     assert len(asked) == len(set(asked)) + 1 == world.training.runs()[0].held_back + 1
 
 
-def test_a_run_that_is_over_leaves_no_file(world: World) -> None:
-    world.pairs(60)
-    run = world.training.begin()
-    assert lines(world, run.id)
-    world.training.cancel()
-    assert list(world.folder.glob("train_*")) == []
-
-
 def test_what_goes_to_a_provider_has_no_secrets_in_it(world: World) -> None:
     world.exporter._secrets = lambda: ["hunter2-hunter2"]
     sides = ("log in with hunter2-hunter2", "use sk-abcdefghijklmnopqrstuvwxyz → koji-core", "rest → garden")
