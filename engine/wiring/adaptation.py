@@ -13,10 +13,11 @@ from engine.execution.diffs import patch
 from engine.execution.runners.flows import FLOWS
 from engine.hierarchy.guidance import Speaker, items
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.sources import Edited, Mended, ModelsUsed, Priced
+from engine.learning.candidates.sources import Mended, ModelsUsed, Priced
 from engine.memory.validation_runs import mended_tests
 from engine.model import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
+from engine.model.lessons import Correction
 from engine.storage.facts_read import Fact
 from engine.wiring.organisation import correction
 from engine.wiring.prices import price
@@ -59,11 +60,8 @@ class _Sources:
     def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[Fact]:
         return self._core.ledger.between(start, end, kinds)
 
-    def edited(self, card_id: str, /) -> Edited | None:
-        found = correction(self._core, card_id)
-        if found is None:
-            return None
-        return Edited(found.agent, found.original, found.edited, found.kind, found.channel, found.session)
+    def edited(self, card_id: str, /) -> Correction | None:
+        return correction(self._core, card_id)
 
     def kept_fact(self, fact_id: str, /) -> ParaFact | None:
         try:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from engine.model import ParaFact, TranscriptLine, Trust
 from engine.model.adaptation import Candidate
+from engine.model.lessons import Correction
 from engine.storage.facts_read import Fact
 
 
@@ -33,18 +34,6 @@ class ModelsUsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
-    """What the operator made of a card's prompt, and the session that it led to."""
-
-    agent: str
-    original: str
-    edited: str
-    kind: str
-    channel: str
-    session: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Mended:
     """Tests that were red when a session began and green with its changes: their signatures (see
     `FixTemplate.causes`) by name, "" where not known. `cost` of the session in micro-dollars."""
@@ -63,8 +52,8 @@ class Sources(Protocol):
     def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[Fact]:
         """Facts of these kinds with start <= time < end, oldest first."""
 
-    def edited(self, card_id: str, /) -> Edited | None:
-        """None for a card that was approved as it was."""
+    def edited(self, card_id: str, /) -> Correction | None:
+        """What the operator made of a card's prompt, and the session that it led to; None where it was not edited."""
 
     def kept_fact(self, fact_id: str, /) -> ParaFact | None:
         """None for one that is not there any more."""

@@ -19,11 +19,12 @@ from engine.events import (
     ValidationHealed,
 )
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.sources import Edited, Mended, ModelsUsed
+from engine.learning.candidates.sources import Mended, ModelsUsed
 from engine.learning.candidates.trials import Overlays
 from engine.memory.ledger import Ledger
 from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, Lift, Overlay
+from engine.model.lessons import Correction
 from engine.storage.database import Database
 from engine.storage.facts_read import Fact
 from tests.conftest import MONDAY_MORNING
@@ -34,9 +35,9 @@ TOTAL = "tests/test_cart.py::test_total"
 HEALED_BY = "total() left the discount out; it is subtracted now."
 
 
-def rewritten(original: str, edited: str, *, session: str = "") -> Edited:
+def rewritten(original: str, edited: str, *, session: str = "") -> Correction:
     """What the operator made of a card's prompt."""
-    return Edited(AGENT, original, edited, "fix", "koji-core", session)
+    return Correction(original, edited, AGENT, "fix", "koji-core", session)
 
 
 def para_fact(fact: str, category: str = "preference", trust: Trust = Trust.QUOTED) -> ParaFact:
@@ -48,7 +49,7 @@ def para_fact(fact: str, category: str = "preference", trust: Trust = Trust.QUOT
 class Told:
     """What owners of other things tell: see `engine.learning.candidates.sources.Sources`."""
 
-    rewritten: dict[str, Edited] = field(default_factory=dict)
+    rewritten: dict[str, Correction] = field(default_factory=dict)
     facts: dict[str, ParaFact] = field(default_factory=dict)
     transcripts: dict[str, list[TranscriptLine]] = field(default_factory=dict)
     files: dict[str, list[str]] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class Told:
     def secrets(self) -> tuple[str, ...]:
         return self.keys
 
-    def edited(self, card_id: str) -> Edited | None:
+    def edited(self, card_id: str) -> Correction | None:
         return self.rewritten.get(card_id)
 
     def kept_fact(self, fact_id: str) -> ParaFact | None:
