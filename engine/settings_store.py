@@ -140,29 +140,15 @@ class SettingsStore:
     def for_this_run(self, values: Mapping[str, Any]) -> Settings:
         """Let settings, named as attributes, have other values until this engine ends; the file stays as it is. All or
         none. Raises `Refusal` `bad_config`, and what recording it does."""
-        with self._lock:
-            wanted = self._this_run | dict(values)
-            try:
-                Settings.model_validate(self._settings.model_dump() | wanted)
-            except ValueError as error:
-                raise Refusal("bad_config", f"{', '.join(values)}: {error}", "nothing was changed") from error
-            before, settings = self._this_run, self._settings
-            self._this_run = wanted
-            self._settings = settings.model_copy(update=wanted)
         try:
-            self._record(
-                *(
-                    SettingChanged(subject=Settings.model_fields[name].alias or name, value=f"{value} for this run")
-                    for name, value in values.items()
-                )
-            )
-        except Refusal:
-            with self._lock:
-                was = {name: getattr(settings, name) for name in values}
-                others = {name: value for name, value in self._this_run.items() if name not in values}
-                self._this_run = others | {name: value for name, value in before.items() if name in values}
-                self._settings = self._settings.model_copy(update=was)
-            raise
+            Settings.model_validate(self.current.model_dump() | self._this_run | dict(values))
+        except ValueError as error:
+            raise Refusal("bad_config", f"{', '.join(values)}: {error}", "nothing was changed") from error
+        names = {name: Settings.model_fields[name].alias or name for name in values}
+        self._record(*(SettingChanged(subject=names[name], value=f"{values[name]} for this run") for name in values))
+        with self._lock:
+            self._this_run |= values
+            self._settings = self._settings.model_copy(update=dict(values))
         return self._settings
 
     def unset(self, key: str) -> Any:

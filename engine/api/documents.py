@@ -39,6 +39,7 @@ from engine.model import (
     LearningEntry,
     LearningView,
     Learnt,
+    Metrics,
     ModelCall,
     Mute,
     ParaFact,
@@ -69,10 +70,12 @@ _MONEY = frozenset({"cost", "spent", "estimate", "cost_per_accepted"})
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Shape:
     """What is particular about the document of a class. `leave`: fields that are not in it; `names`: of fields that are
-    called otherwise; `more`: what it has besides; `digits` of its numbers after the point."""
+    called otherwise; `also`: properties that are in it; `more`: what it has besides; `digits` of its numbers after the
+    point."""
 
     leave: str = ""
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    also: str = ""
     more: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
     digits: int | None = None
 
@@ -102,7 +105,7 @@ def document(value: Any) -> Any:
     shape = _SHAPES.get(type(value), _Shape())
     left_out = shape.leave.split()
     found: Document = {}
-    for name in _fields(value.__class__):
+    for name in (*_fields(value.__class__), *shape.also.split()):
         if name not in left_out:
             told = shape.names.get(name) or _EVERYWHERE.get(name) or to_camel(name)
             found[told] = _number(getattr(value, name), shape.digits, money=name in _MONEY)
@@ -133,54 +136,23 @@ def _title(value: Card | Mute | Shift) -> str:
 
 def _metrics(read: Insights) -> Document:
     """All figures but those of the trainings that were made."""
-    found, check, training = read.metrics, read.check, read.training
-    rates = {
-        "approvalRate": found.approval_rate,
-        "autoSuccessRate": found.auto_success_rate,
-        "avgConfidence": found.confidence,
-        "avgApprovedConfidence": found.approved_confidence,
-        "avgRejectedConfidence": found.rejected_confidence,
-        "calibrationError": check.error,
-        "calibrationErrorBound": check.bound,
-    }
-    numbers = {
-        "totalPredictions": found.total,
-        "approved": found.approved,
-        "rejected": found.rejected,
-        "discarded": found.discarded,
-        "expired": found.expired,
-        "withdrawn": found.withdrawn,
-        "cannotRun": found.cannot_run,
-        "waiting": found.undecided,
-        "ownPrompts": found.own,
-        "autoExecuted": found.auto_executed,
-        "autoExecutedUndone": found.auto_undone,
-    }
     return {
         "period": "all_time" if read.days is None else f"last_{read.days}_days",
-        **numbers,
-        **{name: _number(rate, 4) for name, rate in rates.items()},
-        "calibration": document(found.calibration),
-        "calibrationHolds": check.holds,
-        "calibrationWords": check.reason,
+        **document(read.metrics),
+        "calibrationError": _number(read.check.error, 4),
+        "calibrationErrorBound": _number(read.check.bound, 4),
+        "calibrationHolds": read.check.holds,
+        "calibrationWords": read.check.reason,
         "autoExecuteThreshold": read.threshold,
         "atThreshold": document(read.at_threshold),
         "earning": read.earning,
         "phase": read.phase.number,
         "phaseReason": read.phase.reason,
-        "trendDirection": found.trend,
         "approvalOverTime": document(read.over_time),
         "drift": document(read.drift),
-        "spent": dollars(found.spent),
-        "costPerAccepted": dollars(found.cost_per_accepted),
-        "sources": document(found.sources),
-        "channels": document(found.channels),
-        "kinds": document(found.kinds),
-        "partsOfDay": document(found.parts),
-        "hours": document(found.hours),
-        "nextTraining": training.words or "due",
-        "pairs": training.pairs,
-        "pairsNeeded": training.needed,
+        "nextTraining": read.training.words or "due",
+        "pairs": read.training.pairs,
+        "pairsNeeded": read.training.needed,
     }
 
 
@@ -261,42 +233,37 @@ _SHAPES: Mapping[type, _Shape] = {
     Card: _Shape(
         "assignment tier shown_at subject fingerprint evidence_at",
         {"estimate": "estimatedCost", "parts": "confidenceParts", "served": "servedBy"},
+        "tier_word stated without_sandbox needs_confirmation",
         {
-            "prompt": lambda one: one.assignment.prompt,
-            "targetChannel": lambda one: one.assignment.channel,
-            "workspace": lambda one: one.assignment.workspace,
-            "runner": lambda one: one.assignment.runner,
-            "flow": lambda one: one.assignment.flow,
-            "parameters": lambda one: one.assignment.parameters,
+            "prompt": lambda card: card.assignment.prompt,
+            "targetChannel": lambda card: card.assignment.channel,
+            "workspace": lambda card: card.assignment.workspace,
+            "runner": lambda card: card.assignment.runner,
+            "flow": lambda card: card.assignment.flow,
+            "parameters": lambda card: card.assignment.parameters,
             "kindTitle": _title,
-            "tier": lambda one: int(one.tier),
-            "tierWord": lambda one: one.tier_word,
-            "stated": lambda one: one.stated,
-            "withoutSandbox": lambda one: one.without_sandbox,
-            "needsConfirmation": lambda one: one.needs_confirmation,
+            "tier": lambda card: int(card.tier),
         },
         digits=4,
     ),
-    ConfidenceParts: _Shape("stated decided", more={"fewDecisions": lambda one: one.few}, digits=4),
-    Signal: _Shape(more={"share": lambda one: one.share}, digits=4),
+    ConfidenceParts: _Shape("stated decided", {"few": "fewDecisions"}, "few", digits=4),
+    Signal: _Shape(also="share", digits=4),
     Mute: _Shape(
         "tier workspace subject",
         {"card": "prediction", "at": "since"},
+        "why",
         {
             "kindTitle": _title,
-            "workspace": lambda one: one.workspace or None,
-            "subject": lambda one: one.subject or None,
-            "why": lambda one: one.why,
+            "workspace": lambda mute: mute.workspace or None,
+            "subject": lambda mute: mute.subject or None,
         },
     ),
-    CheckResult: _Shape("durations", more={"green": lambda one: one.green}, digits=3),
+    CheckResult: _Shape("durations", also="green", digits=3),
     SessionView: _Shape(
         "next_step not_begun project facts state",
         {"change_set_id": "changeSet"},
-        {
-            "state": lambda one: "discarded" if one.discarded_at else one.state,
-            "result": lambda one: one.result,
-        },
+        "result",
+        {"state": lambda view: "discarded" if view.discarded_at else view.state},
     ),
     ChangeSet: _Shape(names={"landed": "landedFiles"}),
     FileDiff: _Shape("cut whole", {"landed": "landedHunks"}),
@@ -307,13 +274,13 @@ _SHAPES: Mapping[type, _Shape] = {
     Blocked: _Shape(names={"at": "createdAt"}),
     Since: _Shape(names={"instant": "at", "waits": "waiting"}),
     LearntSince: _Shape(names={"by_itself": "inForceByItself"}),
-    Guidance: _Shape("lines", more={"guidance": lambda one: one.block, "provenance": lambda one: one.provenance}),
+    Guidance: _Shape("lines", {"block": "guidance"}, "block provenance"),
     GuidanceItem: _Shape("sources trust"),
     TeachingState: _Shape("agent"),
     LearningEntry: _Shape(
         "reinforced_by retired_because merged_into about review_since continues trust",
         {"session_task": "task"},
-        {
+        more={
             "trust": lambda one: label(one.trust, approved=bool(one.approved_by)),
             "because": lambda one: one.retired_because or one.merged_into,
         },
@@ -337,15 +304,29 @@ _SHAPES: Mapping[type, _Shape] = {
     ),
     ConfidenceBucket: _Shape(
         "low high",
-        {"confidence": "avgConfidence", "at_least": "low", "at_most": "high"},
-        {"bucket": lambda one: one.name},
+        {"confidence": "avgConfidence", "at_least": "low", "at_most": "high", "name": "bucket"},
+        "name",
         digits=4,
     ),
     Group: _Shape(digits=4),
-    Slice: _Shape(names={"start": "from", "end": "to"}, more={"approvalRate": lambda one: one.approval_rate}, digits=4),
-    Drift: _Shape(names={"shifts": "kinds"}, more={"changed": lambda one: one.changed}),
+    Metrics: _Shape(
+        names={
+            "total": "totalPredictions",
+            "undecided": "waiting",
+            "own": "ownPrompts",
+            "auto_undone": "autoExecutedUndone",
+            "confidence": "avgConfidence",
+            "approved_confidence": "avgApprovedConfidence",
+            "rejected_confidence": "avgRejectedConfidence",
+            "trend": "trendDirection",
+            "parts": "partsOfDay",
+        },
+        digits=4,
+    ),
+    Slice: _Shape(names={"start": "from", "end": "to"}, also="approval_rate", digits=4),
+    Drift: _Shape(names={"shifts": "kinds"}, also="changed"),
     Shift: _Shape(names={"before": "approvalRateBefore"}, more={"kindTitle": _title}, digits=4),
-    change.Candidate: _Shape("trust", more={"dedupeKey": lambda one: one.dedupe_key}),
+    change.Candidate: _Shape("trust", also="dedupe_key"),
     change.LearningRecord: _Shape("fact", {"at": "createdAt"}),
     change.Lift: _Shape("overlay_id"),
     change.Overlay: _Shape("candidate_id type agent_id run_kind workspace effect trust"),
