@@ -78,7 +78,6 @@ if TYPE_CHECKING:
     from engine.learning.learnings.prompt_part import LearntPart
     from engine.memory.importing import Importer
     from engine.memory.knowledge import Knowledge
-    from engine.memory.ledger import Ledger
     from engine.memory.markdown import Markdown
     from engine.memory.memory import MemoryPort
     from engine.memory.prompt_part import RecalledPart
@@ -94,6 +93,7 @@ if TYPE_CHECKING:
     from engine.safety.safety import Safety
     from engine.settings_store import SettingsStore
     from engine.storage.database import Database
+    from engine.storage.ledger import Ledger
     from engine.storage.retention import RetentionRounds
 
 log = logging.getLogger(__name__)

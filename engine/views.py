@@ -26,7 +26,7 @@ from engine.model import (
 from engine.model.text import count
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Fact
+from engine.storage.ledger import LedgerEntry
 
 MOST = 1000
 """A look back reads at most so many rows of each kind, the newest."""
@@ -72,7 +72,7 @@ class Learnt:
         return not (self.learnings or self.facts or self.proposed or self.by_itself)
 
 
-def learnt(facts: Iterable[Fact], instant: datetime) -> Learnt:
+def learnt(facts: Iterable[LedgerEntry], instant: datetime) -> Learnt:
     """What these facts, of the kinds `LEARNT`, say was learnt since `instant`. Pure."""
     later = [one for one in facts if one.at > instant]
     return Learnt(
@@ -111,16 +111,16 @@ def since(
     *,
     sessions: Sequence[SessionView],
     blocked: Sequence[LogEntry],
-    decided: Sequence[Fact],
+    decided: Sequence[LedgerEntry],
     spent: int,
     waits: Sequence[Waiting],
-    learnings: Iterable[Fact] = (),
+    learnings: Iterable[LedgerEntry] = (),
 ) -> Since:
     """Put together what is later than `instant`. Pure; `Engine.since` fetches. Sessions come oldest end first.
 
     `decided`: the facts of the kinds `DECIDED`, newest first; a decision that was taken back counts for nothing.
     """
-    standing: dict[str, Fact] = {}
+    standing: dict[str, LedgerEntry] = {}
     for fact in decided:
         if fact.at > instant:
             standing.setdefault(fact.subject, fact)

@@ -21,10 +21,10 @@ from sqlalchemy import Engine, create_engine
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.model.client import ModelHost
-from engine.memory.ledger import append
 from engine.storage import database as storage
 from engine.storage import schema
 from engine.storage.database import Database
+from engine.storage.ledger import append
 from tests.support.forked import Nursery
 
 # Child processes keep their bytecode, as they do at an operator's. Where a container forbids it every one of the some

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.memory.ledger import Ledger
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 
 WRITTEN = """# how I like it
 quietHoursStart = 22   # early bird

@@ -13,7 +13,6 @@ import pytest
 from engine import views
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.memory.ledger import append
 from engine.model import (
     ChangeSet,
     ChangeState,
@@ -25,6 +24,7 @@ from engine.model import (
     Waiting,
 )
 from engine.storage.database import Database
+from engine.storage.ledger import append
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

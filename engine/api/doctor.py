@@ -33,9 +33,9 @@ from engine.model import Refusal, extras, sanitise
 from engine.model.text import count
 from engine.settings_store import SettingsStore
 from engine.storage import schema
+from engine.storage.consumers import FIX as STUCK_FIX
+from engine.storage.consumers import TOLD
 from engine.storage.files import damaged_fix
-from engine.storage.stuck import FIX as STUCK_FIX
-from engine.storage.stuck import TOLD
 
 FAULTS_SHOWN = 3
 """So many pages that cannot be read are named."""

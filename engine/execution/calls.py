@@ -32,8 +32,7 @@ from engine.model import (
 )
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import found, whole
-from engine.storage.rows import Row, value_of
+from engine.storage.rows import Row, found, value_of, whole
 from engine.storage.types import utc
 
 STATES = ("running", "done", "failed", "cancelled", "interrupted")

@@ -23,8 +23,7 @@ from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDi
 from engine.storage.database import Database
 from engine.storage.ids import beginning
 from engine.storage.kept import Kept
-from engine.storage.quick import ask
-from engine.storage.rows import Row, value_of
+from engine.storage.rows import Row, ask, value_of
 from engine.storage.types import utc
 
 NEXT: dict[ChangeState, set[ChangeState]] = {

@@ -60,7 +60,7 @@ from engine.model import (
 from engine.storage import intents
 from engine.storage.beneath import Beneath
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import load
+from engine.storage.rows import load
 
 Files = builtins.list[dict[str, Any]]
 """Files of a change set as they are stored."""

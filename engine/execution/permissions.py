@@ -24,8 +24,7 @@ from engine.execution.live import LiveSession
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import found, whole
-from engine.storage.rows import Row, value_of
+from engine.storage.rows import Row, found, value_of, whole
 from engine.storage.types import utc
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,7 @@ from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, Sessi
 from engine.storage.database import Database, Transaction
 from engine.storage.ids import beginning
 from engine.storage.kept import Kept
-from engine.storage.quick import ask, load
-from engine.storage.rows import Row, value_of
+from engine.storage.rows import Row, ask, load, value_of
 from engine.storage.types import flat, utc
 
 LEGAL: dict[SessionState, frozenset[SessionState]] = {

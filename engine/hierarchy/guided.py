@@ -24,7 +24,7 @@ from engine.hierarchy.profiles import Profiles
 from engine.model import LeaderDecision, LeaderProfile, Pattern
 from engine.model.confidence_sequence import Arms, evidence, upper_end
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Fact, Facts
+from engine.storage.ledger import Ledger, LedgerEntry
 from engine.storage.rows import Row
 from engine.storage.types import utc
 
@@ -149,7 +149,7 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
     """Keeps guided sessions and what became of them. Callable from any thread."""
 
     def __init__(
-        self, database: Database, profiles: Profiles, *, clock: Clock, facts: Facts, lost: Lost = lambda at, names: ()
+        self, database: Database, profiles: Profiles, *, clock: Clock, facts: Ledger, lost: Lost = lambda at, names: ()
     ) -> None:
         super().__init__(database, facts, GuidedSession, cursor=CURSOR, begins=GUIDED)
         self._profiles = profiles
@@ -171,7 +171,7 @@ class GuidedSessions(FollowedSessions[GuidedSession]):
 
         self._database.write(work)
 
-    def began(self, tx: Transaction, fact: Fact) -> None:
+    def began(self, tx: Transaction, fact: LedgerEntry) -> None:
         """Keep what a session was told."""
         told = fact.payload
         said = dict(zip(told["items"], told["wordings"], strict=True))

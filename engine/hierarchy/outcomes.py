@@ -10,7 +10,7 @@ from sqlmodel import col, select
 
 from engine.model.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
 RowT = TypeVar("RowT", bound=Any)
 
@@ -19,12 +19,12 @@ class FollowedSessions(Generic[RowT]):
     """Keeps the `state` of the rows of a table, each of one `session_id`, by what the ledger says of the session.
     Callable from any thread."""
 
-    def __init__(self, database: Database, facts: Facts, table: type[RowT], *, cursor: str, begins: str = "") -> None:
+    def __init__(self, database: Database, facts: Ledger, table: type[RowT], *, cursor: str, begins: str = "") -> None:
         """`begins` is the kind of fact that makes a row, "" where others make them."""
         self._database = database
         self._table = table
         self._begins = begins
-        self._facts = FactsRead(database, facts, cursor, self._concerns)
+        self._facts = LedgerCursor(facts, cursor, self._concerns)
         self._busy = threading.Lock()
 
     def catch_up(self) -> None:
@@ -36,16 +36,16 @@ class FollowedSessions(Generic[RowT]):
         finally:
             self._busy.release()
 
-    def began(self, tx: Transaction, fact: Fact) -> None:
+    def began(self, tx: Transaction, fact: LedgerEntry) -> None:
         """A fact of the kind `begins`: make its row."""
 
     def moved(self, tx: Transaction, rows: Sequence[RowT]) -> None:
         """The state of these rows is another now."""
 
-    def _concerns(self, fact: Fact) -> bool:
+    def _concerns(self, fact: LedgerEntry) -> bool:
         return fact.kind == self._begins or fact.kind in SESSION_FACTS or fact.kind in CHANGE_FACTS
 
-    def _take_in(self, facts: Sequence[Fact]) -> None:
+    def _take_in(self, facts: Sequence[LedgerEntry]) -> None:
         about = {session_of(fact.kind, fact.subject, fact.payload) for fact in facts}
         known = select(self._table.session_id).where(col(self._table.session_id).in_(about)).limit(1)
         begins = any(fact.kind == self._begins for fact in facts)
@@ -54,7 +54,7 @@ class FollowedSessions(Generic[RowT]):
                 return
         self._database.write(lambda tx: self._take(tx, facts))
 
-    def _take(self, tx: Transaction, facts: Sequence[Fact]) -> None:
+    def _take(self, tx: Transaction, facts: Sequence[LedgerEntry]) -> None:
         moved: list[RowT] = []
         for fact in facts:
             if fact.kind == self._begins:

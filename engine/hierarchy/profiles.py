@@ -36,9 +36,10 @@ from engine.model.lessons import lesson_id
 from engine.model.trust import may_guide
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import Words, json_holds
+from engine.storage.erasing import json_holds
 from engine.storage.rows import Row
 from engine.storage.types import utc
+from engine.storage.wanted import Wanted
 
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
 LISTS = ("principles", "guardrails")
@@ -471,14 +472,14 @@ class WisdomTexts:
         self._database = database
         self._profiles = profiles
 
-    def find(self, wanted: Words, /) -> Iterator[tuple[str, str]]:
+    def find(self, wanted: Wanted, /) -> Iterator[tuple[str, str]]:
         """The wordings that hold it: leader, section and key, and what they say."""
         with self._database.read() as session:
             for row in _holding(session, wanted):
                 name = "/".join(part for part in (row.leader, row.section, row.key) if part)
                 yield name, row.text or " · ".join(map(str, row.body.get("items", ())))
 
-    def erase(self, wanted: Words, /) -> int:
+    def erase(self, wanted: Wanted, /) -> int:
         """Take it out; how many wordings. Where a wording held that is in force a newer one follows, without the words:
         so that machines which share the leadership hear of it. Prompts are made anew."""
 
@@ -498,7 +499,7 @@ class WisdomTexts:
         return self._database.write(work)
 
 
-def _holding(session: Session, wanted: Words) -> list[WisdomEntry]:
+def _holding(session: Session, wanted: Wanted) -> list[WisdomEntry]:
     return [row for row in session.exec(select(WisdomEntry)) if json_holds(json.dumps(row.body), wanted)]
 
 
@@ -511,7 +512,7 @@ def _last(session: Session, leader: str, section: str, key: str) -> datetime | N
     return session.exec(select(func.max(col(WisdomEntry.at))).where(*_of_item(leader, section, key))).one()
 
 
-def _without(body: Mapping[str, Any], wanted: Words) -> dict[str, Any]:
+def _without(body: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:
     """A list without the items that hold it; nothing of a text."""
     kept = [item for item in body.get("items", ()) if not wanted.holds(str(item))]
     return {"items": kept} if kept else {}

@@ -19,7 +19,7 @@ from engine.hierarchy.teaching import Teaching
 from engine.hierarchy.tiers import capabilities
 from engine.model import FlushReport, LeaderProfile, ProfileEdit, ProfilePreview, Randomness, Refusal
 from engine.storage.database import Database
-from engine.storage.facts_read import Facts
+from engine.storage.ledger import Ledger
 
 
 class Wisdom:
@@ -37,7 +37,7 @@ class Wisdom:
         *,
         clock: Clock,
         randomness: Randomness,
-        facts: Facts,
+        facts: Ledger,
         decided: Decided = lambda leaders: {},
         store: PostgresStore | None = None,
         lost: Lost = lambda workspace, paths: (),

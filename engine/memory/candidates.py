@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from engine.model import Layer, RecallQuery
+from engine.storage.connections import driver_of
 from engine.storage.database import Database
-from engine.storage.quick import driver_of
 
 LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 

@@ -17,14 +17,14 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index, func, or_
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.memory.capturing import Captured, CaptureKind, capture, digest, nearest
-from engine.memory.forgetting import Wanted
 from engine.memory.work import Work, session_of
 from engine.model import Capture, NewMemory, Refusal, SessionView, TranscriptLine, Trust
 from engine.model import trust as trusts
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Fact
+from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row
 from engine.storage.types import utc
+from engine.storage.wanted import Wanted
 
 PAGE = 2_000
 LONGEST_MESSAGE = 2_000
@@ -109,7 +109,7 @@ class Captures:
         self._remember = remember
         self._secrets = secrets
 
-    def handle(self, fact: Fact) -> None:
+    def handle(self, fact: LedgerEntry) -> None:
         """A session ended, or its changes were thrown away (a fact of `ENDED`): take what it said, and how it went.
         Doing it again changes nothing."""
         self.take(session_of(fact))

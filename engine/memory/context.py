@@ -18,7 +18,7 @@ from engine.memory.store import MemoryStore
 from engine.memory.work import Work, session_of
 from engine.model import Asks, Layer, NewMemory, NoAnswer, Question, Refusal, SessionView, sanitise
 from engine.model.text import count
-from engine.storage.facts_read import Fact
+from engine.storage.ledger import LedgerEntry
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class ContextEngine:
         self._failed: datetime | None = None
         self._said = ""
 
-    def handle(self, fact: Fact) -> None:
+    def handle(self, fact: LedgerEntry) -> None:
         """A session ended, or its changes were thrown away: remember its summary in layer E, once for each outcome."""
         session_id = session_of(fact)
         try:

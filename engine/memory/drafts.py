@@ -14,12 +14,12 @@ from sqlmodel import Field, Session, col, select
 
 from engine.clock import Clock
 from engine.events import FactPromoted, FactRejected
-from engine.memory.forgetting import Wanted
 from engine.memory.para import NewFact, Para
 from engine.model import FactDraft, ParaFact, Refusal, Trust, sanitise
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
 from engine.storage.types import utc
+from engine.storage.wanted import Wanted
 
 STATES = ("waiting", "promoted", "rejected")
 CAPTURED = "capture:"

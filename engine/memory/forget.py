@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.events import MemoryForgotten
-from engine.memory.forgetting import Wanted, pieces
 from engine.model import Affected, ForgetPreview, ForgetReport, Refusal, sanitise
 from engine.storage import erasing, intents
+from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import json_holds, json_removed
 from engine.storage.files import write_atomic
 from engine.storage.intents import Intent
-from engine.storage.quick import driver_of
+from engine.storage.wanted import Wanted, pieces
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.memory.forgetting import Wanted
 from engine.memory.graph_file import GraphFiles, Record
 from engine.memory.graph_rules import circles, reaches
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
+from engine.storage.wanted import Wanted
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from engine.memory.graph import TaskGraph
 from engine.memory.graph_rules import similar
 from engine.memory.work import ENDED, Work, session_of
 from engine.model import GraphEdge, GraphNode, Refusal, Relation, Task
-from engine.storage.facts_read import Fact
-from engine.storage.following import NotYet
+from engine.storage.consumers import NotYet
+from engine.storage.ledger import LedgerEntry
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class TaskProducer:
         self._graph = graph
         self._work = work
 
-    def handle(self, fact: Fact) -> None:
+    def handle(self, fact: LedgerEntry) -> None:
         """Take one fact of `KINDS` in. Again changes nothing."""
         if not self._graph.ready:
             raise NotYet
@@ -127,7 +127,7 @@ class Linker:
         self._graph = graph
         self._near = near
 
-    def handle(self, fact: Fact) -> None:
+    def handle(self, fact: LedgerEntry) -> None:
         """Link one session that ended to those before it. Raises `NotYet` while vectors are still to be made."""
         if not self._graph.ready:
             raise NotYet

@@ -12,11 +12,11 @@ from engine import tokenizer
 from engine.memory.finding import Found
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency, semantic
-from engine.memory.ledger import Ledger, LedgerEntry
 from engine.memory.para import Para
 from engine.memory.question import EMPTY, stem, stems
 from engine.model import GraphNode, Layer, Recalled, RecallQuery, Relation, ScorePart
 from engine.model.text import count
+from engine.storage.ledger import Ledger, LedgerEntry
 
 LEDGER_KINDS = (
     "SessionEnded",

@@ -19,7 +19,6 @@ from engine.memory.graph import TaskGraph
 from engine.memory.graph_rules import SIMILAR_WITHIN
 from engine.memory.graph_tasks import KINDS, Linker, TaskProducer
 from engine.memory.knowing import FactSource, GraphSource, LedgerSource
-from engine.memory.ledger import Ledger
 from engine.memory.markdown import Markdown
 from engine.memory.memory import MemoryPort
 from engine.memory.nightly import Nightly
@@ -29,8 +28,9 @@ from engine.memory.vectors import NoIndex
 from engine.memory.work import ENDED, Work
 from engine.model import Asks, Layer, LayerState, Refusal, SessionView, Waiting
 from engine.model.text import count
+from engine.storage.consumers import Follower, Following
 from engine.storage.database import Transaction
-from engine.storage.following import Follower, Following
+from engine.storage.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
@@ -75,10 +75,10 @@ class Knowledge:
         graph, linker = TaskProducer(self.graph, work), Linker(self.graph, self._like)
         self._following = Following(
             [
-                Follower("capture", database, ledger, ENDED, self.captures.handle),
-                Follower("graph", database, ledger, KINDS, graph.handle),
-                Follower("context", database, ledger, ENDED, context.handle),  # may ask a model: the others first
-                Follower("likeness", database, ledger, frozenset({"SessionEnded"}), linker.handle),
+                Follower("capture", ledger, ENDED, self.captures.handle),
+                Follower("graph", ledger, KINDS, graph.handle),
+                Follower("context", ledger, ENDED, context.handle),  # may ask a model: the others first
+                Follower("likeness", ledger, frozenset({"SessionEnded"}), linker.handle),
             ],
             report,
         )

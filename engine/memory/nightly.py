@@ -23,7 +23,6 @@ from engine.events import FactPromoted, NightlyFinished
 from engine.memory.capture import Captures
 from engine.memory.day import MOST_FACTS, Day, draft, fact_of, heading, lines_for, synthesis
 from engine.memory.drafts import Drafts
-from engine.memory.ledger import Ledger
 from engine.memory.markdown import Markdown
 from engine.memory.para_file import GROUP, LONGEST_FACT
 from engine.memory.validation_runs import ValidationRuns
@@ -31,6 +30,7 @@ from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal,
 from engine.model.secrets import redact
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.ledger import Ledger
 from engine.storage.rows import Row
 from engine.storage.types import utc
 

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.memory.capturing import digest
-from engine.memory.forgetting import Wanted
 from engine.memory.para_file import FACT, GROUP, ITEMS, LONGEST_FACT, Group, read_group, write_group
 from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
 from engine.storage import intents
 from engine.storage.database import Database
+from engine.storage.wanted import Wanted
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from engine.memory.checking import check, memory_id
 from engine.memory.store import MemoryStore
 from engine.model import Layer, Memory, NewMemory, Refusal, Remembered
 from engine.storage import state
+from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import driver_of
 from engine.storage.shared import Outage, SharedDatabase, lock
 
 log = logging.getLogger(__name__)

@@ -76,7 +76,7 @@ class ValidationRuns:
         names = ("tool", "seconds", "passed", "failed", "skipped", "errors")
         run |= {name: getattr(check, name) for name in names}
         run |= {"failing": list(check.failing), "durations": [list(pair) for pair in check.durations]}
-        transaction.session.add(ValidationRun(ran_at=transaction.now, cost_microusd=cost, **run))
+        transaction.insert(ValidationRun(ran_at=transaction.now, cost_microusd=cost, **run))
 
     def latest(self, workspace: str, limit: int = 20) -> list[PastRun]:
         """The newest runs on the operator's own files or commits first. What an agent's work was judged by ran on files

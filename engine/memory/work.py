@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.model import ChangeSet, SessionView, Task, TranscriptLine
-from engine.storage.facts_read import Fact
+from engine.storage.ledger import LedgerEntry
 
 ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
 """The facts after which a session says how it went: at its end, and when its changes were thrown away."""
@@ -30,6 +30,6 @@ class Work:
     """What a session changed."""
 
 
-def session_of(fact: Fact) -> str:
+def session_of(fact: LedgerEntry) -> str:
     """The session that a fact of `ENDED` tells of."""
     return str(fact.payload.get("session_id") or fact.subject)

@@ -43,7 +43,7 @@ from engine.prediction.tasks import ORDER, TaskRow
 from engine.prediction.templates.history import implied
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Transaction
-from engine.storage.quick import load
+from engine.storage.rows import load
 
 LONGEST_PROMPT = 20_000
 """Characters that a prompt may have."""

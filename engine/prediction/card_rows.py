@@ -33,8 +33,7 @@ from engine.model import (
     sanitise,
 )
 from engine.prediction.confidence import TERMS, band_of, weighted
-from engine.storage.quick import ask, found, load, whole
-from engine.storage.rows import Row
+from engine.storage.rows import Row, ask, found, load, whole
 from engine.storage.types import flat, utc
 
 WAS_FLOW = "was_flow"

@@ -44,9 +44,9 @@ from engine.prediction.lifecycle import LIFE, OUTCOMES, Move, after
 from engine.prediction.quiet_hours import add_active
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Fact, Facts, FactsRead
 from engine.storage.kept import Kept
-from engine.storage.quick import found, whole
+from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
+from engine.storage.rows import found, whole
 from engine.storage.types import UtcDateTime
 
 CURSOR = "cards.aftermath"
@@ -92,7 +92,7 @@ class CardStore:
         *,
         safety: Safety,
         history: Decisions,
-        facts: Facts,
+        facts: Ledger,
         deleted: Callable[[str], bool] = lambda workspace: not Path(workspace).is_dir(),
     ) -> None:
         """`deleted`: whether a workspace is gone from the disk."""
@@ -108,7 +108,7 @@ class CardStore:
         self.deciding = threading.RLock()
         """One decision at a time, so that an undo finds either no session or one that it can stop."""
         self._pending: Kept[list[Card]] = Kept(database, Prediction)
-        self._aftermath = FactsRead(database, facts, CURSOR, lambda fact: fact.kind in TURNED_DOWN)
+        self._aftermath = LedgerCursor(facts, CURSOR, lambda fact: fact.kind in TURNED_DOWN)
 
     def pending(self, session: Session | None = None) -> list[Card]:
         """Every pending card, oldest first: as `session` sees them, else as they are stored."""
@@ -349,7 +349,7 @@ class CardStore:
         once, and once again harmlessly."""
         self._aftermath.each(lambda facts: self.database.write(lambda tx: self._take_in(tx, facts)))
 
-    def _take_in(self, tx: Transaction, facts: Sequence[Fact]) -> None:
+    def _take_in(self, tx: Transaction, facts: Sequence[LedgerEntry]) -> None:
         for fact in facts:
             if fact.payload.get("continued_in") or fact.payload.get("left"):
                 continue  # it lives on in what went on with it, or other parts of it stand

@@ -41,7 +41,7 @@ from engine.prediction.lifecycle import LONGEST_SNOOZE, SNOOZE
 from engine.prediction.routing import Router
 from engine.storage.database import Transaction
 from engine.storage.ids import beginning
-from engine.storage.quick import load
+from engine.storage.rows import load
 
 TOLD = "your own prompt"
 

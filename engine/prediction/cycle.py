@@ -48,7 +48,7 @@ from engine.prediction.kinds import SEEN_BY, is_ordered
 from engine.prediction.routing import Router
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage import state as stored
-from engine.storage.facts_read import FactsRead
+from engine.storage.ledger import LedgerCursor
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class Predictions:
         self._seen: dict[str, WorkspaceContext] = {}
         """Each workspace as it was looked at last."""
         self._told: set[str] = set()
-        self._ended = FactsRead(store.database, store.facts, CURSOR, lambda fact: fact.kind == "SessionEnded")
+        self._ended = LedgerCursor(store.facts, CURSOR, lambda fact: fact.kind == "SessionEnded")
         self._following = threading.Lock()
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:

@@ -23,7 +23,7 @@ from engine.prediction.card_rows import DismissalRow, Prediction
 from engine.prediction.kinds import kind_title
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept
-from engine.storage.quick import Rows, ask, load
+from engine.storage.rows import Rows, ask, load
 
 AWAY = timedelta(days=7)
 """How long a subject stays away after its first dismissal; twice as long after each further one."""
@@ -162,7 +162,7 @@ class Dismissals:
         if known is not None:
             known.reason = reason
         else:
-            tx.session.add(
+            tx.insert(
                 DismissalRow(
                     prediction_id=row.id,
                     workspace=row.workspace,

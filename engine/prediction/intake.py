@@ -22,7 +22,7 @@ from engine.prediction.lifecycle import LONGEST_COOL_DOWN, keeps_away
 from engine.storage import state as stored
 from engine.storage.database import Transaction
 from engine.storage.kept import Kept
-from engine.storage.quick import Rows, ask, each_of
+from engine.storage.rows import Rows, ask, each_of
 from engine.storage.types import UtcDateTime
 
 LOOKED = "cards.looked"

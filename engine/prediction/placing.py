@@ -27,7 +27,7 @@ from engine.memory.embedding import NoEmbedder
 from engine.model import AgentView, Outcome, Source
 from engine.prediction.card_rows import Prediction
 from engine.storage.database import Database
-from engine.storage.quick import ask
+from engine.storage.rows import ask
 
 log = logging.getLogger(__name__)
 

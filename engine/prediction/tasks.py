@@ -19,8 +19,7 @@ from engine.model.secrets import redact, refuse_secret
 from engine.prediction.card_rows import Prediction
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import found, load, whole
-from engine.storage.rows import Row
+from engine.storage.rows import Row, found, load, whole
 from engine.storage.types import utc
 
 _BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")

@@ -24,8 +24,7 @@ from engine.safety import burn, cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept
-from engine.storage.quick import ask, found, load, whole
-from engine.storage.rows import Row
+from engine.storage.rows import Row, ask, found, load, whole
 from engine.storage.types import UtcDateTime, utc
 
 log = logging.getLogger(__name__)
@@ -317,8 +316,7 @@ class Costs:
             transaction.record(BudgetExceeded(subject=agent, spent=own.spent, budget=own.budget or 0))
 
     def _reserve(self, transaction: Transaction, entry: CostEntry, before: CostState) -> int:
-        transaction.session.add(entry)
-        transaction.session.flush()
+        transaction.insert(entry)
         transaction.record(
             CostReserved(
                 subject=entry.prediction_id or entry.purpose,

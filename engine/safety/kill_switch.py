@@ -27,8 +27,7 @@ from engine.safety import stop_file
 from engine.safety.gate import REJECTIONS
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask, load
-from engine.storage.rows import Row
+from engine.storage.rows import Row, ask, load
 from engine.storage.types import utc
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,7 @@ from sqlmodel import Field, Session, col, delete, desc, select
 
 from engine.model import RailVerdict, Trigger, Verdict
 from engine.storage.database import Transaction
-from engine.storage.quick import ask
-from engine.storage.rows import Row
+from engine.storage.rows import Row, ask
 from engine.storage.types import flat, utc
 
 RAIL = "loop"

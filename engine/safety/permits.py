@@ -12,8 +12,7 @@ from sqlmodel import Field, Session, col, select
 from engine.events import PermitIssued
 from engine.model import Permit, RailVerdict, Randomness, Refusal, Trigger, TriggerType, Verdict
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask, load
-from engine.storage.rows import Row
+from engine.storage.rows import Row, ask, load
 from engine.storage.types import UtcDateTime, utc
 
 LIFE = timedelta(minutes=15)
@@ -70,7 +69,7 @@ class Permits:
             issued_at=transaction.now,
             expires_at=transaction.now + LIFE,
         )
-        transaction.session.add(
+        transaction.insert(
             PermitRow(
                 id=permit.id,
                 prediction_id=permit.prediction_id,

@@ -43,8 +43,7 @@ from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask, found, load, whole
-from engine.storage.rows import Row
+from engine.storage.rows import Row, ask, found, load, whole
 from engine.storage.types import utc
 
 log = logging.getLogger(__name__)

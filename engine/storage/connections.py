@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,13 @@ from sqlmodel import Session
 
 from engine.model import Refusal
 from engine.storage.files import damaged_fix
-from engine.storage.kept import READS, Noting
-from engine.storage.quick import driver_of
-from engine.storage.rows import DRIVER
+from engine.storage.rows import DRIVER, READS
+
+EVERYTHING = ""
+"""Stands for all tables, where a statement does not say which it writes to."""
+
+_WRITES = re.compile(r"\s*(?:INSERT(?: OR \w+)? INTO|REPLACE INTO|UPDATE(?: OR \w+)?|DELETE FROM)\s+\"?(\w+)", re.I)
+_WRITES_NOTHING = re.compile(r"\s*(SELECT|PRAGMA|BEGIN|COMMIT|END|ROLLBACK|SAVEPOINT|RELEASE|VACUUM|ANALYZE)\b", re.I)
 
 
 class Reader:
@@ -139,7 +145,7 @@ def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
     """Connections to the database of a home. `durable`: a commit waits until it is on the disk."""
     how: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 10}
     if not read_only:
-        how["factory"] = Noting
+        how["factory"] = WriteTracking
     engine = create_engine(f"sqlite:///{path}", connect_args=how)
 
     @event.listens_for(engine, "connect")
@@ -152,3 +158,63 @@ def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
         cursor.close()
 
     return engine
+
+
+def driver_of(connection: Connection) -> sqlite3.Connection:
+    """SQLite's own connection beneath SQLAlchemy's."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
+class WriteTracking(sqlite3.Connection):
+    """A connection that notes in `written` which tables its statements write to."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.written: set[str] = set()
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        self.note(sql)
+        return super().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Any, /) -> Any:
+        self.note(sql)
+        return super().executemany(sql, parameters)
+
+    def executescript(self, sql_script: str, /) -> Any:
+        self.written.add(EVERYTHING)
+        return super().executescript(sql_script)
+
+    def cursor(self, factory: Any = None) -> Any:
+        return super().cursor(_WriteTrackingCursor if factory is None else factory)
+
+    def note(self, sql: str) -> None:
+        """Note what `sql` writes to."""
+        if (table := written_by(sql)) is not None:
+            self.written.add(table)
+
+
+class _WriteTrackingCursor(sqlite3.Cursor):
+    connection: WriteTracking
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        self.connection.note(sql)
+        return super().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Any, /) -> Any:
+        self.connection.note(sql)
+        return super().executemany(sql, parameters)
+
+    def executescript(self, sql_script: str, /) -> Any:
+        self.connection.written.add(EVERYTHING)
+        return super().executescript(sql_script)
+
+
+@lru_cache(1000)
+def written_by(statement: str) -> str | None:
+    """The table that a statement writes to, `EVERYTHING` where that is not plain, None for a statement that only
+    reads. Tables that SQLite writes to by itself, by triggers or foreign keys, are not found."""
+    if (match := _WRITES.match(statement)) is not None:
+        return match[1].lower()
+    return None if _WRITES_NOTHING.match(statement) else EVERYTHING

@@ -21,18 +21,21 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Executable
-from sqlmodel import Session
+from sqlmodel import Session, SQLModel
 
 from engine.clock import Clock
 from engine.events import Event, EventBus
 from engine.model import Refusal
 from engine.storage import erasing, schema
 from engine.storage.connections import (
+    EVERYTHING,
     Reader,
+    WriteTracking,
     begun,
+    driver_of,
     ends_transaction,
     explain,
     explained,
@@ -40,12 +43,7 @@ from engine.storage.connections import (
     savepoint,
     use_write_ahead_log,
 )
-from engine.storage.kept import EVERYTHING, Noting
-from engine.storage.quick import Rows, ask, driver_of, run
-from engine.storage.rows import DRIVER, WriteSession
-
-if TYPE_CHECKING:
-    from engine.storage.facts_read import FactsRead
+from engine.storage.rows import DRIVER, Rows, execute, insert
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +52,7 @@ T = TypeVar("T")
 GROUP_COMMIT = 64
 """At most so many queued writes share one commit."""
 
-KEPT = "session"
-"""Under this name the writer's connection has a session that nothing is in, for the next transaction that is alone."""
-
-MOST_RESTING = 8
+MAX_IDLE_READERS = 8
 """So many connections that nobody reads with are kept open."""
 
 
@@ -77,7 +72,7 @@ class Transaction:
         self._driver = driver_of(connection)
         self._recorder = recorder
         self._alone = alone
-        self._session: WriteSession | None = None
+        self._session: Session | None = None
         self._events: list[Event] = []
         self._after: list[Callable[[], None]] = []
 
@@ -85,8 +80,7 @@ class Transaction:
     def session(self) -> Session:
         """The ORM's way to the database; begun when it is first asked for, since much is written without it."""
         if self._session is None:
-            kept = self._connection.info.pop(KEPT, None) if self._alone else None
-            self._session = kept or WriteSession(
+            self._session = Session(
                 self._connection,
                 join_transaction_mode="rollback_only" if self._alone else "create_savepoint",
                 expire_on_commit=False,
@@ -102,10 +96,12 @@ class Transaction:
         return self._driver
 
     def ask(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
-        """`quick.ask` in this transaction."""
-        if self._session is not None:
-            return ask(self._session, statement, values)
-        return run(self._driver, statement, values)
+        """`rows.ask` in this transaction."""
+        return execute(self.driver, statement, values)
+
+    def insert(self, row: SQLModel) -> None:
+        """Write a new row now: a third of what adding it to the session costs. It is no object of the session."""
+        insert(self.driver, row)
 
     def record(self, event: Event) -> None:
         """Write `event` to the ledger now, in this transaction; publish it once the transaction is committed."""
@@ -122,21 +118,10 @@ class Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """It is over: what its session has not written yet is, unless something was raised."""
-        session = self._session
-        if session is None:
-            return
-        if self._alone and kind is None:
-            try:
-                session.flush()
-            except BaseException:
-                session.close()
-                raise
-            session.expunge_all()
-            self._connection.info[KEPT] = session  # the next one need not begin it again
-        else:
-            with session:
+        if self._session is not None:
+            with self._session:
                 if kind is None:
-                    session.commit()
+                    self._session.commit()
 
 
 Recorder = Callable[[Transaction, Event], None]
@@ -178,8 +163,6 @@ class Database:
         """Counts commits since opening: while it stands still nothing was written, and what was read holds."""
         self.recorded = 0
         """Counts those of them that wrote to the ledger: while it stands still there is nothing to follow."""
-        self.followers: dict[str, FactsRead] = {}
-        """Who follows the ledger, by the key under which is kept how far: what is after that is needed."""
         self._stamps: dict[str, int] = defaultdict(int)
         self._clock = clock
         self._bus = bus
@@ -264,13 +247,14 @@ class Database:
             return Reader(self._reader_engine)
 
     def _let_rest(self, reader: Reader) -> None:
-        if reader.end() and not self._closed and len(self._resting) < MOST_RESTING:
+        if reader.end() and not self._closed and len(self._resting) < MAX_IDLE_READERS:
             self._resting.append(reader)
         else:
             reader.close()
 
     def stamp(self, *tables: str) -> int:
-        """See `kept.Stamps`. Tables are meant that statements name, not those that triggers and foreign keys reach."""
+        """A number that grows with each transaction that wrote to one of them, once it is on disk. Tables are meant
+        that statements name, not those that triggers and foreign keys reach."""
         return self._stamps[EVERYTHING] + sum(self._stamps[table] for table in tables)
 
     def scrub(self) -> bool:
@@ -395,7 +379,7 @@ class Database:
     def _restamp(self) -> None:
         """What was kept of the tables that were written to holds no more."""
         driver = driver_of(self._connection)
-        if isinstance(driver, Noting):
-            for table in driver.written:
-                self._stamps[table] += 1
-            driver.written.clear()
+        assert isinstance(driver, WriteTracking)
+        for table in driver.written:
+            self._stamps[table] += 1
+        driver.written.clear()

@@ -8,7 +8,9 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from engine.storage.wanted import Wanted
 
 SKIPPED_TABLES = frozenset({"intents"})
 """Intents are work that is not done: who forgets ends his own."""
@@ -21,15 +23,6 @@ _TEXT = ("CHAR", "TEXT", "CLOB", "JSON", "")
 _ZLIB = b"\x78"
 
 
-class Words(Protocol):
-    """What is looked for."""
-
-    def holds(self, text: str, /) -> bool: ...
-
-    def removed(self, text: str, /) -> str:
-        """The text without it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Found:
     """A value that holds the words: its table, row and column, and what it says."""
@@ -40,7 +33,7 @@ class Found:
     value: str | bytes
 
 
-def find(connection: sqlite3.Connection, words: Words, skipped: frozenset[str] = frozenset()) -> Iterator[Found]:
+def find(connection: sqlite3.Connection, words: Wanted, skipped: frozenset[str] = frozenset()) -> Iterator[Found]:
     """Every value that holds `words`, but for the tables `skipped`. Reads all rows: rare, and not for a screen."""
     for table, columns in _columns(connection, skipped):
         for name in columns:
@@ -50,7 +43,7 @@ def find(connection: sqlite3.Connection, words: Words, skipped: frozenset[str] =
                     yield Found(table, rowid, name, value)
 
 
-def erase(connection: sqlite3.Connection, words: Words, skipped: frozenset[str] = frozenset()) -> int:
+def erase(connection: sqlite3.Connection, words: Wanted, skipped: frozenset[str] = frozenset()) -> int:
     """Take `words` out of every value, in the caller's transaction; returns how many values. Again finds nothing."""
     found = list(find(connection, words, skipped))
     for one in found:
@@ -86,7 +79,7 @@ def in_strings(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def json_holds(text: str, words: Words) -> bool:
+def json_holds(text: str, words: Wanted) -> bool:
     """Whether a string in JSON `text` holds the words; by the letter where it is not JSON."""
     try:
         document = json.loads(text)
@@ -103,7 +96,7 @@ def json_holds(text: str, words: Words) -> bool:
     return found
 
 
-def json_removed(text: str, words: Words) -> str:
+def json_removed(text: str, words: Wanted) -> str:
     """JSON `text` without the words in its strings; written as it was where it is not JSON."""
     try:
         document = json.loads(text)
@@ -138,14 +131,14 @@ def _full_text(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _holds(value: object, words: Words) -> bool:
+def _holds(value: object, words: Wanted) -> bool:
     text = _unpacked(value) if isinstance(value, bytes) else value
     if not isinstance(text, str):
         return False
     return json_holds(text, words) if text[:1] in ('"', "[", "{") else words.holds(text)
 
 
-def _removed(value: str | bytes, words: Words) -> str | bytes:
+def _removed(value: str | bytes, words: Wanted) -> str | bytes:
     text = words_in(value)
     new = json_removed(text, words) if text[:1] in ('"', "[", "{") else words.removed(text)
     return zlib.compress(new.encode(errors="replace")) if isinstance(value, bytes) else new

@@ -1,7 +1,8 @@
-"""Rows as objects, without the ceremony: how one is made, and how what changed is written.
+"""Rows of tables, and statements that are asked often.
 
-What the ORM does for any class, with relationships, inheritance and versions, costs several times what SQLite needs
-for the row. Ours are plain tables with a key of one column; whatever else there may be one day goes the ORM's way.
+Building a `select` costs more than SQLite needs to answer it, and so does making objects of what it found. So what is
+asked on every decision is a module's constant, with `bindparam`s, compiled once, and given to SQLite's driver as text
+and plain values.
 """
 
 from __future__ import annotations
@@ -12,25 +13,26 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import ClauseElement, Integer
+import sqlalchemy
+from sqlalchemy import Executable, Insert, Select, Table, bindparam, func
 from sqlalchemy.dialects.sqlite import pysqlite
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import InstanceState, Mapper
-from sqlalchemy.orm.exc import StaleDataError
+from sqlalchemy.orm import make_transient_to_detached
+from sqlalchemy.orm.util import identity_key
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlmodel import Session, SQLModel
 
 DIALECT = pysqlite.dialect()
 
 DRIVER = "driver"
-"""Under this name a session's `info` has SQLite's connection, when that is in the session's transaction already."""
+"""Under this name a session's `info` has SQLite's own connection, in the session's transaction already."""
 
-Convert = Callable[[Any], Any]
-
-T = TypeVar("T")
+READS = "reads"
+"""A session whose `info` has this reads only: rows that are found for it are nobody's, and no change is looked for."""
 
 
 class Row(SQLModel):
-    """What tables are made of. Values are taken as they are: a table validates nothing, whoever makes it (STACK.md).
+    """What tables are made of. Values are taken as they are: a table validates nothing, whoever makes it. Made by
+    SQLModel a row costs several times what SQLite needs to write it.
 
     Names that are no columns are passed over, as SQLModel does; a column without a default that is not named is left
     to the database.
@@ -70,6 +72,14 @@ def _defaults(
     return plain, tuple(made), frozenset(model.model_fields)
 
 
+MAX_KNOWN = 2_000
+"""So many statements are kept ready: more than there are constants."""
+
+Convert = Callable[[Any], Any]
+AnyRow = TypeVar("AnyRow", bound=SQLModel)
+T = TypeVar("T")
+
+
 def value_of(row: Row, kind: Callable[..., T], **others: Any) -> T:
     """The value of the dataclass `kind` that a row stands for: its fields are the row's columns of the same names, and
     `others`."""
@@ -81,151 +91,157 @@ def _shared(row: type[Row], kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind) if hasattr(row, field.name))
 
 
-class WriteSession(Session):
-    """A session that writes rows of plain tables with statements that are made once."""
+class Rows(list[tuple[Any, ...]]):
+    """What a statement found, in its order, each row with the values of its columns."""
 
-    @property
-    def clean(self) -> bool:
-        """Whether there is nothing that is not written yet."""
-        return not self._new and not self._deleted and not self.identity_map.check_modified()
+    def first(self) -> tuple[Any, ...] | None:
+        """The first row, None when there is none."""
+        return self[0] if self else None
 
-    def adopt(self, state: InstanceState[Any]) -> None:
-        """Take a row in that was just read, and that the session does not have."""
-        assert state.key is not None
-        state.session_id = self.hash_key
-        self.identity_map._add_unpresent(state, state.key)
+    def one(self) -> tuple[Any, ...]:
+        """The only row. Raises ValueError when there are none or several."""
+        (row,) = self
+        return row
 
-    def flush(self, objects: Any = None) -> None:
-        """Write what is not written yet: what others refer to first. Raises what SQLAlchemy raises."""
-        if self.clean:
-            return
-        if objects or self._deleted:
-            super().flush(objects)
-            return
-        by_table: dict[_Table, tuple[list[InstanceState[Any]], list[InstanceState[Any]]]] = {}
-        driver: sqlite3.Connection = self.info[DRIVER]
-        for place, states in enumerate((self.identity_map._dirty_states(), self._new)):
-            for state in states:
-                table = _table(state.mapper)
-                if table is None or not table.takes(state):
-                    super().flush(objects)
-                    return
-                by_table.setdefault(table, ([], []))[place].append(state)
-        for table in sorted(by_table, key=lambda one: one.depth):
-            changed, new = by_table[table]
-            for state in sorted(changed, key=_key):
-                table.update(driver, state)
-            for state in sorted(new, key=_order):
-                table.insert(driver, state)
-        written = set(self.identity_map._dirty_states())
-        InstanceState._commit_all_states(((state, state.dict) for state in written), self.identity_map)
-        self._register_altered(written)
-        if self._new:
-            self._register_persistent(set(self._new))
+    def scalar(self) -> Any:
+        """The first column of the first row, None when there is none."""
+        return self[0][0] if self else None
 
 
-class _Table:
-    """The statements of one plain table."""
+class _Prepared:
+    """A statement as SQLite's driver takes it: its text, and how values become columns and columns values."""
 
-    def __init__(self, mapper: Mapper[Any]) -> None:
-        (self._table,) = mapper.tables
-        (key,) = mapper.primary_key
-        self.depth = _depth(self._table)
-        self._columns = {
-            mapper.get_property_by_column(column).key: (column.name, _convert(column)) for column in self._table.columns
-        }
-        self._key = mapper.get_property_by_column(key).key
-        self._counts = isinstance(key.type, Integer)
-        self._quote = DIALECT.identifier_preparer.quote
-        self._texts: dict[tuple[str, ...], str] = {}
-
-    def takes(self, state: InstanceState[Any]) -> bool:
-        """Whether this row can be written here: all its columns have values, plain ones, and a stored one its key."""
-        row = state.dict
-        if any(isinstance(value, ClauseElement) for value in row.values()):
-            return False
-        if state.key is not None:
-            return self._key not in state.committed_state and row.keys() >= state.committed_state.keys()
-        return row.keys() >= self._columns.keys() and (self._counts or row[self._key] is not None)
-
-    def insert(self, driver: sqlite3.Connection, state: InstanceState[Any]) -> None:
-        """Write a new row; a key that SQLite gives is given to the object."""
-        row = state.dict
-        has_key = row.get(self._key) is not None
-        names = tuple(name for name in self._columns if name in row and (has_key or name != self._key))
-        text = self._texts.get(("", *names))
-        if text is None:
-            columns = ", ".join(self._quote(self._columns[name][0]) for name in names)
-            marks = ", ".join("?" * len(names))
-            text = f"INSERT INTO {self._quote(self._table.name)} ({columns}) VALUES ({marks})"
-            self._texts[("", *names)] = text
-        done = _execute(driver, text, [self._value(name, row[name]) for name in names])
-        if not has_key:
-            row[self._key] = done.lastrowid
-
-    def update(self, driver: sqlite3.Connection, state: InstanceState[Any]) -> None:
-        """Write what changed of a row, if anything did."""
-        row, before, manager = state.dict, state.committed_state, state.manager
-        names = tuple(
-            name
-            for name in before
-            if name in self._columns and manager[name].impl.is_equal(row[name], before[name]) is not True
+    def __init__(self, statement: Executable, values: Mapping[str, Any]) -> None:
+        assert isinstance(statement, Select | Insert)
+        compiled = statement.compile(
+            dialect=DIALECT, column_keys=list(values) if isinstance(statement, Insert) else None
         )
-        if not names:
-            return
-        text = self._texts.get(names)
-        if text is None:
-            sets = ", ".join(f"{self._quote(self._columns[name][0])} = ?" for name in names)
-            key = self._quote(self._columns[self._key][0])
-            text = f"UPDATE {self._quote(self._table.name)} SET {sets} WHERE {key} = ?"
-            self._texts[names] = text
-        values = [self._value(name, row[name]) for name in names]
-        assert state.key is not None
-        done = _execute(driver, text, [*values, self._value(self._key, state.key[1][0])])
-        if done.rowcount != 1:
-            raise StaleDataError(f"{done.rowcount} rows of {self._table.name} have the key {state.key[1][0]!r}")
+        assert isinstance(compiled, SQLCompiler)
+        state = compiled.construct_expanded_state(values)  # an `IN` of constants has a question mark for each
+        self._text = state.statement
+        origin = {each: name for name, several in state.parameter_expansion.items() for each in several}
+        self._bound: list[tuple[str, Convert | None, Any]] = []
+        for name in state.positiontup or ():
+            convert = compiled.binds[origin.get(name, name)].type.dialect_impl(DIALECT).bind_processor(DIALECT)
+            value = state.parameters[name]
+            self._bound.append((name, convert, value if convert is None else convert(value)))
+        columns = statement.selected_columns if isinstance(statement, Select) else ()
+        self._converted = [
+            (place, convert)
+            for place, column in enumerate(columns)
+            if (convert := column.type.dialect_impl(DIALECT).result_processor(DIALECT, None)) is not None
+        ]
 
-    def _value(self, name: str, value: Any) -> Any:
-        convert = self._columns[name][1]
-        return value if convert is None else convert(value)
+    def run(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
+        return driver.execute(
+            self._text,
+            [
+                fixed if name not in values else values[name] if convert is None else convert(values[name])
+                for name, convert, fixed in self._bound
+            ],
+        )
+
+    def rows(self, cursor: sqlite3.Cursor) -> Rows:
+        if not self._converted:
+            return Rows(cursor)
+        rows = Rows()
+        for values in cursor:
+            row = list(values)
+            for place, convert in self._converted:
+                row[place] = convert(row[place])
+            rows.append(tuple(row))
+        return rows
 
 
-def _execute(driver: sqlite3.Connection, text: str, values: list[Any]) -> sqlite3.Cursor:
-    try:
-        return driver.execute(text, values)
-    except sqlite3.Error as error:
-        raise DBAPIError.instance(text, values, error, sqlite3.Error, dialect=DIALECT) from error
+_known: dict[int, tuple[Executable, _Prepared]] = {}
+"""By the identity of the statement, which lives as long as it is known here."""
 
 
-def _convert(column: Any) -> Convert | None:
-    convert: Convert | None = column.type.dialect_impl(DIALECT).bind_processor(DIALECT)
-    return convert
+def _prepared(statement: Executable, values: Mapping[str, Any]) -> _Prepared:
+    known = _known.get(id(statement))
+    if known is None:
+        if len(_known) >= MAX_KNOWN:
+            _known.clear()
+        known = _known[id(statement)] = (statement, _Prepared(statement, values))
+    return known[1]
+
+
+def ask(session: Session, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
+    """Execute a module's constant in the session's transaction; what the session has not written yet is, first.
+
+    An insert names the same columns each time. Raises what the driver raises.
+    """
+    if READS not in session.info:
+        session.flush()
+    return execute(session.info[DRIVER], statement, values)
+
+
+def execute(driver: sqlite3.Connection, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
+    """The same, in whatever transaction `driver` is in."""
+    prepared = _prepared(statement, values or {})
+    return prepared.rows(prepared.run(driver, values or {}))
+
+
+def insert(driver: sqlite3.Connection, row: SQLModel) -> None:
+    """Write a new row now; a key that SQLite makes is given to it. It is no object of a session."""
+    statement, key, names = _insert(type(row))
+    given = {name: getattr(row, name) for name in names}
+    done = _prepared(statement, given).run(driver, given)
+    if given[key] is None:
+        setattr(row, key, done.lastrowid)
 
 
 @cache
-def _table(mapper: Mapper[Any]) -> _Table | None:
-    """The statements of a class's table; None where there is more to it than one table with a key of one column."""
-    plain = (
-        len(mapper.tables) == 1
-        and len(mapper.primary_key) == 1
-        and not mapper.relationships
-        and mapper.inherits is None
-        and mapper.version_id_col is None
-        and all(column.onupdate is None for column in mapper.local_table.columns)
-    )
-    return _Table(mapper) if plain else None
+def _insert(model: type[SQLModel]) -> tuple[Insert, str, tuple[str, ...]]:
+    table = table_of(model)
+    return table.insert(), next(iter(table.primary_key)).key, tuple(column.key for column in table.columns)
 
 
-def _depth(table: Any) -> tuple[int, str]:
-    """Where a table stands in the order in which rows can be written: after what it refers to."""
-    others = {key.column.table for key in table.foreign_keys} - {table}
-    return 1 + max((_depth(other)[0] for other in others), default=0), table.name
+def table_of(model: type[SQLModel]) -> Table:
+    """The table of a class."""
+    table = sqlalchemy.inspect(model).local_table
+    assert isinstance(table, Table)
+    return table
 
 
-def _key(state: InstanceState[Any]) -> Any:
-    assert state.key is not None
-    return state.key[1]
+def whole(model: type[SQLModel]) -> Select[Any]:
+    """The beginning of a statement for `found`: all columns of a table, and no other."""
+    return sqlalchemy.select(*table_of(model).columns)
 
 
-def _order(state: InstanceState[Any]) -> int:
-    return state.insert_order or 0
+def each_of(name: str) -> Select[Any]:
+    """For an `IN` of as many values as there are: the parameter `name` is a JSON array of them. The statement stays the
+    same, as it does not with an expanding parameter."""
+    return sqlalchemy.select(func.json_each(bindparam(name)).table_valued("value").c.value)
+
+
+def found(
+    session: Session, model: type[AnyRow], statement: Select[Any], values: Mapping[str, Any] | None = None
+) -> list[AnyRow]:
+    """The rows that a constant made of `whole(model)` finds, as objects of the session: what is changed in them is
+    written, and one that the session has already is that one. The objects of a session that only reads are nobody's."""
+    columns = table_of(model).columns
+    names = [column.key for column in columns]
+    keys = [place for place, column in enumerate(columns) if column.primary_key]
+    objects = []
+    for row in ask(session, statement, values):
+        identity = identity_key(model, [row[place] for place in keys])
+        known = None if READS in session.info else session.identity_map.get(identity)
+        if known is None:
+            known = model(**dict(zip(names, row, strict=True)))
+            if READS not in session.info:
+                make_transient_to_detached(known)
+                session.add(known)
+        objects.append(known)
+    return objects
+
+
+def load(session: Session, model: type[AnyRow], key: str | int) -> AnyRow | None:
+    """What `session.get` gives for a table with a key of one column: an object as in `found`, or None."""
+    return next(iter(found(session, model, _by_key(model), {"key": key})), None)
+
+
+@cache
+def _by_key(model: type[SQLModel]) -> Select[Any]:
+    (key,) = table_of(model).primary_key
+    return whole(model).where(key == bindparam("key"))

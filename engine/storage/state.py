@@ -9,8 +9,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col
 
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask
-from engine.storage.rows import Row
+from engine.storage.rows import Row, ask
 
 
 class EngineState(Row, table=True):

@@ -14,7 +14,7 @@ from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat, Page
 from engine.autonomy.schedule import Job
 from engine.execution.launcher import Launcher
 from engine.model import Refusal
-from engine.storage.stuck import StuckReaders
+from engine.storage.consumers import StalledConsumers
 from engine.wiring.prediction import last_sign
 from engine.wiring.rails import held
 
@@ -90,7 +90,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher) -> None:
             ),
             Job("retention", lambda: KEPT_LOOK, core.memory.housekeeping, kept=False),
             Job("days", lambda: DAYS_LOOK, core.retention.round, kept=False),
-            Job("readers", lambda: DAYS_LOOK, StuckReaders(core.database, clock).look, kept=False),
+            Job("readers", lambda: DAYS_LOOK, StalledConsumers(core.ledger, clock).look, kept=False),
             Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.digest, core.adaptation.wanted, kept=False),
             Job("training", lambda: TRAINING_LOOK, training.step, training.due, kept=False),
             Job("export", lambda: EXPORT_LOOK, partial(_export, core), partial(_export_due, core), kept=False),

@@ -18,7 +18,7 @@ from engine.memory.validation_runs import mended_tests
 from engine.model import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
 from engine.model.lessons import Correction
-from engine.storage.facts_read import Fact
+from engine.storage.ledger import LedgerEntry
 from engine.wiring.organisation import correction
 from engine.wiring.prices import price
 from engine.wiring.rails import held
@@ -57,7 +57,7 @@ class _Sources:
     def __init__(self, core: Engine) -> None:
         self._core = core
 
-    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[Fact]:
+    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
         return self._core.ledger.between(start, end, kinds)
 
     def edited(self, card_id: str, /) -> Correction | None:

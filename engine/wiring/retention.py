@@ -14,8 +14,8 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from engine.learning.candidates.adaptation import DIGESTED
-from engine.memory.ledger import KEPT as NEWEST
 from engine.storage import state
+from engine.storage.ledger import MAX_KEPT as NEWEST
 from engine.storage.retention import RetentionRounds, Rule
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def events(followers: Set[str]) -> Rule:
 
 def build(core: Engine) -> None:
     """What the rounds work by. The records come before the facts that they were made of."""
-    rules = (RECORDS, RUNS, COSTS, TRIGGERS, events(core.database.followers.keys()))
+    rules = (RECORDS, RUNS, COSTS, TRIGGERS, events(core.ledger.cursors.keys()))
     core.retention = RetentionRounds(
         core.database, core.clock, rules, lambda table, workspace: core.settings.current.kept_days(table, workspace)
     )

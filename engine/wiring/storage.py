@@ -10,12 +10,12 @@ from engine.config.agents import url_fault
 from engine.events import EventBus
 from engine.memory.embedding import Endpoint
 from engine.memory.index import KEY, VARIABLE, ChromaServer, database_of
-from engine.memory.ledger import Ledger, append
 from engine.memory.memory import MemoryPort
 from engine.memory.validation_runs import ValidationRuns
 from engine.overrides import Overrides
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger, append
 
 if TYPE_CHECKING:
     from engine.engine import Engine

@@ -18,7 +18,6 @@ from engine.execution.permissions import PermissionRow, Permissions
 from engine.hierarchy.agents import Agents
 from engine.home import Home
 from engine.keys import Keys
-from engine.memory.ledger import Ledger, append
 from engine.model import (
     Assignment,
     Band,
@@ -50,6 +49,7 @@ from engine.model import (
 from engine.prediction.tasks import TaskBoard
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger, append
 
 SURE = ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True)
 

@@ -17,9 +17,9 @@ from engine.autonomy.state import State
 from engine.clock import FakeClock, SystemClock
 from engine.config import Settings
 from engine.events import EventBus
-from engine.memory.ledger import Ledger, append
 from engine.model import Hold, RailVerdict, Verdict
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger, append
 
 
 class SetHolds:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from engine.autonomy.heartbeat import PULSE, Daily, Every, Heartbeat, Item, Once, Page, occurrence, parse
 from engine.clock import FakeClock
-from engine.memory.ledger import Ledger
 from engine.model import Randomness
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.autonomy.world import World
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -17,7 +17,6 @@ from engine.engine import Engine, open_engine
 from engine.events import AutonomousCycleFinished
 from engine.execution.sandbox import NoSandbox
 from engine.home import Home
-from engine.memory.ledger import LedgerEntry
 from engine.model import (
     CalibrationCheck,
     Card,
@@ -28,6 +27,7 @@ from engine.model import (
     SessionView,
 )
 from engine.overrides import Overrides
+from engine.storage.ledger import LedgerEntry
 from tests.conftest import Repository
 
 FLOW, CHANNEL = "draft_changelog", "chronicle-hub"

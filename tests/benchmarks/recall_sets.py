@@ -19,11 +19,11 @@ import numpy as np
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.events import EventBus
-from engine.memory.ledger import append
 from engine.memory.memory import MemoryPort
 from engine.memory.ranking import WEIGHTS, Weight
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
+from engine.storage.ledger import append
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LISTED = (5, 10, 20, 50)

@@ -36,9 +36,9 @@ def serve() -> None:
     from engine.clock import FakeClock
     from engine.events import EventBus
     from engine.execution.runners.flow import FlowResult, Job, Place
-    from engine.memory.ledger import append
     from engine.model import Assignment
     from engine.storage.database import Database
+    from engine.storage.ledger import append
     from tests.conftest import MONDAY_MORNING, Repository
     from tests.execution.test_flow_runner import World
 

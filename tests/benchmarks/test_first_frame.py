@@ -20,8 +20,8 @@ import pytest
 from engine.clock import SystemClock
 from engine.events import EventBus, TaskAdded
 from engine.home import Home
-from engine.memory.ledger import append
 from engine.storage.database import Database
+from engine.storage.ledger import append
 from tests.benchmarks.terminal import row, terminal
 from tests.conftest import Repository
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.memory.forgetting import Wanted
 from engine.memory.graph import TaskGraph
 from engine.model import GraphNode, Relation
+from engine.storage.wanted import Wanted
 
 pytestmark = pytest.mark.benchmark
 

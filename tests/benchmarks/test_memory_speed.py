@@ -26,11 +26,11 @@ from engine.events import SettingChanged
 from engine.memory import passages
 from engine.memory.embedding import Embedding, LocalEmbedder, unit
 from engine.memory.helper import Helper
-from engine.memory.ledger import Ledger
 from engine.memory.memory import MemoryPort
 from engine.memory.minilm import MiniLM
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 
 pytestmark = pytest.mark.benchmark
 

@@ -20,10 +20,10 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.learning.decisions.decisions import LOUD, Decision, Decisions
 from engine.learning.decisions.learner import Query, look
-from engine.memory.ledger import append
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction
+from engine.storage.ledger import append
 
 pytestmark = pytest.mark.benchmark
 

@@ -21,11 +21,11 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.memory.ledger import append
 from engine.model import CalibrationCheck, Proposal, Signal, Status
 from engine.prediction.stack import MOST_ALIKE
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
+from engine.storage.ledger import append
 from tests.prediction.deciding import SHOP, World, proposal
 
 pytestmark = pytest.mark.benchmark

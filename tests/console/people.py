@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from clawpy_console.cli.demo import tell
 from engine.clock import FakeClock
 from engine.config import FixedSettings
-from engine.memory.ledger import append
 from engine.memory.markdown import Markdown
 from engine.model import Doing
 from engine.storage.database import Database
+from engine.storage.ledger import append
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.hierarchy.wisdom_world import World, make_world

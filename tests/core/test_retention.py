@@ -13,12 +13,11 @@ from engine.config import Settings
 from engine.config.file import BadConfig, accepted, parse_key, read_settings
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.adaptation import DIGESTED
-from engine.memory.ledger import KEPT, Ledger
 from engine.model.adaptation import RecordKind
 from engine.storage import retention as rounds
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import FactsRead
+from engine.storage.ledger import MAX_KEPT, Ledger
 from engine.storage.retention import RetentionRounds
 from engine.storage.types import as_stored
 from engine.wiring import retention
@@ -26,6 +25,8 @@ from engine.wiring import retention
 DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
 SHOP, BLOG = "/srv/shop", "/srv/blog"
+READER = "test.reader"
+"""Under this key is how far a follower has read, once `read_to` said so."""
 EVENTS = "[retention]\nmemoryEvents = 90"
 
 
@@ -35,9 +36,9 @@ def settings(document: str = "") -> Settings:
 
 def keeping(database: Database, clock: FakeClock, document: str = "") -> RetentionRounds:
     rules = (retention.RECORDS, retention.RUNS, retention.COSTS, retention.TRIGGERS)
-    return RetentionRounds(
-        database, clock, (*rules, retention.events(database.followers.keys())), settings(document).kept_days
-    )
+    with database.read() as session:
+        cursors = {READER} - {state.get(session, READER, READER)}
+    return RetentionRounds(database, clock, (*rules, retention.events(cursors)), settings(document).kept_days)
 
 
 def put(database: Database, table: str, **values: Any) -> None:
@@ -70,7 +71,7 @@ def happen(database: Database, *subjects: str, workspace: str = SHOP) -> None:
 
 def happen_newest(database: Database) -> None:
     """So many facts that what was before them is none of the newest."""
-    happen(database, *["new"] * KEPT)
+    happen(database, *["new"] * MAX_KEPT)
 
 
 def old_subjects(database: Database) -> list[str]:
@@ -110,8 +111,7 @@ def digested(database: Database, seq: int = 100) -> None:
 
 def read_to(database: Database, id: int) -> None:
     """A follower with a cursor of its own has read up to there."""
-    FactsRead(database, Ledger(database), "test.reader", lambda fact: False)
-    database.write(lambda tx: state.put(tx, "test.reader", id))
+    database.write(lambda tx: state.put(tx, READER, id))
 
 
 def all_read(database: Database) -> None:
@@ -172,7 +172,7 @@ def test_sums_of_the_ledger_are_as_before(database: Database, clock: FakeClock) 
     before = Ledger(database).per_day("ChangeSetLanded", start, clock.now())
     assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
     assert Ledger(database).per_day("ChangeSetLanded", start, clock.now()) == before
-    assert Ledger(database).layer().count == len(keys(database, "memory_events")) == KEPT + 1
+    assert Ledger(database).layer().count == len(keys(database, "memory_events")) == MAX_KEPT + 1
 
 
 def test_each_workspace_by_its_own_days(database: Database, clock: FakeClock) -> None:
@@ -215,7 +215,7 @@ def test_without_a_follower_that_is_known_no_fact_goes(database: Database, clock
 
 
 def test_the_newest_facts_stay_however_old(database: Database, clock: FakeClock) -> None:
-    happen(database, "a", *["new"] * (KEPT - 1))
+    happen(database, "a", *["new"] * (MAX_KEPT - 1))
     all_read(database)
     clock.advance(400 * DAY)
     assert keeping(database, clock, EVENTS).round() == {}

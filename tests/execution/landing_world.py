@@ -17,10 +17,10 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.home import Home
-from engine.memory.ledger import append
 from engine.model import ChangeSet, ChangeState, CheckResult, Randomness, Refusal
 from engine.storage import schema
 from engine.storage.database import Database
+from engine.storage.ledger import append
 from tests.conftest import Repository
 
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.calls import Calls, ModelCallRow, pack, unpack
-from engine.memory.ledger import append
 from engine.model import (
     Prompt,
     PromptLine,
@@ -28,6 +27,7 @@ from engine.model import (
     SourceKind,
 )
 from engine.storage.database import Database
+from engine.storage.ledger import append
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 

@@ -13,9 +13,9 @@ from engine.events import EventBus, PermissionAnswered, PermissionAsked, Permiss
 from engine.execution.channels import AUTONOMOUS
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import Stopped
-from engine.memory.ledger import append
 from engine.model import PermissionAnswer, Randomness, Refusal
 from engine.storage.database import Database
+from engine.storage.ledger import append
 from tests.execution.session_world import until
 from tests.execution.tools.belt_world import BeltWorld
 

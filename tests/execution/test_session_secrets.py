@@ -13,10 +13,10 @@ from engine.execution.live import LiveSession
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.session_workspace import bounded
 from engine.execution.transcripts import CUT_SAID, LINE_CAP, LineSplitter
-from engine.memory.ledger import Ledger
 from engine.model import CheckResult, SessionState
 from engine.model.secrets import CUT, LONGEST, Redactor
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.execution.session_world import World, shell
 
 OURS = "correct-horse-battery"  # of the keyring: it looks like nothing

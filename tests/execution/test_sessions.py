@@ -16,10 +16,10 @@ from engine.events import EventBus, SessionOutput
 from engine.execution.live import LiveSession
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.session_store import LEGAL, may_become
-from engine.memory.ledger import Ledger
 from engine.model import Refusal, SessionState, Verdict
 from engine.prediction.lifecycle import OUTCOMES
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.execution.session_world import PYTHON, SLEEP, World, shell, until
 
 

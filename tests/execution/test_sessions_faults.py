@@ -17,9 +17,9 @@ from engine.events import EventBus, FaultReported
 from engine.execution.live import LiveSession
 from engine.execution.processes import marked
 from engine.execution.session_store import SessionRow
-from engine.memory.ledger import append
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database, Transaction
+from engine.storage.ledger import append
 from tests.execution.session_world import World, until
 
 CRASHER = """
@@ -27,7 +27,7 @@ import sys, time
 from pathlib import Path
 from engine.clock import SystemClock
 from engine.events import EventBus
-from engine.memory.ledger import append
+from engine.storage.ledger import append
 from engine.storage.database import Database
 from tests.execution.session_world import World, shell
 root = Path(sys.argv[1]); clock = SystemClock(); bus = EventBus()

@@ -14,9 +14,9 @@ from engine.execution.live import LiveSession
 from engine.execution.processes import marked
 from engine.execution.runners.flow import FlowUnable
 from engine.git import Git
-from engine.memory.ledger import Ledger
 from engine.model import SessionState
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.execution.session_world import SLEEP, World, shell, until
 
 

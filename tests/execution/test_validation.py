@@ -26,7 +26,6 @@ from engine.execution.session_workspace import SessionWorkspace, SessionWorkspac
 from engine.execution.sessions import Sessions
 from engine.execution.validation import Attempt, Caps, Step, Validation, heal_prompt, next_step
 from engine.home import Home
-from engine.memory.ledger import Ledger
 from engine.memory.validation_runs import ValidationRun, ValidationRuns
 from engine.model import (
     Assignment,
@@ -41,6 +40,7 @@ from engine.model import (
 )
 from engine.model.secrets import CUT
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.conftest import Repository
 from tests.execution.session_world import rails
 

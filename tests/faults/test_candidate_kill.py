@@ -20,9 +20,9 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.learning.candidates.candidates import Candidates
-from engine.memory.ledger import Ledger, append
 from engine.model.adaptation import CandidateStatus
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger, append
 from tests.conftest import MONDAY_MORNING
 from tests.learning.candidates.world import World
 

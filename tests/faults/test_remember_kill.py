@@ -18,10 +18,10 @@ import pytest
 from engine.clock import SystemClock
 from engine.config import FixedSettings
 from engine.events import EventBus
-from engine.memory.ledger import append
 from engine.memory.memory import MemoryPort
 from engine.model import Layer
 from engine.storage.database import Database
+from engine.storage.ledger import append
 from tests.memory.conftest import WordVectors
 
 KILLS = int(os.environ.get("CLAWPY_KILLS", "200"))

@@ -9,8 +9,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.memory.ledger import append
 from engine.storage.database import Database
+from engine.storage.ledger import append
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from engine.config import FixedSettings, Settings
 from engine.hierarchy.agents import Agents
-from engine.memory.ledger import Ledger
 from engine.model import Refusal
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 
 
 @pytest.fixture

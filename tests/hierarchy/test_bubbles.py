@@ -18,12 +18,12 @@ from sqlalchemy import Executable
 from engine.clock import FakeClock
 from engine.hierarchy.bubbles import GATES, DirectLeader, judge, known_as, relevant, similarity
 from engine.hierarchy.cascade_config import CascadeConfig
-from engine.memory.ledger import Ledger
 from engine.model import Basis, BubbleState, Learning, Refusal, Score, Touched, Trust
 from engine.model.evidence import confidence, importance
 from engine.model.lessons import lesson_id
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import Rows
+from engine.storage.ledger import Ledger
+from engine.storage.rows import Rows
 from tests.hierarchy.wisdom_world import World, learning, make_world, texts
 
 LEADER = DirectLeader("lead", 3, "code tests", (("known", "one two three four five"),))

@@ -14,9 +14,9 @@ from engine.clock import FakeClock
 from engine.execution.prompt import PromptAssembly
 from engine.hierarchy.cascade import LeadershipGuidance
 from engine.hierarchy.tiers import Stop, climb
-from engine.memory.ledger import Ledger
 from engine.model import Guidance, PromptRequest, Refusal
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.hierarchy.wisdom_world import World, learning, make_world
 
 

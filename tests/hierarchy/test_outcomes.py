@@ -24,10 +24,10 @@ from engine.events import (
     ValidationFailed,
 )
 from engine.hierarchy.guided import FRESH, LASTING, LEAST, Tally, outlived, paths, tallies
-from engine.memory.ledger import Ledger
 from engine.model import LeaderDecision, Pattern
 from engine.model.outcomes import judged
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.conftest import Repository
 from tests.hierarchy.wisdom_world import World, learning, make_world
 

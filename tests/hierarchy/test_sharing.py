@@ -14,9 +14,9 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.hierarchy.profiles import WisdomEntry, WisdomUse
 from engine.hierarchy.sharing import Fetched
-from engine.memory.ledger import Ledger, append
 from engine.model import BubbleState
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger, append
 from tests.conftest import MONDAY_MORNING
 from tests.hierarchy.wisdom_world import World, learning, make_world, texts
 

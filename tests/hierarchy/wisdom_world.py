@@ -14,9 +14,9 @@ from engine.hierarchy.guided import Lost
 from engine.hierarchy.profiles import Decided
 from engine.hierarchy.sharing import PostgresStore
 from engine.hierarchy.wisdom import Wisdom
-from engine.memory.ledger import Ledger
 from engine.model import Learning, Randomness, Score, Trust
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 
 SOUL = """# {name}
 

@@ -12,11 +12,10 @@ from engine.clock import FakeClock
 from engine.events import TaskAdded
 from engine.memory.capture import Captures
 from engine.memory.capturing import LONGEST, SHORTEST, capture, classify, digest, nearest
-from engine.memory.ledger import Ledger
 from engine.memory.work import ENDED
+from engine.storage.consumers import TRIES, Follower, Following, NotYet
 from engine.storage.database import Database
-from engine.storage.facts_read import Fact
-from engine.storage.following import TRIES, Follower, Following, NotYet
+from engine.storage.ledger import Ledger, LedgerEntry
 from tests.memory.said import Book, ended, view
 
 
@@ -224,7 +223,7 @@ class TestFollowing:
         handled: list[str] = []
 
         def follower() -> Follower:
-            return Follower("test", database, Ledger(database), ENDED, lambda fact: handled.append(fact.subject))
+            return Follower("test", Ledger(database), ENDED, lambda fact: handled.append(fact.subject))
 
         for number in range(3):
             ended(database, view(f"session_{number}"))
@@ -234,7 +233,7 @@ class TestFollowing:
         assert handled == [f"session_{number}" for number in range(4)]
 
     def test_what_concerns_nobody_is_read_without_a_write(self, database: Database) -> None:
-        follower = Follower("test", database, Ledger(database), ENDED, lambda fact: None)
+        follower = Follower("test", Ledger(database), ENDED, lambda fact: None)
         ended(database, view("session_1"))
         follower.catch_up()
         database.write(lambda tx: tx.record(TaskAdded(subject="task_1", title="Round totals")))
@@ -245,13 +244,13 @@ class TestFollowing:
     def test_one_who_is_stopped_or_dies_in_the_middle_goes_on_there_or_before(self, database: Database) -> None:
         handled: list[str] = []
 
-        def handle(fact: Fact) -> None:
+        def handle(fact: LedgerEntry) -> None:
             if fact.subject == "session_3" and handled.count("session_2") < 2:
                 raise SystemExit  # as good as a crash: nobody handles it
             handled.append(fact.subject)
 
         def follower() -> Follower:
-            return Follower("test", database, Ledger(database), ENDED, handle)
+            return Follower("test", Ledger(database), ENDED, handle)
 
         for number in (1, 2, 3):
             ended(database, view(f"session_{number}"))
@@ -271,7 +270,7 @@ class TestFollowing:
                 raise NotYet
             handled.append(fact.subject)  # type: ignore[attr-defined]
 
-        follower = Follower("test", database, Ledger(database), ENDED, handle)
+        follower = Follower("test", Ledger(database), ENDED, handle)
         ended(database, view("session_1"))
         for _ in range(TRIES + 2):
             assert follower.catch_up() == []
@@ -289,7 +288,7 @@ class TestFollowing:
 
         said: list[str] = []
         following = Following(
-            [Follower("test", database, Ledger(database), ENDED, handle)], lambda where, words: said.append(words)
+            [Follower("test", Ledger(database), ENDED, handle)], lambda where, words: said.append(words)
         )
         for number in (1, 2):
             ended(database, view(f"session_{number}"))

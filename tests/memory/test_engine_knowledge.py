@@ -135,7 +135,7 @@ def test_what_was_kept_for_its_days_goes_by_a_job_of_the_schedule(engine: Engine
     assert isinstance(engine.clock, FakeClock)
     engine.database.write(lambda tx: [tx.record(OperatorActed(what="a file")) for _ in range(600)])
     [newest] = engine.ledger.latest(1)
-    engine.database.write(lambda tx: [state.put(tx, key, newest.id) for key in engine.database.followers])
+    engine.database.write(lambda tx: [state.put(tx, key, newest.id) for key in engine.ledger.cursors])
     engine.clock.advance(timedelta(days=36))
     before = engine.ledger.layer().count
     assert engine.autonomy.schedule.run("days")

@@ -18,7 +18,6 @@ from engine.engine import Engine, open_engine
 from engine.execution.runners.model.completions import Caller
 from engine.home import Home
 from engine.memory.forget import Forget
-from engine.memory.forgetting import Wanted, pieces
 from engine.memory.para import NewFact
 from engine.model import (
     GraphNode,
@@ -36,6 +35,7 @@ from engine.model import (
 from engine.overrides import Overrides
 from engine.storage import erasing
 from engine.storage.database import Database
+from engine.storage.wanted import Wanted, pieces
 from tests.conftest import MONDAY_MORNING
 
 SECRET = "Henrietta Vandersloot lives at 12 Ash Lane"

@@ -17,7 +17,6 @@ from engine.memory.graph import TaskGraph
 from engine.memory.graph_tasks import Linker, TaskProducer
 from engine.memory.importing import LONGEST_LINE, Importer, read_turn
 from engine.memory.knowing import FactSource, GraphSource, LedgerSource, words_of
-from engine.memory.ledger import Ledger, LedgerEntry
 from engine.memory.para import NewFact, Para
 from engine.model import (
     RETENTION_BY_KIND,
@@ -29,8 +28,9 @@ from engine.model import (
     SessionState,
     Task,
 )
+from engine.storage.consumers import NotYet
 from engine.storage.database import Database
-from engine.storage.following import NotYet
+from engine.storage.ledger import Ledger, LedgerEntry
 from tests.memory.said import NOW, Book, ended, view
 
 

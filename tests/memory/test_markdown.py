@@ -13,11 +13,11 @@ import pytest
 
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
-from engine.memory.ledger import Ledger
 from engine.memory.markdown import FILES, LARGEST, Markdown
 from engine.memory.watching import Watching
 from engine.model import AgentFile, Refusal
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 
 WITHIN = 10.0
 

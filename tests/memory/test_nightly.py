@@ -17,7 +17,6 @@ from engine.memory.capture import Captures
 from engine.memory.context import MOST_WORDS, ContextEngine, SessionRecord, clipped, from_record
 from engine.memory.day import MOST_FACTS, Day, draft, lines_for
 from engine.memory.drafts import Drafts
-from engine.memory.ledger import Ledger
 from engine.memory.markdown import Markdown
 from engine.memory.nightly import (
     COST_CAP,
@@ -33,6 +32,7 @@ from engine.memory.store import MemoryStore
 from engine.memory.validation_runs import ValidationRuns
 from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.memory.said import NOW, Book, ended, view
 
 TODAY = date(2026, 1, 5)

@@ -11,11 +11,11 @@ import pytest
 from engine.clock import FakeClock
 from engine.memory import para as para_module
 from engine.memory import para_file
-from engine.memory.forgetting import Wanted
 from engine.memory.para import NewFact, Para, group_name
 from engine.model import Bucket, Refusal
 from engine.storage import intents
 from engine.storage.database import Database
+from engine.storage.wanted import Wanted
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
 from engine.git.state import GitState
 from engine.learning.decisions.decisions import Decisions
-from engine.memory.ledger import Ledger
 from engine.model import (
     Assignment,
     CalibrationCheck,
@@ -41,6 +40,7 @@ from engine.prediction.placing import Route
 from engine.prediction.routing import Router, nowhere
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database, Transaction
+from engine.storage.ledger import Ledger
 
 SHOP = "/shop"
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.memory.ledger import Ledger
 from engine.model import (
     Card,
     DecidedBy,
@@ -23,6 +22,7 @@ from engine.model import (
 from engine.prediction.kinds import RUN
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 

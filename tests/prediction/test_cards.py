@@ -9,7 +9,6 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import ChangeSetDiscarded, EventBus, LandingUndone
-from engine.memory.ledger import Ledger
 from engine.model import (
     Band,
     Card,
@@ -25,6 +24,7 @@ from engine.model import (
 from engine.prediction.card_rows import Prediction
 from engine.safety.pipeline import chain_start
 from engine.storage.database import Database, Transaction
+from engine.storage.ledger import Ledger
 from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 MOMENT = timedelta(microseconds=1)

@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.memory.ledger import append
 from engine.model import Outcome, Refusal, SessionState, Source, Status, Tier
 from engine.prediction.lifecycle import TRANSITIONS, Move, after
 from engine.storage.database import Database
+from engine.storage.ledger import append
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, proposal
 

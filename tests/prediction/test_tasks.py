@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.memory.ledger import Ledger
 from engine.model import Randomness, Refusal, SessionState, SessionView
 from engine.prediction.card_rows import Prediction, find
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database, Transaction
+from engine.storage.ledger import Ledger
 
 
 class Cards:

@@ -15,7 +15,6 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.learner import NAMES, NOTHING, Learner, look, unpacked
-from engine.memory.ledger import append
 from engine.model import (
     Assignment,
     ConfidenceParts,
@@ -29,6 +28,7 @@ from engine.prediction import twin as module
 from engine.prediction.confidence import weighted
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
+from engine.storage.ledger import append
 from tests.learning.decisions.test_habits import ASKED, NO, YES
 from tests.prediction.deciding import SHOP, proposal
 

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.memory.ledger import Ledger
 from engine.model import MICRO, CostState, Refusal, SessionState, SessionView
 from engine.safety.cost import AgentBudget, decide_cost, warned, windows
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 
 from .helpers import Rails, approval, make_rails
 
@@ -217,7 +217,7 @@ def test_concurrent_triggers_never_pass_a_cap(
     tmp_path_factory: pytest.TempPathFactory, estimates: list[int], shares: list[float]
 ) -> None:
     from engine.events import EventBus
-    from engine.memory.ledger import append
+    from engine.storage.ledger import append
 
     folder = tmp_path_factory.mktemp("caps")
     clock = FakeClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
@@ -281,7 +281,7 @@ def test_running_sessions_that_ask_at_once_never_pass_a_cap_together(
     tmp_path_factory: pytest.TempPathFactory, calls: list[list[int]]
 ) -> None:
     from engine.events import EventBus
-    from engine.memory.ledger import append
+    from engine.storage.ledger import append
 
     folder = tmp_path_factory.mktemp("held")
     clock = FakeClock(datetime(2026, 1, 5, 9, tzinfo=UTC))

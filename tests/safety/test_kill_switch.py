@@ -11,11 +11,11 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import Decisions
-from engine.memory.ledger import Ledger
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Refusal
 from engine.safety import stop_file
 from engine.safety.kill_switch import PAUSE, PAUSE_LASTS
 from engine.storage.database import Database, Transaction
+from engine.storage.ledger import Ledger
 
 from .helpers import Rails, approval, make_rails, unattended
 

@@ -11,10 +11,10 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EngineStopped, Event, EventBus, SessionOutput, TaskAdded
-from engine.memory.ledger import Ledger, MemoryEvent, append
 from engine.model import Refusal
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.ledger import Ledger, MemoryEvent, append
 
 
 def test_a_fact_is_in_the_ledger_before_anyone_hears_of_it(database: Database, bus: EventBus) -> None:
@@ -171,7 +171,7 @@ def test_a_naive_instant_is_refused(database: Database) -> None:
 
 
 def open_at(path: Path, clock: FakeClock, bus: EventBus) -> Database:
-    from engine.memory.ledger import append
+    from engine.storage.ledger import append
 
     return Database(path, clock=clock, bus=bus, recorder=append)
 

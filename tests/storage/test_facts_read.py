@@ -7,21 +7,20 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from engine.events import ChangeSetDiscarded, ChangeSetLanded
-from engine.memory.ledger import Ledger
 from engine.storage import state
 from engine.storage.database import Database
-from engine.storage.facts_read import BATCH, Fact, FactsRead
+from engine.storage.ledger import BATCH, Ledger, LedgerCursor, LedgerEntry
 
 KEY = "test.cursor"
 
 
 @pytest.fixture
-def facts(database: Database) -> FactsRead:
+def facts(database: Database) -> LedgerCursor:
     return follower(database)
 
 
-def follower(database: Database) -> FactsRead:
-    return FactsRead(database, Ledger(database), KEY, lambda fact: fact.kind == "ChangeSetDiscarded")
+def follower(database: Database) -> LedgerCursor:
+    return LedgerCursor(Ledger(database), KEY, lambda fact: fact.kind == "ChangeSetDiscarded")
 
 
 def discard(database: Database, name: str) -> None:
@@ -39,13 +38,13 @@ def stored(database: Database) -> int:
         return int(state.get(session, KEY, 0))
 
 
-def read(facts: FactsRead) -> list[str]:
+def read(facts: LedgerCursor) -> list[str]:
     seen: list[str] = []
     facts.each(lambda found: seen.extend(fact.subject for fact in found))
     return seen
 
 
-def test_each_fact_of_concern_once(database: Database, facts: FactsRead) -> None:
+def test_each_fact_of_concern_once(database: Database, facts: LedgerCursor) -> None:
     discard(database, "a")
     land(database)
     discard(database, "b")
@@ -56,7 +55,7 @@ def test_each_fact_of_concern_once(database: Database, facts: FactsRead) -> None
     assert read(follower(database)) == [], "nor by the next engine"
 
 
-def test_what_is_of_no_concern_is_passed_over_without_a_write(database: Database, facts: FactsRead) -> None:
+def test_what_is_of_no_concern_is_passed_over_without_a_write(database: Database, facts: LedgerCursor) -> None:
     land(database)
     assert read(facts) == []
     assert stored(database) == 0
@@ -65,17 +64,17 @@ def test_what_is_of_no_concern_is_passed_over_without_a_write(database: Database
     assert stored(database) == 2
 
 
-def test_a_whole_batch_of_no_concern_is_remembered(database: Database, facts: FactsRead) -> None:
+def test_a_whole_batch_of_no_concern_is_remembered(database: Database, facts: LedgerCursor) -> None:
     land(database, BATCH + 1)
     assert read(facts) == []
     assert stored(database) == BATCH
 
 
-def test_what_is_left_and_all_after_it_comes_the_next_time(database: Database, facts: FactsRead) -> None:
+def test_what_is_left_and_all_after_it_comes_the_next_time(database: Database, facts: LedgerCursor) -> None:
     seen: list[str] = []
 
-    def takes(most: int) -> Callable[[Sequence[Fact]], int]:
-        def handle(found: Sequence[Fact]) -> int:
+    def takes(most: int) -> Callable[[Sequence[LedgerEntry]], int]:
+        def handle(found: Sequence[LedgerEntry]) -> int:
             seen.extend(fact.subject for fact in found[:most])
             return most
 
@@ -93,12 +92,12 @@ def test_what_is_left_and_all_after_it_comes_the_next_time(database: Database, f
     assert read(follower(database)) == ["c"], "also for the next engine"
 
 
-def test_nothing_of_a_later_batch_before_what_is_left(database: Database, facts: FactsRead) -> None:
+def test_nothing_of_a_later_batch_before_what_is_left(database: Database, facts: LedgerCursor) -> None:
     for number in range(BATCH + 1):
         discard(database, str(number))
     sizes: list[int] = []
 
-    def all_but_one(found: Sequence[Fact]) -> int:
+    def all_but_one(found: Sequence[LedgerEntry]) -> int:
         sizes.append(len(found))
         return len(found) - 1
 
@@ -107,8 +106,8 @@ def test_nothing_of_a_later_batch_before_what_is_left(database: Database, facts:
     assert read(facts) == [str(BATCH - 1), str(BATCH)]
 
 
-def test_what_could_not_be_handled_comes_again(database: Database, facts: FactsRead) -> None:
-    def fails(found: Sequence[Fact]) -> None:
+def test_what_could_not_be_handled_comes_again(database: Database, facts: LedgerCursor) -> None:
+    def fails(found: Sequence[LedgerEntry]) -> None:
         raise OSError("no")
 
     discard(database, "a")

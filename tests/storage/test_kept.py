@@ -11,8 +11,9 @@ from sqlmodel import SQLModel, delete, update
 from engine.events import TaskAdded
 from engine.prediction.tasks import TaskRow
 from engine.safety.costs import CostEntry
+from engine.storage.connections import EVERYTHING, written_by
 from engine.storage.database import Database, Transaction
-from engine.storage.kept import EVERYTHING, Kept, written_by
+from engine.storage.kept import Kept
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""Rows without the ORM's ceremony: they are made, written and changed as the ORM would have done it."""
+"""Statements that are asked often find what the ORM finds, and a write is whole or not."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm.exc import StaleDataError
-from sqlmodel import Session, SQLModel, create_engine
+from sqlmodel import col
 
 from engine.clock import FakeClock
 from engine.events import EventBus, TaskAdded
-from engine.memory.ledger import append
 from engine.prediction.tasks import TaskRow
 from engine.safety.costs import CostEntry
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import load
-from engine.storage.rows import _depth, _table
+from engine.storage.ledger import append
+from engine.storage.rows import ask, found, load, whole
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+_OPEN = whole(TaskRow).where(col(TaskRow.state) == "open").order_by(col(TaskRow.id))
+_TITLES = sqlalchemy.select(col(TaskRow.title)).order_by(col(TaskRow.id))
 
 
 def _task(id: str, **values: object) -> TaskRow:
@@ -39,67 +39,61 @@ def test_a_row_has_its_defaults_and_shares_none() -> None:
     assert one.session_id is None
 
 
-def test_every_table_is_plain() -> None:
-    """One with relations would be written by the ORM, and rightly; it would also be slow again without a word."""
-    import engine.engine  # noqa: F401 (all tables)
-
-    for mapper in SQLModel._sa_registry.mappers:  # type: ignore[attr-defined]
-        assert len(mapper.primary_key) > 1 or _table(mapper) is not None, mapper
-
-
-def test_what_others_refer_to_is_written_first() -> None:
-    for mapper in SQLModel._sa_registry.mappers:  # type: ignore[attr-defined]
-        table = mapper.local_table
-        for key in table.foreign_keys:
-            if key.column.table is not table:
-                assert _depth(key.column.table) < _depth(table)
+def test_a_row_is_what_the_orm_would_give(database: Database) -> None:
+    database.write(lambda tx: tx.session.add(_task("task_1", needs=["task_0"])))
+    with database.read() as session:
+        quick = load(session, TaskRow, "task_1")
+        slow = session.get(TaskRow, "task_1")
+        assert quick is not None
+        assert slow is not None
+        assert quick.model_dump() == slow.model_dump()
+        assert quick.needs == ["task_0"]
+        assert quick.created_at.tzinfo is not None
+        assert load(session, TaskRow, "task_2") is None
 
 
-values = st.fixed_dictionaries(
-    {
-        "amount_microusd": st.integers(0, 2**40),
-        "estimate_microusd": st.integers(0, 2**40),
-        "agent": st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8),
-        "prediction_id": st.none() | st.just("pred_1"),
-        "at": st.integers(-(10**9), 10**9).map(lambda seconds: NOON + timedelta(seconds=seconds)),
-    }
-)
+def test_what_is_changed_in_a_row_is_written_with_the_transaction(database: Database) -> None:
+    database.write(lambda tx: tx.session.add(_task("task_1", needs=["task_0"])))
+
+    def change(tx: Transaction) -> None:
+        row = load(tx.session, TaskRow, "task_1")
+        assert row is not None
+        row.title = "tidied"
+        assert load(tx.session, TaskRow, "task_1") is row
+        assert tx.session.get(TaskRow, "task_1") is row
+        assert found(tx.session, TaskRow, _OPEN) == [row]
+        assert row not in tx.session.dirty
+
+    database.write(change)
+    with database.read() as session:
+        assert ask(session, _TITLES) == [("tidied",)]
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[sqlalchemy.Engine, Database]:
-    folder = tmp_path_factory.mktemp("both")
-    slow = create_engine(f"sqlite:///{folder / 'slow.db'}")
-    SQLModel.metadata.create_all(slow, [CostEntry.__table__])  # type: ignore[attr-defined]
-    return slow, Database(folder / "quick.db", clock=FakeClock(NOON), bus=EventBus(), recorder=append)
+def test_a_statement_sees_what_its_session_added_changed_and_removed(database: Database) -> None:
+    def work(tx: Transaction) -> None:
+        tx.session.add(_task("task_1", title="first"))
+        tx.session.add(_task("task_2", title="second"))
+        assert tx.ask(_TITLES) == [("first",), ("second",)]
+        row = load(tx.session, TaskRow, "task_2")
+        assert row is not None
+        row.title = "changed"
+        assert ask(tx.session, _TITLES) == [("first",), ("changed",)]
+        tx.session.delete(row)
+        assert ask(tx.session, _TITLES) == [("first",)]
+        assert load(tx.session, TaskRow, "task_2") is None
+
+    database.write(work)
 
 
-@pytest.mark.long
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(values, values)
-def test_what_is_written_is_what_the_orm_would_write(
-    both: tuple[sqlalchemy.Engine, Database], first: dict[str, object], then: dict[str, object]
-) -> None:
-    engine, database = both
-    fixed = {"purpose": "session", "state": "reserved", "channel": "koji-core", "runner": "flow"}
-
-    def keep(session: Session) -> tuple[object, ...]:
-        row = CostEntry(**fixed, **first)
-        session.add(row)
-        session.flush()
-        assert row in session
-        assert row.id is not None
-        for name, value in then.items():
-            setattr(row, name, value)
-        session.flush()
+def test_a_row_that_was_read_is_nobodys(database: Database) -> None:
+    """It outlives the read, and whoever changes it changes nothing in the database."""
+    database.write(lambda tx: tx.session.add(_task("task_1", needs=["task_0"])))
+    with database.read() as session:
+        (row,) = found(session, TaskRow, _OPEN)
+        row.title = "mine"
         assert not session.dirty
-        text = sqlalchemy.text(f"SELECT * FROM cost_entries WHERE id = {row.id}")
-        return tuple(session.connection().execute(text).mappings().one().items())
-
-    with Session(engine) as session:
-        slow = dict(keep(session))  # type: ignore[call-overload]
-    quick = dict(database.write(lambda tx: keep(tx.session)))  # type: ignore[call-overload]
-    assert {**quick, "id": 0} == {**slow, "id": 0}
+        assert ask(session, _TITLES) == [("tidy up",)]
+    assert row.title == "mine"
 
 
 def test_a_rule_of_the_table_holds_and_nothing_is_left(database: Database) -> None:
@@ -127,21 +121,6 @@ def test_a_row_that_is_gone_is_not_changed_without_a_word(database: Database) ->
 
     with pytest.raises(StaleDataError):
         database.write(change)
-
-
-def test_what_did_not_change_is_not_written(database: Database) -> None:
-    database.write(lambda tx: tx.session.add(_task("task_1")))
-
-    def again(tx: Transaction) -> int:
-        row = load(tx.session, TaskRow, "task_1")
-        assert row is not None
-        row.title = "tidy up"
-        before = tx.session.info["driver"].total_changes
-        tx.session.flush()
-        assert not tx.session.dirty
-        return int(tx.session.info["driver"].total_changes - before)
-
-    assert database.write(again) == 0
 
 
 def test_the_next_transaction_knows_nothing_of_the_last_ones_rows(database: Database) -> None:

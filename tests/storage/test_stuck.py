@@ -12,10 +12,9 @@ from engine.api.doctor import examine
 from engine.clock import FakeClock
 from engine.events import ChangeSetDiscarded
 from engine.home import Home
-from engine.memory.ledger import Ledger
+from engine.storage.consumers import FIX, PATIENCE, StalledConsumers
 from engine.storage.database import Database
-from engine.storage.facts_read import Fact, FactsRead
-from engine.storage.stuck import FIX, PATIENCE, StuckReaders
+from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
 HOUR = timedelta(hours=1)
 
@@ -24,9 +23,7 @@ class Reader:
     """One that raises as long as it is `broken`."""
 
     def __init__(self, database: Database) -> None:
-        self.facts = FactsRead(
-            database, Ledger(database), "test.reader", lambda fact: fact.kind == "ChangeSetDiscarded"
-        )
+        self.facts = LedgerCursor(Ledger(database), "test.reader", lambda fact: fact.kind == "ChangeSetDiscarded")
         self.broken = True
 
     def catch_up(self) -> None:
@@ -35,7 +32,7 @@ class Reader:
         except ValueError:
             assert self.broken
 
-    def _take(self, facts: Sequence[Fact]) -> None:
+    def _take(self, facts: Sequence[LedgerEntry]) -> None:
         if self.broken:
             raise ValueError("no such folder: /gone")
 
@@ -51,7 +48,7 @@ def faults(database: Database) -> list[str]:
 
 
 def test_who_does_not_come_on_for_a_day_is_told_of_once(database: Database, clock: FakeClock, reader: Reader) -> None:
-    stuck = StuckReaders(database, clock)
+    stuck = StalledConsumers(reader.facts.ledger, clock)
     reader.catch_up()
     clock.advance(PATIENCE - HOUR)
     assert stuck.look() == [], "it may yet come on"
@@ -64,13 +61,13 @@ def test_who_does_not_come_on_for_a_day_is_told_of_once(database: Database, cloc
     assert words.endswith("ValueError: no such folder: /gone")
     clock.advance(HOUR)
     assert stuck.look() == []
-    again = StuckReaders(database, clock)
+    again = StalledConsumers(reader.facts.ledger, clock)
     assert (again.look(), again.look()) == ([], []), "nor by the next engine"
     assert faults(database) == [f"{words}; {FIX}"]
 
 
 def test_who_came_on_meanwhile_is_not_told_of(database: Database, clock: FakeClock, reader: Reader) -> None:
-    stuck = StuckReaders(database, clock)
+    stuck = StalledConsumers(reader.facts.ledger, clock)
     reader.catch_up()
     clock.advance(PATIENCE)
     stuck.look()
@@ -91,7 +88,7 @@ def test_doctor_says_so_until_it_comes_on(database: Database, clock: FakeClock, 
     def said() -> list[tuple[str, str]]:
         return [(one["message"], one["fix"]) for one in examine(home, [])["checks"] if one["name"] == "ledger"]
 
-    stuck = StuckReaders(database, clock)
+    stuck = StalledConsumers(reader.facts.ledger, clock)
     reader.catch_up()
     clock.advance(PATIENCE)
     stuck.look()

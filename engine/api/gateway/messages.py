@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from engine.api import crosspoll
 from engine.api.documents import Document, document, instant
 from engine.model import Refusal
-from engine.storage.facts_read import Fact
+from engine.storage.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -45,7 +45,7 @@ def status_message(engine: Engine, event_id: int) -> Document:
     return {"type": "crosspoll.status", "id": event_id, "at": now, "status": crosspoll.status(engine)}
 
 
-def messages(engine: Engine, facts: Sequence[Fact]) -> list[tuple[int, str]]:
+def messages(engine: Engine, facts: Sequence[LedgerEntry]) -> list[tuple[int, str]]:
     """What these facts come to, each with its id, ready to be sent."""
     return [(fact.id, written(said)) for fact in facts for said in _told(engine, fact)]
 
@@ -60,7 +60,7 @@ def frame(texts: Sequence[str], last: int) -> str:
     return texts[0] if len(texts) == 1 else f'{{"type":"batch","id":{last},"events":[{",".join(texts)}]}}'
 
 
-def _told(engine: Engine, fact: Fact) -> Iterable[Document]:
+def _told(engine: Engine, fact: LedgerEntry) -> Iterable[Document]:
     about: dict[str, Any] = {"id": fact.id, "at": instant(fact.at)}
     if fact.kind in ("PredictionCreated", "PredictionReopened"):
         try:
@@ -92,7 +92,7 @@ def _reason(engine: Engine, cause: str) -> str:
     return next((one.reason for one in engine.safety.holds()), cause)
 
 
-def _executed(engine: Engine, fact: Fact) -> Document:
+def _executed(engine: Engine, fact: LedgerEntry) -> Document:
     result: Document = {"outcome": fact.payload["outcome"], "session": None, "summary": "", "cost": 0.0}
     task = None
     try:

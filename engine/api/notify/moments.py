@@ -12,7 +12,7 @@ from datetime import datetime
 
 from engine.api.notify.matrix import Happening
 from engine.model import Card, DecidedBy, Refusal, SessionState, SessionView, Source, Status, Tier, dollars
-from engine.storage.facts_read import Fact
+from engine.storage.ledger import LedgerEntry
 
 HIGH = 0.6
 """From this confidence on a card is a high one, when its confidence is stated: it has the SUGGESTED badge (SPEC 2.5),
@@ -43,7 +43,7 @@ class Moment:
     asks: bool = False
 
 
-def happening_of(fact: Fact) -> Happening | None:
+def happening_of(fact: LedgerEntry) -> Happening | None:
     """Which of the seven a fact is, None when it is none of them."""
     payload = fact.payload
     match fact.kind:
@@ -65,7 +65,7 @@ def happening_of(fact: Fact) -> Happening | None:
 
 
 def moment(
-    fact: Fact, card_of: Callable[[str], Card], session_of: Callable[[str], SessionView], now: datetime
+    fact: LedgerEntry, card_of: Callable[[str], Card], session_of: Callable[[str], SessionView], now: datetime
 ) -> Moment | None:
     """What is to be told of a fact now; None when it needs no telling any more."""
     happening = happening_of(fact)
@@ -103,7 +103,7 @@ def moment(
     )
 
 
-def _ended(told: Moment, fact: Fact, session_of: Callable[[str], SessionView]) -> Moment:
+def _ended(told: Moment, fact: LedgerEntry, session_of: Callable[[str], SessionView]) -> Moment:
     word = "Done" if told.happening is Happening.COMPLETED else "Failed"
     if fact.payload["state"] == SessionState.CANNOT_RUN:
         word = "Could not run"

@@ -24,7 +24,7 @@ from engine.background import Background
 from engine.config.notify import Surface
 from engine.events import Subscription
 from engine.model import Refusal, Waiting
-from engine.storage.facts_read import Fact, FactsRead
+from engine.storage.ledger import LedgerCursor, LedgerEntry
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -54,7 +54,7 @@ class Notifications:
         self.addresses = Addresses(engine.settings, engine.keys)
         self.deliver = deliver
         self._engine = engine
-        self._read = FactsRead(engine.database, engine.ledger, CURSOR, lambda fact: fact.kind in moments.KINDS)
+        self._read = LedgerCursor(engine.ledger, CURSOR, lambda fact: fact.kind in moments.KINDS)
         self._senders = {surface: _Sender(self, engine, surface) for surface in Surface}
         self._follower = Background("clawpy-notify", self._follow)
         self._subscription: Subscription | None = None
@@ -109,7 +109,7 @@ class Notifications:
         """Put what happened since the last time into the outbox; in this thread."""
         self._read.each(self._take)
 
-    def _take(self, facts: Sequence[Fact]) -> None:
+    def _take(self, facts: Sequence[LedgerEntry]) -> None:
         now = self._engine.clock.now()
         rows = [row for fact in facts if now - fact.at < timing.OLDEST for row in self._rows(fact, now)]
         if self.outbox.put(rows):
@@ -119,7 +119,7 @@ class Notifications:
             self._pruned = now
             self.outbox.prune()
 
-    def _rows(self, fact: Fact, now: datetime) -> list[NotificationRow]:
+    def _rows(self, fact: LedgerEntry, now: datetime) -> list[NotificationRow]:
         try:
             happening = moments.happening_of(fact)
         except (KeyError, TypeError):  # of another version; what comes after it is not held up

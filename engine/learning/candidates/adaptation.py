@@ -51,7 +51,7 @@ from engine.model.adaptation import (
 )
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Facts
+from engine.storage.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Adaptation:
         clock: Clock,
         settings: SettingsSource,
         randomness: Randomness,
-        ledger: Facts,
+        ledger: Ledger,
         sources: Sources,
         trials: Trials,
     ) -> None:

@@ -44,11 +44,11 @@ from engine.model.adaptation import (
     effect_from_json,
 )
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import Words
 from engine.storage.ids import beginning
 from engine.storage.kept import Kept
-from engine.storage.quick import found, load, whole
+from engine.storage.rows import found, load, whole
 from engine.storage.types import utc
+from engine.storage.wanted import Wanted
 
 log = logging.getLogger(__name__)
 
@@ -399,13 +399,13 @@ class CandidateTexts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find(self, wanted: Words, /) -> Iterator[tuple[str, str]]:
+    def find(self, wanted: Wanted, /) -> Iterator[tuple[str, str]]:
         """The candidates whose effect holds it: id and the texts that would go."""
         with self._database.read() as session:
             for row, _, text in _holding(session, wanted):
                 yield row.id, text
 
-    def erase(self, wanted: Words, /) -> int:
+    def erase(self, wanted: Wanted, /) -> int:
         """Take it out; how many candidates. Prompts are made without it from now on."""
 
         def work(tx: Transaction) -> int:
@@ -427,7 +427,7 @@ def _works(effect: Effect | None) -> bool:
         return False
 
 
-def _holding(session: Session, wanted: Words) -> Iterator[tuple[CandidateRow, Effect | None, str]]:
+def _holding(session: Session, wanted: Wanted) -> Iterator[tuple[CandidateRow, Effect | None, str]]:
     """The candidates that hold it, each with its effect without it, None for one that nobody can read, and what would
     go."""
     for row in session.exec(select(CandidateRow)):

@@ -25,7 +25,7 @@ from engine.model import PermissionAnswer
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.lessons import added, distil
 from engine.storage.database import Database
-from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
 MOST_TESTS = 5
 """So many tests of one session become records, the first by name."""
@@ -53,7 +53,9 @@ class NewRecord:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _of_tests(fact: Fact, kind: RecordKind, weight: Weight, tests: list[str], **more: Any) -> Iterator[NewRecord]:
+def _of_tests(
+    fact: LedgerEntry, kind: RecordKind, weight: Weight, tests: list[str], **more: Any
+) -> Iterator[NewRecord]:
     """A record for each test, for what recurs is the test, and whoever works in its workspace meets it."""
     for test in sorted(tests)[:MOST_TESTS]:
         details = {"test": test, "failing": sorted(tests), **more.get("details", {})}
@@ -61,7 +63,7 @@ def _of_tests(fact: Fact, kind: RecordKind, weight: Weight, tests: list[str], **
         yield NewRecord(kind, f"{kind}/{test}", scope, weight, key=test, **more | {"details": details})
 
 
-def _healing(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _healing(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     mended = fact.kind == "ValidationHealed"
     weigh, kind = weighing.failed_tdd, RecordKind.FAILED_TDD
@@ -73,7 +75,7 @@ def _healing(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord
     yield from _of_tests(fact, kind, weigh(told["attempts"], told["cost"], len(tests)), tests, **about)
 
 
-def _retried(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _retried(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     weight = weighing.repeated_retry(told["attempts"], told["cost"])
     yield _of_agent(
@@ -81,7 +83,7 @@ def _retried(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord
     )
 
 
-def _overlapped(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _overlapped(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     weight = weighing.task_conflict(len(told["files"]), len(told["conflicting"]))
     details = _some(told, "files", "conflicting", "other")
@@ -89,7 +91,7 @@ def _overlapped(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRec
     yield _of_agent(RecordKind.TASK_CONFLICT, told["agent"], weight, told["session_id"], details)
 
 
-def _over_budget(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _over_budget(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     """One incident a day: an agent whose budget is spent is held back again and again."""
     spent, budget, day = fact.payload["spent"], fact.payload["budget"], sources.day(fact.at)
     details = {"spent": spent, "budget": budget, "day": day}
@@ -98,7 +100,7 @@ def _over_budget(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRe
     yield replace(found, whole_key=True)
 
 
-def _approved(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _approved(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     by = fact.payload["decided_by"]
     if by == "autonomy":
         return
@@ -127,7 +129,7 @@ def _approved(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecor
         )
 
 
-def _permitted(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _permitted(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     if not PermissionAnswer(told["answer"]).allows or told.get("by"):  # `by`: an earlier answer that counts again
         return
@@ -138,17 +140,17 @@ def _permitted(fact: Fact, sources: Sources, before: Before) -> Iterator[NewReco
     yield replace(found, session_id=told["session_id"])
 
 
-def _landed(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _landed(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     if not fact.payload.get("left"):  # else it is not known yet what becomes of the rest
         yield from _taken(fact, sources, fact.payload["files"])
 
 
-def _branched(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _branched(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     if files := fact.payload.get("landed"):
         yield from _taken(fact, sources, files)
 
 
-def _taken(fact: Fact, sources: Sources, files: int) -> Iterator[NewRecord]:
+def _taken(fact: LedgerEntry, sources: Sources, files: int) -> Iterator[NewRecord]:
     """The operator took so many files of it; and tests that it turned green were healed. Once a change set."""
     session_id = fact.payload["session_id"]
     approval = _approval(fact, "change_set", weighing.landed(files), files=files)
@@ -163,7 +165,7 @@ def _taken(fact: Fact, sources: Sources, files: int) -> Iterator[NewRecord]:
             yield replace(found, key=f"{fact.subject}/{found.key}", whole_key=True)
 
 
-def _kept(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _kept(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     kept = sources.kept_fact(fact.subject) if fact.payload["by"] == "operator" else None
     if kept is None or not kept.fact:
         return
@@ -173,12 +175,12 @@ def _kept(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     yield _approval(fact, what, weighing.kept_fact(kept.trust, number, quoted(kept.fact, 120)), **details)
 
 
-def _approval(fact: Fact, what: str, weight: Weight, **details: Any) -> NewRecord:
+def _approval(fact: LedgerEntry, what: str, weight: Weight, **details: Any) -> NewRecord:
     scope = ("workspace", fact.workspace)
     return NewRecord(RecordKind.HUMAN_APPROVAL, f"human_approval/{what}", scope, weight, details=details)
 
 
-def _erred(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _erred(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     agent, tool, message = (str(fact.payload[name]) for name in ("agent", "tool", "message"))
     points, words, signature, explained = error_kind(tool, message)
     label = f"agent_error/{tool}/{signature}"
@@ -188,7 +190,7 @@ def _erred(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     yield replace(found, label=label)
 
 
-def _flushed(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _flushed(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = (fact.payload[name] for name in ("bubbles", "patterns", "agents", "confidences", "importances"))
     for bubble, pattern, agent, confidence, importance in zip(*told, strict=True):
         weight = weighing.successful_bubble(confidence, importance)
@@ -196,14 +198,14 @@ def _flushed(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord
         yield _of_agent(RecordKind.SUCCESSFUL_BUBBLE, agent, weight, "", details, bubble)
 
 
-def _guided(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _guided(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     weight = weighing.guidance_applied(len(told["items"]), len(told["sources"]))
     details = _some(told, "call", "sources", "items")
     yield _of_agent(RecordKind.GUIDANCE_APPLIED, fact.subject, weight, told["session_id"], details)
 
 
-def _noisy(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _noisy(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     """Of guidance, and of what was promoted: that is rolled back, and weighs against the like of it."""
     told = fact.payload
     promoted = fact.kind == "OverlayFoundHarmful"
@@ -212,25 +214,25 @@ def _noisy(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
     yield replace(found, label="guidance_noisy/overlay") if promoted else found
 
 
-def _stale(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _stale(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     weight = weighing.stale_guidance(told["days"], told["most"], len(told["gone"]), told["told"])
     scope, details = ("leader", told["leader"]), {"ref": fact.subject, **told}
     yield NewRecord(RecordKind.STALE_GUIDANCE, "stale_guidance", scope, weight, details=details)
 
 
-def _taught(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _taught(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     weight = weighing.teaching_refresh(fact.payload["taught"], fact.payload["unchanged"])
     yield NewRecord(RecordKind.TEACHING_REFRESH, "teaching_refresh", ("leader", ""), weight, details=dict(fact.payload))
 
 
-def _not_shared(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _not_shared(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     label, scope = f"cloud_sync_failure/{fact.subject}", ("leader", "")
     weight = weighing.cloud_sync_failure(fact.payload["unsent"], before(label, scope))
     yield NewRecord(RecordKind.CLOUD_SYNC_FAILURE, label, scope, weight, details=dict(fact.payload))
 
 
-def _recalled(fact: Fact, sources: Sources, before: Before) -> Iterator[NewRecord]:
+def _recalled(fact: LedgerEntry, sources: Sources, before: Before) -> Iterator[NewRecord]:
     told = fact.payload
     for memory, origin in zip(told["memories"], told["origins"], strict=False):
         label = f"cloud_memory_recall_hit/{memory}"
@@ -250,7 +252,7 @@ def _some(told: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: list(told[name]) if isinstance(told[name], (list, tuple)) else told[name] for name in names}
 
 
-READERS: Mapping[str, Callable[[Fact, Sources, Before], Iterator[NewRecord]]] = {
+READERS: Mapping[str, Callable[[LedgerEntry, Sources, Before], Iterator[NewRecord]]] = {
     "ValidationFailed": _healing,
     "ValidationHealed": _healing,
     "RetryRepeated": _retried,
@@ -290,12 +292,12 @@ SEQUENCE_SPAN = timedelta(days=30)
 class Reflection:
     """Follows the ledger. Callable from any thread; one at a time."""
 
-    def __init__(self, database: Database, records: Records, *, ledger: Facts, sources: Sources) -> None:
+    def __init__(self, database: Database, records: Records, *, ledger: Ledger, sources: Sources) -> None:
         self._database = database
         self._records = records
         self._sources = sources
-        self._facts = FactsRead(database, ledger, CURSOR, _concerns)
-        self._sequences = FactsRead(database, ledger, SEQUENCES, lambda fact: fact.kind == CALLS)
+        self._facts = LedgerCursor(ledger, CURSOR, _concerns)
+        self._sequences = LedgerCursor(ledger, SEQUENCES, lambda fact: fact.kind == CALLS)
         self._busy = threading.Lock()
         self._made = 0
         self.calls_waiting = False
@@ -319,7 +321,7 @@ class Reflection:
             self._sequences.each(self._take_calls)
             return self._made
 
-    def _take(self, facts: Sequence[Fact]) -> None:
+    def _take(self, facts: Sequence[LedgerEntry]) -> None:
         here: Counter[tuple[str, Scope]] = Counter()  # what is not written yet
         records = []
         for fact in facts:
@@ -327,7 +329,7 @@ class Reflection:
                 self.calls_waiting = True
                 continue
 
-            def before(label: str, scope: Scope, fact: Fact = fact) -> int:
+            def before(label: str, scope: Scope, fact: LedgerEntry = fact) -> int:
                 return self._records.before(label, *scope, fact.id) + here[label, scope]
 
             try:
@@ -339,7 +341,7 @@ class Reflection:
             records += [_record(fact, each) for each in found]
         self._store(records)
 
-    def _take_calls(self, facts: Sequence[Fact]) -> None:
+    def _take_calls(self, facts: Sequence[LedgerEntry]) -> None:
         """Of each agent its sessions of late are looked through once, up to its newest of these facts."""
         newest = {str(fact.payload.get("agent", "")): fact for fact in facts}
         records = []
@@ -357,7 +359,7 @@ class Reflection:
                 ]
         self._store(records)
 
-    def _runs(self, last: Fact, agent: str) -> list[Fact]:
+    def _runs(self, last: LedgerEntry, agent: str) -> list[LedgerEntry]:
         """The calls of the agent's sessions of late up to this one, oldest first."""
         told = self._sources.between(last.at - SEQUENCE_SPAN, last.at + timedelta(microseconds=1), (CALLS,))
         return [fact for fact in told if fact.id <= last.id and fact.payload.get("agent") == agent][-MOST_RUNS:]
@@ -388,11 +390,11 @@ def _sequence(sequence: FoundSequence, sessions: Sequence[str], runs: int, agent
     )
 
 
-def _concerns(fact: Fact) -> bool:
+def _concerns(fact: LedgerEntry) -> bool:
     return fact.kind in READERS or fact.kind == CALLS
 
 
-def _record(fact: Fact, found: NewRecord) -> LearningRecord:
+def _record(fact: LedgerEntry, found: NewRecord) -> LearningRecord:
     own = (found.kind.value, found.key) if found.whole_key else (fact.id, found.kind.value, found.key)
     return LearningRecord(
         id=record_id(*own),

@@ -10,7 +10,7 @@ from typing import Protocol
 from engine.model import ParaFact, TranscriptLine, Trust
 from engine.model.adaptation import Candidate
 from engine.model.lessons import Correction
-from engine.storage.facts_read import Fact
+from engine.storage.ledger import LedgerEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Sources(Protocol):
 
     # -- what facts are about
 
-    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[Fact]:
+    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
         """Facts of these kinds with start <= time < end, oldest first."""
 
     def edited(self, card_id: str, /) -> Correction | None:

@@ -35,8 +35,8 @@ from engine.model import Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay, PolicyTweak, RoutingHint
 from engine.model.confidence_sequence import Arms, upper_end
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Facts
 from engine.storage.kept import Kept
+from engine.storage.ledger import Ledger
 from engine.storage.types import utc
 
 log = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ class Drawn:
 class Trials(FollowedSessions[OverlayRun]):
     """Draws, writes down, follows. Callable from any thread."""
 
-    def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, facts: Facts) -> None:
+    def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, facts: Ledger) -> None:
         super().__init__(database, facts, OverlayRun, cursor=CURSOR)
         self.overlays = overlays
         self._settings = settings

@@ -21,8 +21,7 @@ from engine.learning.decisions.training_lines import ARROW, Preference
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept
-from engine.storage.quick import ask, found, whole
-from engine.storage.rows import Row
+from engine.storage.rows import Row, ask, found, whole
 from engine.storage.types import UtcDateTime, utc
 
 PAIRING_WINDOW = timedelta(hours=1)
@@ -88,7 +87,7 @@ def add_pair(
     """
     if not approved.context.strip():
         return
-    tx.session.add(
+    tx.insert(
         DpoPair(
             context=approved.context,
             chosen=pair_text(approved.prompt, approved.channel),
@@ -132,7 +131,7 @@ def curate_pairs(tx: Transaction, sides: Iterable[tuple[str, str, str]]) -> int:
         )
         if tx.session.exec(known).first() is not None:
             continue
-        tx.session.add(
+        tx.insert(
             DpoPair(
                 context=context, chosen=chosen, rejected=rejected, created_at=tx.now,
                 chosen_prediction_id=CURATED, rejected_prediction_id=CURATED,
@@ -290,12 +289,12 @@ class Decisions:
         partner = self._recent_rejection(tx, card) if approved else None
         edited = approved and bool(card.original_prompt)
         if edited:
-            tx.session.add(self._row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
+            tx.insert(self._row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
             add_pair_of_edit(tx, card)
             card = replace(card, seen=b"", raw=None)  # what was seen and stated was the original's
         row = self._row(tx, signal, card, card.prompt, at)
         row.edited = edited
-        tx.session.add(row)
+        tx.insert(row)
         if partner is not None:
             rejected = pair_text(partner.prompt, partner.channel)
             add_pair(tx, card, rejected, partner.confidence, partner.prediction_id, partner.weight)

@@ -34,9 +34,9 @@ from engine.model import (
     Trust,
 )
 from engine.storage import state
+from engine.storage.consumers import NotYet
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Fact
-from engine.storage.following import NotYet
+from engine.storage.ledger import LedgerEntry
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Chain:
         with self._lock:
             yield
 
-    def handle(self, fact: Fact) -> None:
+    def handle(self, fact: LedgerEntry) -> None:
         """Take one fact of `FOLLOWED` in. Again changes nothing. Of what is long past no model is asked, and nothing is
         feared any more: an engine that is new to a home has years of it before itself. Raises `NotYet` while pages
         cannot be written."""
@@ -110,7 +110,7 @@ class Chain:
             raise NotYet(str(refusal)) from refusal
         self._held_by = ""
 
-    def _handle(self, fact: Fact) -> None:
+    def _handle(self, fact: LedgerEntry) -> None:
         session = str(fact.payload.get("session_id") or fact.subject)
         recent = fact.at > self._clock.now() - RECENT
         key = project_key(fact.workspace)

@@ -35,7 +35,7 @@ from engine.learning.learnings.store import Change, Forgotten, LearningFiles, ad
 from engine.model import Asks, EntrySource, LearningEntry, LearningKind, LearningStatus, NoAnswer, Result, Trust
 from engine.model.lessons import lesson_id
 from engine.model.secrets import redact
-from engine.storage.facts_read import Fact
+from engine.storage.ledger import LedgerEntry
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Extraction:
             at = record.view.ended_at or record.view.started_at or record.view.created_at
             return self._write(record, assumed, at, forgotten)
 
-    def late(self, fact: Fact) -> list[LearningEntry]:
+    def late(self, fact: LedgerEntry) -> list[LearningEntry]:
         """What became of a session's changes after it was over: the operator's last word on them holds."""
         with self._files.watched() as forgotten:
             record = self._around.begun(str(fact.payload.get("session_id", "")))
@@ -170,7 +170,7 @@ class Extraction:
             self._files.apply([added(entry) for entry in new], [told, *facts])
         return new
 
-    def _again(self, record: SessionRecord, about: set[str], fact: Fact) -> None:
+    def _again(self, record: SessionRecord, about: set[str], fact: LedgerEntry) -> None:
         """Changes that had been taken back were taken: that they were not wanted holds no longer. What was taken after
         all was taken back again: what that taught holds again."""
         entries = self._files.entries(Scope(project_key(record.view.workspace), record.view.id))

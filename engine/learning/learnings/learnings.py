@@ -41,9 +41,9 @@ from engine.model import (
     Waiting,
     sanitise,
 )
+from engine.storage.consumers import Follower, Following
 from engine.storage.database import Database, Transaction
-from engine.storage.facts_read import Facts
-from engine.storage.following import Follower, Following
+from engine.storage.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Learnings:
         database: Database,
         clock: Clock,
         *,
-        facts: Facts,
+        facts: Ledger,
         around: Around,
         make: Make = lambda texts: None,
         model_name: Callable[[], str] = lambda: "",
@@ -75,7 +75,7 @@ class Learnings:
         self._chain = Chain(
             self.files, database, clock, around=around, vectors=meaning.vectors, model=model or NobodyAsks()
         )
-        follower = Follower("chain", database, facts, FOLLOWED, self._chain.handle, key="learnings.follow")
+        follower = Follower("chain", facts, FOLLOWED, self._chain.handle, key="learnings.follow")
         self._reviews: tuple[int, list[LearningEntry]] = (-1, [])
         following = Following([follower], around.report, service="learnings", then=self._chain.settle)
         self._poke = following.poke

@@ -38,7 +38,7 @@ from engine.model.evidence import CONFIDENCE, confidence, importance
 from engine.model.lessons import Correction, Rule, added, distil, folded, sentences
 from engine.model.secrets import redact
 from engine.model.trust import of_names
-from engine.storage.facts_read import Fact
+from engine.storage.ledger import LedgerEntry
 
 KINDS = (
     "ValidationHealed",
@@ -71,7 +71,7 @@ class SessionRecord:
 
     view: SessionView
     leader: str = ""
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[LedgerEntry, ...] = ()
     said: tuple[Said, ...] = ()
     permissions: tuple[PermissionRequest, ...] = ()
     edit: Correction | None = None
@@ -115,7 +115,7 @@ class Around(Protocol):
         """Tells the operator of what work can go on without."""
 
 
-def about_session(facts: Iterable[Fact], session_id: str) -> list[Fact]:
+def about_session(facts: Iterable[LedgerEntry], session_id: str) -> list[LedgerEntry]:
     """Of these facts those that are about a session. Pure."""
     return [fact for fact in facts if session_id in (fact.subject, fact.payload.get("session_id"))]
 
@@ -204,7 +204,7 @@ def found(record: SessionRecord) -> list[Finding]:
     return list(once.values())[:MOST]
 
 
-def of_fact(fact: Fact, record: SessionRecord) -> list[Finding]:
+def of_fact(fact: LedgerEntry, record: SessionRecord) -> list[Finding]:
     """What one fact of the ledger about a session teaches."""
     payload, spent, cwd = fact.payload, _spent(record), record.view.cwd
     if fact.kind in _OF_TESTS:

@@ -30,9 +30,9 @@ from engine.model import LearningEntry, LearningReach, LearningStatus, Refusal, 
 from engine.plain_files import read_plain
 from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import Words
 from engine.storage.files import write_atomic
 from engine.storage.types import utc
+from engine.storage.wanted import Wanted
 
 log = logging.getLogger(__name__)
 
@@ -416,13 +416,13 @@ class LearningTexts:
         self._vectors_gone = vectors_gone
         self._alone = alone
 
-    def find(self, wanted: Words, /) -> Iterator[tuple[str, str]]:
+    def find(self, wanted: Wanted, /) -> Iterator[tuple[str, str]]:
         """The entries that hold it: id and text."""
         for entry in self._files.entries():
             if any(map(wanted.holds, texts_of(entry))):
                 yield entry.id, entry.text or entry.title
 
-    def erase(self, wanted: Words, /) -> int:
+    def erase(self, wanted: Wanted, /) -> int:
         """Take it out; how many entries. Again finds nothing."""
         with self._alone(), self._files.alone():
             self._files.forgetting(wanted.holds)

@@ -18,9 +18,9 @@ from engine.api.notify.notes import Note
 from engine.clock import FakeClock
 from engine.config.notify import Surface
 from engine.events import CostWarned, EventBus
-from engine.memory.ledger import append
 from engine.model import microusd
 from engine.storage.database import Database
+from engine.storage.ledger import append
 from tests.api.notify.world import World
 from tests.conftest import MONDAY_MORNING
 

@@ -24,9 +24,9 @@ from engine.events import (
     SessionEnded,
     StateChanged,
 )
-from engine.memory.ledger import Ledger
 from engine.model import Source, Status, Tier, microusd
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.api.notify.world import World
 from tests.api.stand_in import session
 

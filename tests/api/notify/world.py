@@ -16,9 +16,9 @@ from engine.config import Settings
 from engine.config.notify import NotifySettings, Surface, SurfaceSettings
 from engine.events import Event, EventBus
 from engine.keys import Key, Keys
-from engine.memory.ledger import Ledger
 from engine.model import Card, Refusal, SessionView, Status
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.api.stand_in import card
 
 

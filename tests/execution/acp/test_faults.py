@@ -11,9 +11,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.processes import marked
-from engine.memory.ledger import Ledger
 from engine.model import SessionState, SessionView
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.execution.acp.acp_world import AcpWorld
 from tests.execution.acp.conftest import Make
 from tests.execution.session_world import until

@@ -12,10 +12,10 @@ from engine.events import ChangeSetDiscarded, ChangeSetLanded, SessionEnded, Too
 from engine.learning.candidates.candidates import CandidateRow, add, decide, row_of
 from engine.learning.candidates.fragments import LearnedGuidance
 from engine.learning.candidates.trials import Overlays, Trials
-from engine.memory.ledger import Ledger
 from engine.model import Contribution, PromptRequest
 from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment
 from engine.storage.database import Database, Transaction
+from engine.storage.ledger import Ledger
 
 OWN_FLOWS = ("run_tests", "lint")
 

@@ -16,10 +16,10 @@ from engine.clock import FakeClock
 from engine.config import AdaptationMode
 from engine.events import EventBus
 from engine.learning.candidates.candidates import Candidates
-from engine.memory.ledger import append
 from engine.model import Refusal
 from engine.model.adaptation import CANDIDATE_MOVES, CandidateStatus
 from engine.storage.database import Database
+from engine.storage.ledger import append
 from tests.conftest import MONDAY_MORNING
 from tests.learning.candidates.world import World, erred, failed, lines, retried
 

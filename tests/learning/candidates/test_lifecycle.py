@@ -20,7 +20,7 @@ from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, World
 
 
 def kinds(world: World, like: str = "Candidate") -> list[str]:
-    from engine.memory.ledger import Ledger
+    from engine.storage.ledger import Ledger
 
     return [one.kind for one in Ledger(world.database).since(0, 10_000) if one.kind.startswith(like)]
 

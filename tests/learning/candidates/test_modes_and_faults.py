@@ -11,10 +11,10 @@ from engine.config import AdaptationMode
 from engine.events import Event, WorkOverlapped
 from engine.learning.candidates import candidates as table
 from engine.learning.candidates.sources import ModelsUsed, Priced
-from engine.memory.ledger import Ledger
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus, Lift
 from engine.storage.database import Database, Transaction
+from engine.storage.ledger import Ledger
 from tests.learning.candidates.world import AGENT, SHOP, World, failed, retried
 
 REVIEW, PROMOTED = CandidateStatus.REVIEW, CandidateStatus.PROMOTED

@@ -21,12 +21,11 @@ from engine.events import (
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.sources import Mended, ModelsUsed
 from engine.learning.candidates.trials import Overlays
-from engine.memory.ledger import Ledger
 from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, Lift, Overlay
 from engine.model.lessons import Correction
 from engine.storage.database import Database
-from engine.storage.facts_read import Fact
+from engine.storage.ledger import Ledger, LedgerEntry
 from tests.conftest import MONDAY_MORNING
 
 AGENT = "backend_builder"
@@ -70,7 +69,7 @@ class Told:
     objection: str = ""
     keys: tuple[str, ...] = ()
 
-    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...]) -> Sequence[Fact]:
+    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...]) -> Sequence[LedgerEntry]:
         assert self.ledger is not None
         return self.ledger.between(start, end, kinds)
 

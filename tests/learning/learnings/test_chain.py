@@ -20,9 +20,9 @@ from engine.learning.learnings.rules import Said, SessionRecord
 from engine.learning.learnings.store import added
 from engine.model import LearningKind, LearningScope, LearningStatus, Refusal, RetractReport
 from engine.storage import intents
+from engine.storage.consumers import TRIES
 from engine.storage.database import Database
 from engine.storage.files import write_atomic
-from engine.storage.following import TRIES
 from tests.learning.learnings.made import WordMeaning, entry
 from tests.learning.learnings.world import SHOP, Says, World, fact, view
 

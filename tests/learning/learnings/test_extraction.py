@@ -12,9 +12,9 @@ from engine.clock import FakeClock
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
 from engine.learning.learnings.rules import SessionRecord
 from engine.learning.learnings.store import LearningTexts
-from engine.memory.forgetting import Wanted
 from engine.model import Answer, LearningScope, Question, SessionState, TranscriptLine
 from engine.storage.database import Database
+from engine.storage.wanted import Wanted
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.world import SHOP, Says, World, fact, view
 

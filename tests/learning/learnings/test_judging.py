@@ -12,9 +12,9 @@ from engine.clock import FakeClock
 from engine.learning.learnings.chain import NO_JUDGE
 from engine.learning.learnings.questions import JUDGE, claimed, told, verdict
 from engine.learning.learnings.rules import SessionRecord
-from engine.memory.forgetting import Wanted
 from engine.model import Answer, LearningEntry, LearningScope, Question, Refusal, Touched
 from engine.storage.database import Database
+from engine.storage.wanted import Wanted
 from tests.learning.learnings.world import NO_MODEL, SHOP, Says, World, view
 
 UV = "We install with uv"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.memory.forgetting import Wanted
 from engine.model import LearningScope, LearningStatus, Refusal
+from engine.storage.wanted import Wanted
 from tests.learning.learnings.world import World
 
 UV = "We install with uv"

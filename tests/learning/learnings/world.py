@@ -12,9 +12,9 @@ from engine.clock import FakeClock
 from engine.events import Event, FaultReported, SessionEnded, SessionStarted
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.rules import Said, SessionRecord
-from engine.memory.ledger import Ledger, LedgerEntry
 from engine.model import Answer, Asks, LearningEntry, NoAnswer, Question, SessionState, SessionView, TranscriptLine
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger, LedgerEntry
 from tests.conftest import MONDAY_MORNING
 
 SHOP = "/srv/shop"

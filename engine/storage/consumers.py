@@ -1,7 +1,7 @@
-"""What services do about facts of the ledger: each reader on its own, what fails tried again, then told of.
+"""What services do about facts of the ledger: each consumer on its own, what fails tried again, then reported.
 
-A `Follower` is one reader with a cursor of its own. `Following` has a thread for all of them, for what they do reads
-files and asks models.
+A `Follower` is one consumer with a cursor of its own. `Following` has a thread for all of them, for what they do reads
+files and asks models. `StalledConsumers` reports those that do not move on.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
-from engine.storage.database import Database
-from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.clock import Clock
+from engine.events import FaultReported
+from engine.storage import state
+from engine.storage.database import Transaction
+from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
 log = logging.getLogger(__name__)
 
@@ -28,22 +32,21 @@ class NotYet(Exception):
 
 
 class Follower:
-    """One reader of facts of some `kinds`. `handle` does the work for one of them; it may be called again for the same
-    fact after a crash, and then must change nothing."""
+    """One consumer of facts of some `kinds`. `handle` does the work for one of them; it may be called again for the
+    same fact after a crash, and then must change nothing."""
 
     def __init__(
         self,
         name: str,
-        database: Database,
-        facts: Facts,
+        ledger: Ledger,
         kinds: frozenset[str],
-        handle: Callable[[Fact], None],
+        handle: Callable[[LedgerEntry], None],
         *,
         key: str = "memory.follow",
     ) -> None:
         """`key` and the name are what its cursor is kept under."""
         self.name = name
-        self._facts = FactsRead(database, facts, f"{key}.{name}", lambda fact: fact.kind in kinds)
+        self._facts = LedgerCursor(ledger, f"{key}.{name}", lambda fact: fact.kind in kinds)
         self._handle = handle
         self._tries = 0
         self._lock = threading.Lock()
@@ -58,7 +61,7 @@ class Follower:
             self._facts.each(lambda facts: self._take(facts, going_on, passed))
         return passed
 
-    def _take(self, facts: Sequence[Fact], going_on: Callable[[], bool], passed: list[str]) -> int:
+    def _take(self, facts: Sequence[LedgerEntry], going_on: Callable[[], bool], passed: list[str]) -> int:
         """Handle them in order; returns how many are done."""
         for done, fact in enumerate(facts):
             words = self._try(fact) if going_on() else None
@@ -68,7 +71,7 @@ class Follower:
                 passed.append(words)
         return len(facts)
 
-    def _try(self, fact: Fact) -> str | None:
+    def _try(self, fact: LedgerEntry) -> str | None:
         """Handle one. "" when it is done, words when it is given up, None when it is to come again later."""
         try:
             self._handle(fact)
@@ -147,3 +150,57 @@ class Following:
             except Exception:
                 if not self._closing.is_set():
                     log.exception("following the ledger failed; it continues with the next fact")
+
+
+PATIENCE = timedelta(days=1)
+"""So long a fact may wait for its reader; the slowest look at theirs every few hours."""
+
+TOLD = "readers.stuck"
+"""Under this key: by the reader's own key, the `fact` that it waits at and the `words` that were said of it."""
+
+FIX = "see the log for the full error and fix its cause; nothing is lost, and older events are kept until then"
+
+
+class StalledConsumers:
+    """Reports consumers of the ledger that do not move on: what they wait at is let go by no retention, and what they
+    would do is not done (SPEC 4.2). One thread at a time."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self._ledger = ledger
+        self._database = ledger.database
+        self._clock = clock
+        self._seen: dict[str, int] = {}
+
+    def look(self) -> list[str]:
+        """What is new is told, once, in a `FaultReported`, and returned. A reader is stuck that waits at the same fact
+        as the last time though that is older than `PATIENCE`."""
+        now = self._clock.now()
+        waiting = {
+            key: fact
+            for key, reader in list(self._ledger.cursors.items())
+            if (fact := reader.next_of_concern()) is not None and now - fact.at >= PATIENCE
+        }
+        seen, self._seen = self._seen, {key: fact.id for key, fact in waiting.items()}
+        with self._database.read() as session:
+            told = dict(state.get(session, TOLD, {}))
+        known = {key: fault for key, fault in told.items() if key in waiting and waiting[key].id == fault["fact"]}
+        new = {
+            key: _words(key, fact, self._ledger.cursors[key].fault)
+            for key, fact in waiting.items()
+            if key not in known and seen.get(key) == fact.id
+        }
+
+        def tell(tx: Transaction) -> None:
+            found = {key: {"fact": waiting[key].id, "words": words} for key, words in new.items()}
+            state.put(tx, TOLD, known | found)
+            for words in new.values():
+                tx.record(FaultReported(where="ledger", message=f"{words}; {FIX}"))
+
+        if new or known != told:
+            self._database.write(tell)
+        return list(new.values())
+
+
+def _words(key: str, fact: LedgerEntry, fault: str) -> str:
+    why = fault or "it reports no error; some readers wait while everything is stopped (`clawpy status`)"
+    return f"{key} has not processed {fact.kind} of {fact.subject} ({fact.at:%Y-%m-%d}, fact {fact.id}): {why}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -15,9 +16,11 @@ from sqlalchemy import JSON, Column, Connection, Index
 from sqlmodel import Field
 
 from engine.events import Event
-from engine.model import Layer, LayerState
+from engine.model import Layer, LayerState, sanitise
+from engine.model.secrets import redact
+from engine.storage import state
+from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import driver_of
 from engine.storage.rows import Row
 from engine.storage.types import as_stored, utc
 
@@ -108,18 +111,24 @@ _PER_DAY = (
 )
 LAST = 2**63 - 1
 
-READ_ON = 500
+BATCH = 500
 """So many entries are read at once."""
 
-KEPT = 500
+MAX_KEPT = 500
 """So many of the newest entries are kept for who reads on."""
+
+
+MAX_FAULT = 500
+"""Characters of an error that are kept."""
 
 
 class Ledger:
     """Reads the ledger."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
+        self.cursors: dict[str, LedgerCursor] = {}
+        """Who follows the ledger, by the key under which is kept how far: what is after that is needed."""
         self._reading = threading.Lock()
         self._tail: deque[LedgerEntry] = deque()
         """The newest entries: every one after `_before`, as of so many `_recorded`."""
@@ -132,10 +141,10 @@ class Ledger:
             return self._entries("WHERE id < ? ORDER BY id DESC LIMIT ?", before, limit)
         # Kind by kind in the order of the index: all kinds at once would be sorted first, however many there are.
         which = "WHERE kind = ? AND id < ? ORDER BY at DESC, id DESC LIMIT ?"
-        found = [one for kind in set(kinds) for one in self._entries(which, kind, before, limit)]
-        return sorted(found, key=lambda one: one.id, reverse=True)[:limit]
+        found = [entry for kind in set(kinds) for entry in self._entries(which, kind, before, limit)]
+        return sorted(found, key=lambda entry: entry.id, reverse=True)[:limit]
 
-    def since(self, cursor: int, limit: int = 500) -> list[LedgerEntry]:
+    def since(self, cursor: int, limit: int = BATCH) -> list[LedgerEntry]:
         """Entries after `cursor`, oldest first: how a service that must miss nothing reads on.
 
         Many followers ask often, and nearly always for what is new. So the newest entries are read once for all of
@@ -144,22 +153,22 @@ class Ledger:
         with self._reading:
             self._read_on()
             if cursor >= self._before:
-                newer = takewhile(lambda one: one.id > cursor, reversed(self._tail))
+                newer = takewhile(lambda entry: entry.id > cursor, reversed(self._tail))
                 return list(newer)[::-1][:limit]
         return self._after(cursor, limit)
 
     def _read_on(self) -> None:
         """Bring the newest entries up to date."""
-        recorded = self._database.recorded  # before the look: what is written during it is looked for again
+        recorded = self.database.recorded  # before the look: what is written during it is looked for again
         if self._before < 0:
             (newest,) = self._entries("ORDER BY id DESC LIMIT 1") or (None,)
-            self._before = max(0, newest.id - KEPT) if newest else 0
+            self._before = max(0, newest.id - MAX_KEPT) if newest else 0
         while recorded != self._recorded:
-            found = self._after(self._tail[-1].id if self._tail else self._before, READ_ON)
+            found = self._after(self._tail[-1].id if self._tail else self._before, BATCH)
             self._tail.extend(found)
-            while len(self._tail) > KEPT:
+            while len(self._tail) > MAX_KEPT:
                 self._before = self._tail.popleft().id
-            if len(found) < READ_ON:
+            if len(found) < BATCH:
                 self._recorded = recorded
 
     def _after(self, cursor: int, limit: int) -> list[LedgerEntry]:
@@ -178,7 +187,7 @@ class Ledger:
         year as for a week, and right for days whose rows were given up."""
         days = {name: at.astimezone(UTC).date().isoformat() for name, at in (("first", start), ("last", end))}
         values = {"kind": kind, "workspace": workspace, **days}
-        with self._database.read() as session:
+        with self.database.read() as session:
             return dict(driver_of(session.connection()).execute(_PER_DAY, values).fetchall())
 
     def layer(self) -> LayerState:
@@ -187,14 +196,85 @@ class Ledger:
         if newest is None:
             return LayerState(Layer.LEDGER, 0, None, "ready")
         gone = "SELECT coalesce(sum(number), 0) FROM table_days WHERE \"table\" = 'memory_events'"
-        with self._database.read() as session:
+        with self.database.read() as session:
             (number,) = driver_of(session.connection()).execute(gone).fetchone()
         return LayerState(Layer.LEDGER, newest.id - number, newest.at, "ready")
 
     def _entries(self, which: str, *values: object) -> list[LedgerEntry]:
-        with self._database.read() as session:
+        with self.database.read() as session:
             found = driver_of(session.connection()).execute(f"{_ENTRIES} {which}", values).fetchall()
         return [
             LedgerEntry(id, datetime.fromisoformat(at), kind, subject, workspace, json.loads(payload))
             for id, at, kind, subject, workspace, payload in found
         ]
+
+
+Handler = Callable[[Sequence[LedgerEntry]], int | None]
+"""Takes facts, oldest first; returns how many it took, None for all."""
+
+
+class LedgerCursor:
+    """How far a consumer has read the ledger, stored under `key`: each fact is handled once, after a crash once again.
+
+    `concerns` says which facts are handled. The ledger grows with everything that happens, and most of it concerns no
+    consumer. So how far it was read is kept in memory, and stored only when something was handled, or a whole batch
+    was of no concern, and then along with what is written next: an engine with nothing to do writes nothing.
+    One thread at a time.
+    """
+
+    def __init__(self, ledger: Ledger, key: str, concerns: Callable[[LedgerEntry], bool]) -> None:
+        self.ledger = ledger
+        self._database = ledger.database
+        self._key = key
+        self._concerns = concerns
+        self._cursor: int | None = None
+        self._recorded = -1
+        """As of so many writes to the ledger there is nothing to hand over."""
+        self.fault = ""
+        """What handling raised the last time, in words; "" when it went well."""
+        ledger.cursors[key] = self
+
+    def each(self, handle: Handler) -> None:
+        """Hand over the facts of concern since the last time, oldest first, in batches.
+
+        `handle` returns how many it took, None for all. What it left comes the next time, with what is after it.
+        What it raises is raised here, and its whole batch comes again; it must not mind facts that it handled before.
+        """
+        recorded = self._database.recorded  # before the look: what is written during it is looked for again
+        if recorded == self._recorded:
+            return
+        cursor = self._stored() if self._cursor is None else self._cursor
+        while facts := self.ledger.since(cursor, BATCH):
+            concerning = [fact for fact in facts if self._concerns(fact)]
+            taken = self._handled(handle, concerning) if concerning else 0
+            left = concerning[len(concerning) if taken is None else taken :]
+            cursor = left[0].id - 1 if left else facts[-1].id
+            if len(left) < len(concerning) or (len(facts) == BATCH and not left):
+                self._store(cursor)
+            self._cursor = cursor
+            if left:
+                return
+            if len(facts) < BATCH:
+                break
+        self._recorded = recorded
+
+    def next_of_concern(self) -> LedgerEntry | None:
+        """The first fact that it has not handled yet, of the next `BATCH`."""
+        cursor = self._stored() if self._cursor is None else self._cursor
+        return next((fact for fact in self.ledger.since(cursor, BATCH) if self._concerns(fact)), None)
+
+    def _handled(self, handle: Handler, facts: Sequence[LedgerEntry]) -> int | None:
+        try:
+            taken = handle(facts)
+        except Exception as error:
+            self.fault = redact(sanitise(f"{type(error).__name__}: {error}"))[:MAX_FAULT]
+            raise
+        self.fault = ""
+        return taken
+
+    def _stored(self) -> int:
+        with self._database.read() as session:
+            return int(state.get(session, self._key, 0))
+
+    def _store(self, cursor: int) -> None:
+        state.put_along(self._database, self._key, cursor)
