@@ -19,7 +19,7 @@ from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.parameters import edited
-from engine.execution.sandbox import Confinement
+from engine.execution.sandbox import Confinement, Sandbox
 from engine.model import MICRO, Assignment, CheckResult, Refusal, RunnerInfo, SessionView
 from engine.simulation.world import Project
 from engine.storage.database import Transaction
@@ -41,11 +41,10 @@ STATED = "Decision: we keep totals in whole cents"
 """What every session of prose states by itself: a model's claim."""
 
 
-class MadeSandbox:
+class MadeSandbox(Sandbox):
     """Claims to confine; there is nothing to confine."""
 
     name = "made up"
-    confines = True
     gates = True
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
@@ -56,9 +55,6 @@ class MadeSandbox:
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         raise AssertionError("nothing is executed in a simulation")
-
-    def temporary(self, confinement: Confinement) -> str:
-        return str(confinement.scratch)
 
 
 class Bench:

@@ -337,8 +337,8 @@ def test_a_bubblewrap_that_does_not_work_is_not_used(tmp_path: Path) -> None:
         program = tmp_path / "bwrap"
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
-        assert not Bubblewrap(str(program)).works()
-    assert not Bubblewrap(str(tmp_path / "not-there")).works()
+        assert Bubblewrap(str(program)).fault
+    assert Bubblewrap(str(tmp_path / "not-there")).fault
 
 
 @pytest.mark.parametrize("rung", [NoSandbox, Bubblewrap])

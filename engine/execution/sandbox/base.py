@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from engine.execution.sandbox import limits
 
@@ -80,65 +81,82 @@ class Confinement:
         (self.layers / "empty").touch()
 
 
-class Sandbox(Protocol):
-    """One rung of the ladder."""
+class Sandbox(ABC):
+    """One rung of the ladder. `confines`: commands are held by the operating system, not by good manners. `gates`: it
+    can hold commands to the hosts of a `HostGate`."""
+
+    name: str
+    confines = True
+    gates = False
 
     @property
-    def name(self) -> str: ...
+    def fault(self) -> str:
+        """Why it does not work here, in words; "" when it does: a command was held by it."""
+        return ""
 
     @property
-    def confines(self) -> bool:
-        """True when commands are held by the operating system, not by good manners."""
+    def lacks(self) -> Sequence[str]:
+        """What it does not do here though it works."""
+        return ()
 
-    @property
-    def gates(self) -> bool:
-        """True when it can hold commands to the hosts of a `HostGate`."""
-
-    def overlays(self, confinement: Confinement) -> bool:
-        """Whether it can have commands write over `confinement.tree` so that nothing of it stays. Where it cannot, a
-        session that only checks works in a copy."""
-
-    def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
-        """How a session's row says it, for instance "bubblewrap, network only to api.anthropic.com"."""
-
+    @abstractmethod
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         """The command line that runs `argv` in `cwd` confined. Raises `Refusal` `sandbox_tampered` when a folder that
         it relies on was exchanged."""
 
+    def overlays(self, confinement: Confinement) -> bool:
+        """Whether it can have commands write over `confinement.tree` so that nothing of it stays. Where it cannot, a
+        session that only checks works in a copy."""
+        return False
+
+    def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
+        """How a session's row says it, for instance "bubblewrap, network only to api.anthropic.com"."""
+        if network:
+            return f"{self.name}, with network"
+        to = f"network only to {', '.join(hosts)}" if hosts and self.gates else "no network"
+        return f"{self.name}, {to}"
+
     def temporary(self, confinement: Confinement) -> str:
         """TMPDIR as commands see it."""
+        return str(confinement.tmp)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How a command went by which a rung was tried. `fault`: what kept it from succeeding, in words, "" for nothing."""
+
+    fault: str
+    output: str = ""
+
+
+def tried(argv: Sequence[str], cwd: Path | None = None) -> Trial:
+    """Run a command to see whether a rung works here; ten seconds at most."""
+    try:
+        done = subprocess.run(
+            argv, cwd=cwd, capture_output=True, text=True, errors="replace", timeout=10, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Trial(str(error))
+    fault = done.stderr.strip()[-500:] or f"exit code {done.returncode}"
+    return Trial("" if done.returncode == 0 else fault, done.stdout)
 
 
 UNCONFINED = "no sandbox"
 """How the row of a session says that nothing confined it."""
 
 
-class NoSandbox:
+class NoSandbox(Sandbox):
     """The last rung: a clean environment, limits, and an end for every process with its command. Nothing autonomous may
     execute here."""
 
     name = "none"
     confines = False
-    gates = False
-
-    def overlays(self, confinement: Confinement) -> bool:
-        return False
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return UNCONFINED
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         return limits.supervised(["cwd", str(cwd)], argv) if sys.platform == "linux" else list(argv)
-
-    def temporary(self, confinement: Confinement) -> str:
-        return str(confinement.tmp)
-
-
-def described(name: str, *, network: bool, hosts: Sequence[str]) -> str:
-    """The words of a rung that confines."""
-    if network:
-        return f"{name}, with network"
-    return f"{name}, network only to {', '.join(hosts)}" if hosts else f"{name}, no network"
 
 
 @dataclass(frozen=True, slots=True)

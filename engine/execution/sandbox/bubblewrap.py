@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.execution.sandbox import caches, forward, limits, mounts, places, seccomp
-from engine.execution.sandbox.base import PRIVATE, Confinement, described
+from engine.execution.sandbox.base import PRIVATE, Confinement, Sandbox, tried
 from engine.execution.sandbox.hosts import local_hosts
 from engine.execution.sandbox.mounts import Kind, Mount
 
@@ -39,18 +39,14 @@ _KERNEL_SETTINGS = [
 ]
 
 
-class Bubblewrap:
+class Bubblewrap(Sandbox):
     """`bwrap` at `program`."""
 
     name = "bubblewrap"
-    confines = True
     gates = True
 
     def __init__(self, program: str = "bwrap") -> None:
         self._program = program
-
-    def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
-        return described(self.name, network=network, hosts=hosts)
 
     def temporary(self, confinement: Confinement) -> str:
         return "/tmp"
@@ -79,20 +75,7 @@ class Bubblewrap:
     def fault(self) -> str:
         """Why it does not work here, in bwrap's words; "" when it does. Tried with every kind of option in use."""
         options = [*self._base(), *_system(), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/"]
-        try:
-            done = subprocess.run(
-                self._launched(options, ["true"]),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=10,
-                stdin=subprocess.DEVNULL,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error)
-        if done.returncode == 0:
-            return ""
-        return done.stderr.strip() or f"exit code {done.returncode}"
+        return tried(self._launched(options, ["true"])).fault
 
     @property
     def lacks(self) -> list[str]:
@@ -105,10 +88,6 @@ class Bubblewrap:
         if os.geteuid() == 0:
             found.append("the engine runs as root, and the kernel does not count root's processes")
         return found
-
-    def works(self) -> bool:
-        """Whether it really confines here, tried once."""
-        return not self.fault
 
     def _launched(self, options: Sequence[str], command: Sequence[str], over: mounts.Layers | None = None) -> list[str]:
         """Limited, and with the filter on descriptor 9, which a shell opens: each start reads it from its beginning.

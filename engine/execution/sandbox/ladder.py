@@ -25,11 +25,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from engine.execution.sandbox.base import Confinement, NoSandbox, RungReport, Sandbox
-from engine.execution.sandbox.bubblewrap import Bubblewrap, found
+from engine.execution.sandbox.bubblewrap import found
 from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.seatbelt import Seatbelt
-
-Rung = Bubblewrap | Landlock | Seatbelt
 
 _HOMES = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
 _MENDS = {
@@ -41,17 +39,17 @@ _MENDS = {
 @functools.cache
 def best_sandbox() -> Sandbox:
     """The highest rung that works on this machine, tried once a process."""
-    return next((rung for rung in _candidates() if rung.works()), NoSandbox())
+    return next((rung for rung in _candidates() if not rung.fault), NoSandbox())
 
 
 def rungs() -> list[Sandbox]:
     """Every rung that works here, the best first; none last."""
-    working: list[Sandbox] = [rung for rung in _candidates() if rung.works()]
+    working: list[Sandbox] = [rung for rung in _candidates() if not rung.fault]
     return [*working, NoSandbox()]
 
 
 @functools.cache
-def _candidates() -> Sequence[Rung]:
+def _candidates() -> Sequence[Sandbox]:
     """The rungs of this platform."""
     if platform.system() == "Darwin":
         return (Seatbelt(),)
@@ -70,7 +68,7 @@ def ladder_reports() -> list[RungReport]:
     for name, home in _HOMES.items():
         rung = tried.get(name)
         if rung is not None:
-            reports.append(RungReport(name, rung.works(), name == in_force, _lacks(rung), _mend(rung)))
+            reports.append(RungReport(name, not rung.fault, name == in_force, _lacks(rung), _mend(rung)))
         elif system == home:
             reports.append(RungReport(name, False, False, "it is not installed", _MENDS[name]))
         else:
@@ -79,13 +77,13 @@ def ladder_reports() -> list[RungReport]:
     return [*reports, RungReport("none", True, in_force == "none", nothing)]
 
 
-def _lacks(rung: Rung) -> str:
+def _lacks(rung: Sandbox) -> str:
     if rung.fault:
         return f"it does not work: {rung.fault}"
     return "; ".join(rung.lacks)
 
 
-def _mend(rung: Rung) -> str:
+def _mend(rung: Sandbox) -> str:
     """How to get a rung to work, as far as its words tell."""
     said = rung.fault.lower()
     if not said:

@@ -12,13 +12,12 @@ import ctypes
 import functools
 import os
 import platform
-import subprocess
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from engine.execution.sandbox import limits, mounts, seccomp, supervisor
-from engine.execution.sandbox.base import Confinement, described
+from engine.execution.sandbox.base import Confinement, Sandbox, tried
 from engine.execution.sandbox.mounts import Kind, Mount
 from engine.execution.sandbox.places import SYSTEM, readable_places
 
@@ -53,24 +52,16 @@ def handled(abi: int) -> int:
     return rights
 
 
-class Landlock:
+class Landlock(Sandbox):
     """The rung as the kernel's version `abi` of Landlock allows it."""
 
     name = "landlock"
-    confines = True
-    gates = False
 
     def __init__(self, abi: int | None = None) -> None:
         self._abi = min(version() if abi is None else abi, _NEWEST)
 
-    def overlays(self, confinement: Confinement) -> bool:
-        return False
-
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
-        return described(self.name, network=network, hosts=()) + ("" if network else ", no loopback")
-
-    def temporary(self, confinement: Confinement) -> str:
-        return str(confinement.tmp)
+        return super().describe(network=network, hosts=hosts) + ("" if network else ", no loopback")
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         assert not confinement.discards, "a session works in a copy where nothing can be laid over the tree"
@@ -102,15 +93,10 @@ class Landlock:
             argv = limits.supervised(
                 [*self._words(planned), "cwd", str(inside)], ["/bin/sh", "-c", f"{script}; exit 0"]
             )
-            try:
-                done = subprocess.run(
-                    argv, capture_output=True, text=True, errors="replace", timeout=10, stdin=subprocess.DEVNULL
-                )
-            except (OSError, subprocess.TimeoutExpired) as error:
-                return str(error)
-            if done.returncode != 0:
-                return done.stderr.strip()[-200:] or f"exit code {done.returncode}"
-            if done.stdout or outside.stat().st_mode & 0o777 == 0 or outside.read_text() != "canary":
+            trial = tried(argv)
+            if trial.fault:
+                return trial.fault
+            if trial.output or outside.stat().st_mode & 0o777 == 0 or outside.read_text() != "canary":
                 return "it did not hold a command"
             return ""
 
@@ -125,10 +111,6 @@ class Landlock:
         if os.geteuid() == 0:
             found.append("the engine runs as root, and the kernel does not count root's processes")
         return found
-
-    def works(self) -> bool:
-        """Whether it really confines here, tried once."""
-        return not self.fault
 
     def _words(self, planned: Sequence[Mount], *, network: bool = False) -> list[str]:
         everything = handled(self._abi)

@@ -13,13 +13,12 @@ import itertools
 import os
 import shutil
 import stat
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from engine.execution.sandbox.base import Confinement
+from engine.execution.sandbox.base import Confinement, tried
 from engine.git import submodule_paths
 from engine.model import Refusal
 
@@ -201,18 +200,9 @@ def _try(layers: Layers) -> str:
             return f"`{program}` does not exist"
     try:
         layers.make()
-        done = subprocess.run(
-            [*UNSHARE, "/bin/sh", "-c", layers.script()],
-            cwd=layers.folder,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=10,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return str(error)
-    return "" if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
+    return tried([*UNSHARE, "/bin/sh", "-c", layers.script()], layers.folder).fault
 
 
 def written(confinement: Confinement) -> Iterator[str]:

@@ -9,13 +9,12 @@ real command was held by it.
 from __future__ import annotations
 
 import functools
-import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from engine.execution.sandbox import mounts, places
-from engine.execution.sandbox.base import PRIVATE, Confinement, described
+from engine.execution.sandbox.base import PRIVATE, Confinement, Sandbox, tried
 from engine.execution.sandbox.mounts import Kind
 
 PROGRAM = Path("/usr/bin/sandbox-exec")
@@ -26,27 +25,16 @@ _OF_PEOPLE = tuple(map(Path, ("/Users", "/Volumes", "/private/var/root", "/priva
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/dtracehelper")
 
 
-class Seatbelt:
+class Seatbelt(Sandbox):
     """`sandbox-exec`. Without a host gate: a command has the network that the workspace allows, or none."""
 
     name = "seatbelt"
-    confines = True
-    gates = False
 
     def __init__(self, program: Path = PROGRAM) -> None:
         self._program = program
 
-    def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
-        return described(self.name, network=network, hosts=())
-
-    def temporary(self, confinement: Confinement) -> str:
-        return str(confinement.tmp)
-
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         return [str(self._program), "-p", profile(confinement, places.readable_places(confinement, argv[0])), *argv]
-
-    def overlays(self, confinement: Confinement) -> bool:
-        return False
 
     @functools.cached_property
     def fault(self) -> str:
@@ -61,20 +49,10 @@ class Seatbelt:
             confinement = Confinement(root / "folder", root / "scratch", root / "caches")
             confinement.make()
             script = 'touch "$0/folder/made" && ! cat "$0/hidden/key" && ! touch "$0/made"'
-            try:
-                done = subprocess.run(
-                    self.wrap(["/bin/sh", "-c", script, str(root)], confinement, cwd=root / "folder"),
-                    capture_output=True,
-                    text=True,
-                    errors="replace",
-                    timeout=10,
-                    stdin=subprocess.DEVNULL,
-                )
-            except (OSError, subprocess.TimeoutExpired) as error:
-                return str(error)
-            if done.returncode == 0 and (root / "folder" / "made").exists() and "found" not in done.stdout:
-                return ""
-        return done.stderr.strip()[-500:] or f"exit code {done.returncode}"
+            argv = self.wrap(["/bin/sh", "-c", script, str(root)], confinement, cwd=root / "folder")
+            trial = tried(argv, root / "folder")
+            held = (root / "folder" / "made").exists() and "found" not in trial.output
+            return trial.fault or ("" if held else "it did not hold a command")
 
     @property
     def lacks(self) -> list[str]:
@@ -84,10 +62,6 @@ class Seatbelt:
             "no loopback of its own",
             "no gate to the hosts of an agent, which needs `network = true`",
         ]
-
-    def works(self) -> bool:
-        """Whether it really confines here, tried once."""
-        return not self.fault
 
 
 def profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:

@@ -19,8 +19,8 @@ from engine.execution.live import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, FlowUnable
 from engine.execution.tools import text
-from engine.execution.tools.gate import REFUSING, Gate, Programs, Wishes
-from engine.execution.tools.jail import Content, Jail, shown
+from engine.execution.tools.gate import REFUSING, Gate, Programs, ToolServices
+from engine.execution.tools.jail import Content, shown
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.specs import (
     EXEC_SECONDS,
@@ -46,38 +46,20 @@ LONGEST_SUBJECT = 200
 UNSTARTED = (126, 127)
 """Exit codes of a shell that could not start what it was to run."""
 
-Refused = Callable[[ToolRefused], None]
-
 
 class Toolbelt:
-    """The tools of one session, confined to `folder`. `call` may be used from several threads at once.
-
-    `programs` takes commands apart for the policy's patterns; `refused` is told what a rail did not let.
-    """
+    """The tools of one session, confined to `folder`. `call` may be used from several threads at once."""
 
     def __init__(
-        self,
-        live: LiveSession,
-        view: SessionView,
-        folder: Path,
-        policy: Policy,
-        permissions: Permissions,
-        web: Web,
-        *,
-        settings: SettingsSource,
-        programs: Programs = lambda command: (),
-        refused: Refused = lambda event: None,
+        self, live: LiveSession, view: SessionView, folder: Path, policy: Policy, services: ToolServices
     ) -> None:
         self._live = live
         self._view = view
         self._folder = folder
         self._policy = policy
-        self._programs = programs
-        self._web = web
-        self._refused = refused
-        self._gate = Gate(live, view, folder, policy, permissions)
-        self._jail = Jail(folder)
-        self._wishes = Wishes(self._jail, view, settings, web, programs, confined=live.sandbox.confines)
+        self._services = services
+        self._gate = Gate(live, view, folder, policy, services)
+        self._jail = self._gate.jail
         self._writing = threading.Lock()
         self._works: Mapping[str, Callable[[dict[str, Any]], str | ToolResult]] = {
             "read": self._read,
@@ -131,7 +113,7 @@ class Toolbelt:
         try:
             if kind != "think":
                 self._note("exec" if kind == "execute" else kind, arguments)
-                self._gate.clear(self._wishes.foreign(kind, title, detail, arguments))
+                self._gate.clear(self._gate.foreign(kind, title, detail, arguments))
         except Refusal as refusal:
             self._not_done(kind, {"path": title}, refusal)
             return False
@@ -218,12 +200,12 @@ class Toolbelt:
         command = plain(given["command"], "command", LONGEST_COMMAND)
         seconds = min(given.get("timeout_seconds", EXEC_SECONDS), MOST_EXEC_SECONDS)
         argv = [shutil.which("bash") or "sh", "-c", command]
-        cleared = self._gate.clear(self._wishes.command(command, shlex.join(argv)))
+        cleared = self._gate.clear(self._gate.command(command, shlex.join(argv)))
         self._live.write("tool", f"exec {self._live.without_secrets(' '.join(command.split()))[:1_000]}")
         done = self._live.execute(argv, cwd=self._folder, timeout=seconds, cleared=cleared, announced=True)
         ended = f"it was ended after {seconds} s" if done.timed_out else f"exit code {done.exit_code}"
         if done.timed_out or done.exit_code in UNSTARTED:
-            self._live.journal.erred("exec", f"{command_used(self._programs(command))}: {ended}")
+            self._live.journal.erred("exec", f"{command_used(self._services.programs(command))}: {ended}")
         output = text.ending_of(done.output)
         return ToolResult(f"{output or '[no output]'}\n[{ended}, {done.seconds:.1f} s]", ok=done.ok)
 
@@ -236,17 +218,17 @@ class Toolbelt:
 
     def _web_search(self, given: dict[str, Any]) -> str:
         query = plain(given["query"], "query", LONGEST_QUERY)
-        self._gate.clear(self._wishes.search(query))
+        self._gate.clear(self._gate.search(query))
         self._live.write("tool", f"web_search {query}")
-        hits = self._web.search(query, on_leash=self._live.on_stop)
+        hits = self._services.web.search(query, on_leash=self._live.on_stop)
         told = "\n\n".join(f"{hit.title}\n{hit.url}\n{hit.text}".strip() for hit in hits)
         return text.lines_of(f"{_FROM_OUTSIDE}\n\n{told}", 1, None) if hits else "[nothing was found]"
 
     def _web_fetch(self, given: dict[str, Any]) -> str:
         target = target_of(given["url"])
-        self._gate.clear(self._wishes.page(target))
+        self._gate.clear(self._gate.page(target))
         self._live.write("tool", f"web_fetch {target.url}")
-        page = self._web.fetch(given["url"], may=self._may_follow, on_leash=self._live.on_stop)
+        page = self._services.web.fetch(given["url"], may=self._may_follow, on_leash=self._live.on_stop)
         if page.moved_to:
             return f"{page.url} leads to {page.moved_to}, another host; fetch that if you want it"
         start = given.get("first_character", 1) - 1
@@ -262,20 +244,20 @@ class Toolbelt:
     def _clear(self, tool: str, path: str, detail: Callable[[], str]) -> str:
         """Let a file tool through; where the path leads, relative to the folder."""
         relative = self._jail.relative(path)
-        self._gate.clear(self._wishes.file(tool, relative, detail))
+        self._gate.clear(self._gate.file(tool, relative, detail))
         return relative
 
     def _note(self, tool: str, arguments: Mapping[str, Any]) -> None:
         """Keep for adaptation that a tool was called."""
         command = arguments.get("command") if isinstance(arguments, Mapping) else None  # a model may send anything
         if tool == "exec" and isinstance(command, str):
-            tool = command_used(self._programs(command[:LONGEST_COMMAND]))
+            tool = command_used(self._services.programs(command[:LONGEST_COMMAND]))
         self._live.journal.used(tool)
 
     def _may_follow(self, target: Target) -> bool:
         """Whether a redirect to another host is followed without asking."""
         try:
-            return not self._gate.weigh(self._wishes.page(target))[0]
+            return not self._gate.weigh(self._gate.page(target))[0]
         except Refusal:
             return False
 
@@ -286,7 +268,7 @@ class Toolbelt:
             return f"no tool may be used: {problem}" if problem else f"the agent's tools.json does not allow {name}"
         if name == "exec" and self._view.mode == AUTONOMOUS and not self._live.sandbox.confines:
             return "nothing is executed by itself without a sandbox"
-        if name == "web_search" and not self._web.searches:
+        if name == "web_search" and not self._services.web.searches:
             return "no search is configured"
         return ""
 
@@ -298,7 +280,7 @@ class Toolbelt:
         said = sanitise(refusal.message)
         self._live.write("tool", f"{name} {what}".strip() + (" refused: " if denied else " failed: ") + said)
         if denied:
-            self._refused(
+            self._services.refused(
                 ToolRefused(
                     subject=self._view.id,
                     workspace=self._view.workspace,
@@ -337,14 +319,10 @@ class Toolbelts:
         permissions: Permissions,
         lists: Callable[[str], Tools],
         programs: Programs = lambda command: (),
-        web: Web | None = None,
     ) -> None:
         self._database = database
-        self._settings = settings
-        self._permissions = permissions
         self._lists = lists
-        self._programs = programs
-        self._web = web or Web(settings)
+        self._services = ToolServices(settings, permissions, Web(settings), programs, self._record)
 
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Toolbelt:
         """The tools of `live`, confined to the `folder` of its workspace, as its agent's `tools.json` has it now."""
@@ -352,17 +330,7 @@ class Toolbelts:
             policy = Policy.of(self._lists(view.agent))
         except Refusal as refusal:
             policy = Policy(problem=refusal.message)
-        return Toolbelt(
-            live,
-            view,
-            folder,
-            policy,
-            self._permissions,
-            self._web,
-            settings=self._settings,
-            programs=self._programs,
-            refused=self._record,
-        )
+        return Toolbelt(live, view, folder, policy, self._services)
 
     def _record(self, event: ToolRefused) -> None:
         self._database.write(lambda tx: tx.record(event))

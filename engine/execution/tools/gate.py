@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import SettingsSource
+from engine.events import ToolRefused
 from engine.execution.channels import AUTONOMOUS
 from engine.execution.live import LiveSession
 from engine.execution.permissions import Permissions
@@ -46,17 +47,43 @@ class Wish:
     external: str = ""
 
 
+Programs = Callable[[str], Sequence[str]]
+"""From a command's text to each program that it runs, with its arguments."""
+
+_KINDS: Mapping[str, tuple[str, str]] = {
+    "read": ("read", "cat"),
+    "search": ("read", "cat"),
+    "edit": ("edit", "tee"),
+    "delete": ("edit", "rm"),
+    "move": ("edit", "mv"),
+}
+"""An agent's own kinds of tools that touch files: which of ours each is like, and what does the same in a shell."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolServices:
+    """What the tools of every session stand on. `programs` takes commands apart for the policy's patterns; `refused` is
+    told what a rail did not let."""
+
+    settings: SettingsSource
+    permissions: Permissions
+    web: Web
+    programs: Programs = lambda command: ()
+    refused: Callable[[ToolRefused], None] = lambda event: None
+
+
 class Gate:
-    """The gate of one session."""
+    """The gate of one session: it makes a wish of each tool call, and lets it through or not."""
 
     def __init__(
-        self, live: LiveSession, view: SessionView, folder: Path, policy: Policy, permissions: Permissions
+        self, live: LiveSession, view: SessionView, folder: Path, policy: Policy, services: ToolServices
     ) -> None:
         self._live = live
         self._view = view
         self._folder = folder
         self._policy = policy
-        self._permissions = permissions
+        self._services = services
+        self.jail = Jail(folder)
 
     def weigh(self, wish: Wish) -> tuple[list[str], bool]:
         """Why a person must look at it, [] when he need not; and whether nothing but the policy asks.
@@ -95,7 +122,7 @@ class Gate:
         wide = only_policy and wish.wide_key
         if wide:
             reasons.append(f"an answer for this session holds for every {wish.tool}")
-        allowed = self._permissions.ask(
+        allowed = self._services.permissions.ask(
             self._live,
             self._view,
             tool=wish.tool,
@@ -120,39 +147,7 @@ class Gate:
             return f"the agent's tools.json denies this ({entry})"
         return f"the agent's tools.json does not allow this {wish.tool}"
 
-
-Programs = Callable[[str], Sequence[str]]
-"""From a command's text to each program that it runs, with its arguments."""
-
-_KINDS: Mapping[str, tuple[str, str]] = {
-    "read": ("read", "cat"),
-    "search": ("read", "cat"),
-    "edit": ("edit", "tee"),
-    "delete": ("edit", "rm"),
-    "move": ("edit", "mv"),
-}
-"""An agent's own kinds of tools that touch files: which of ours each is like, and what does the same in a shell."""
-
-
-class Wishes:
-    """The wishes of one session. `confined`: its processes are held by the operating system."""
-
-    def __init__(
-        self,
-        jail: Jail,
-        view: SessionView,
-        settings: SettingsSource,
-        web: Web,
-        programs: Programs,
-        *,
-        confined: bool,
-    ) -> None:
-        self._jail = jail
-        self._view = view
-        self._settings = settings
-        self._web = web
-        self._programs = programs
-        self._confined = confined
+    # Wishes
 
     def file(self, tool: str, relative: str, detail: Callable[[], str]) -> Wish:
         """read, write or edit of a path relative to the folder."""
@@ -173,11 +168,11 @@ class Wishes:
         return Wish(
             "exec",
             f"run {' '.join(command.split())}",
-            (command, *self._programs(command)),
+            (command, *self._services.programs(command)),
             judged,
             f"exec:{command}",
             lambda: command,
-            production=policy.of_command(command, self._settings.current.production),
+            production=policy.of_command(command, self._services.settings.current.production),
             reasons=reasons,
         )
 
@@ -187,7 +182,7 @@ class Wishes:
             "web_search",
             f"search the web: {query}",
             (query,),
-            f"curl {shlex.quote(self._settings.current.web.search_url)}",
+            f"curl {shlex.quote(self._services.settings.current.web.search_url)}",
             f"web_search:{query}",
             lambda: query,
             wide_key="web_search",
@@ -195,6 +190,7 @@ class Wishes:
 
     def page(self, target: Target, reasons: Sequence[str] = ()) -> Wish:
         """web_fetch; a host that the operator did not list is communication with the outside (SPEC 3.5)."""
+        known = self._services.web.unasked(target)
         return Wish(
             "web_fetch",
             f"fetch {target.url}",
@@ -202,15 +198,15 @@ class Wishes:
             f"curl -fsSL {shlex.quote(target.url)}",
             f"web_fetch:{target.address}",
             lambda: target.url,
-            production=policy.of_host(target.host, self._settings.current.production),
+            production=policy.of_host(target.host, self._services.settings.current.production),
             reasons=reasons,
-            external="" if self._web.unasked(target) else f"talks to {target.address}, which has not been allowed yet",
+            external="" if known else f"talks to {target.address}, which has not been allowed yet",
         )
 
     def foreign(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> Wish:
         """What an agent wants to do with a tool of its own; see `Toolbelt.may`. Raises `Refusal` for files outside."""
         # Such a tool is held by the operating system alone.
-        reasons = [] if self._confined else ["no sandbox confines what the agent does"]
+        reasons = [] if self._live.sandbox.confines else ["no sandbox confines what the agent does"]
         command, url, named = (arguments.get(name) for name in ("command", "url", "paths"))
         if kind == "execute" and isinstance(command, str) and command.strip():
             return self.command(plain(command, "command", LONGEST_COMMAND), command, reasons)
@@ -236,7 +232,7 @@ class Wishes:
         found = []
         for path in paths:
             try:
-                found.append(self._jail.relative(path))
+                found.append(self.jail.relative(path))
             except Refusal as refusal:
                 # The sandbox shows an agent more than the project, and hides what is secret.
                 if tool != "read" or refusal.code != "outside":
@@ -257,4 +253,4 @@ class Wishes:
         )
 
     def _production(self, relative: str) -> tuple[str, ...]:
-        return policy.of_path(relative, self._view.workspace, self._settings.current.production)
+        return policy.of_path(relative, self._view.workspace, self._services.settings.current.production)

@@ -17,6 +17,7 @@ from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement, NoSandbox, Sandbox
 from engine.execution.tools.belt import Toolbelt
+from engine.execution.tools.gate import ToolServices
 from engine.execution.tools.policy import NAMES, Policy
 from engine.execution.tools.web import Web, system_resolve
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
@@ -82,11 +83,13 @@ class BeltWorld:
             self.view,
             self.folder,
             policy or Policy(allow=NAMES),
-            self.permissions,
-            Web(self.settings, resolve=resolve, seconds=web_seconds),
-            settings=self.settings,
-            programs=programs_of,
-            refused=self.refused.append,
+            ToolServices(
+                self.settings,
+                self.permissions,
+                Web(self.settings, resolve=resolve, seconds=web_seconds),
+                programs_of,
+                self.refused.append,
+            ),
         )
 
     def __call__(self, tool: str, **arguments: Any) -> ToolResult:
