@@ -17,7 +17,10 @@ from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT, KINDS, OPEN_TASK, R
 from engine.prediction.tasks import HEARTBEAT as DUE
 from engine.prediction.tasks import ORDER
 from engine.prediction.templates.history import implied
-from engine.prediction.templates.making import offer
+from engine.prediction.templates.making import (
+    Offer,
+    proposed,
+)
 
 DUE_SOURCES = (DUE, ORDER)
 
@@ -73,9 +76,7 @@ def _due(context: WorkspaceContext, task: Task) -> Proposal:
 def _card(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Proposal:
     named = named_flow(task.title, (*ALIASES, *context.learned))
     flow = named[0] if named and not named[1] else None
-    proposal = offer(
-        context,
-        kind,
+    offer = Offer(
         task.title,
         why,
         subject=task.id,
@@ -84,4 +85,5 @@ def _card(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bo
         evidence_at=task.updated_at,
         about=task.title,
     )
+    proposal = proposed(context, kind, offer)
     return replace(proposal, flow=flow, channel=task.channel or proposal.channel, task_id=task.id)

@@ -11,17 +11,26 @@ from engine.execution.runners.toolchains.looking import Packages
 from engine.model import Proposal, SessionState, SessionView, Tier
 from engine.model.words import plain
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.templates.making import ALWAYS, ended, newest_commit, offer, usable
+from engine.prediction.templates.making import (
+    ALWAYS,
+    Offer,
+    ended,
+    newest_commit,
+    proposed,
+    template,
+    usable,
+)
 
 _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
 
 
-def prepare_environment(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
     """Its tests lack a tool or a package. That blocks you where they were tried or where you changed something; in a
     repository that you only look at it is upkeep."""
     git, where = context.seen, plain(part.project.path, 40) or "this project"
     if any(one.folder == part.project.path for one in context.locks):
-        return []  # first the lock file: `update_lock`
+        return None  # first the lock file: `update_lock`
     tried = _lacked(context, part)
     at: datetime | None = ALWAYS
     if tried is not None:
@@ -29,28 +38,25 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> list[Proposal]
     elif part.project.lacks:
         told = f"The tests of {where} need {plain(part.project.lacks, 30)}, which is not installed"
     else:
-        return []
+        return None
     mine = next((file for file in git.files if part.holds(file.path)), None)
     if tried is None and mine is not None:
         at = mine.modified_at
     blocks = tried is not None or mine is not None or any(part.holds(path) for path in git.own_files)
     found = _usable(installations(Path(context.workspace), _packages(context), part.project.path))
-    return [
-        offer(
-            context,
-            "prepare_environment",
-            f"Install the packages{part.within}: {plain(one.command, 80)}",
-            f"{told}. {one.words}.",
-            part=part,
-            subject="packages",
-            facts={"command": one.lines},  # what it could not bring it will not bring the next time
-            parameters={"command": one.lines},
-            evidence_at=at,
-            tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
-            about=f"install packages {part.project.path}",
-        )
-        for one in found[:1]
-    ]
+    if not found:
+        return None
+    one = found[0]
+    return Offer(
+        f"Install the packages{part.within}: {plain(one.command, 80)}",
+        f"{told}. {one.words}.",
+        subject="packages",
+        facts={"command": one.lines},  # what it could not bring it will not bring the next time
+        parameters={"command": one.lines},
+        evidence_at=at,
+        tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
+        about=f"install packages {part.project.path}",
+    )
 
 
 def _lacked(context: WorkspaceContext, part: Part) -> SessionView | None:
@@ -67,7 +73,7 @@ def _lacked(context: WorkspaceContext, part: Part) -> SessionView | None:
 def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """A lock file says something else than its manifest."""
     git = context.seen
-    proposals = []
+    offers = []
     for found in (one for one in context.locks if one.folder == part.project.path):
         updates = _usable(lock_updates(Path(context.workspace), _packages(context), part.project.path))
         update = next((one for one in updates if one.lock == found.lock_path), None)
@@ -76,10 +82,8 @@ def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
         manifest = f"{found.folder}/{found.manifest}".removeprefix("/")
         changed = [file.modified_at for file in git.files if file.path == manifest and file.modified_at]
         more = f", and {found.more} more" if found.more else ""
-        proposals.append(
-            offer(
-                context,
-                "update_lock",
+        offers.append(
+            Offer(
                 f"Bring {plain(found.lock_path, 50)} in step: {plain(update.command, 60)}",
                 f"{plain(found.differences[0], 120)}{more}. {update.words}.",
                 subject=found.lock_path,
@@ -88,7 +92,7 @@ def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
                 evidence_at=min(changed, default=newest_commit(git)),
             )
         )
-    return proposals
+    return [proposed(context, "update_lock", offer) for offer in offers]
 
 
 def _packages(context: WorkspaceContext) -> dict[str, tuple[Packages, ...]]:

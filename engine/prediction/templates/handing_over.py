@@ -12,7 +12,11 @@ from engine.model import Proposal, SessionState, SessionView, Tier
 from engine.model.words import plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import HANDED_OVER
-from engine.prediction.templates.making import offer, usable_names
+from engine.prediction.templates.making import (
+    Offer,
+    proposed,
+    usable_names,
+)
 from engine.prediction.templates.quality import last_lint
 
 MOST_NAMED: Final = 10
@@ -91,9 +95,7 @@ def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
     if not prompt:
         return []
     who = plain(context.prose, 40)
-    proposal = offer(
-        context,
-        HANDED_OVER,
+    offer = Offer(
         prompt,
         f"{who} can do what no flow can: {plain(session.summary, 120)}.",
         subject=" ".join([session.flow or "", *prompt.split("`")[1::2]]),
@@ -102,4 +104,4 @@ def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
         evidence_at=session.ended_at,
         tier=tier,
     )
-    return [replace(proposal, flow=None)]
+    return [replace(proposed(context, HANDED_OVER, offer), flow=None)]

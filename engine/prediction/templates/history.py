@@ -13,7 +13,13 @@ from engine.model import PartOfDay, Proposal
 from engine.model.text import mark
 from engine.model.words import count, listing, moment, plain
 from engine.prediction.context import WorkspaceContext, result_words
-from engine.prediction.templates.making import branch_of, offer, oldest
+from engine.prediction.templates.making import (
+    Offer,
+    branch_of,
+    oldest,
+    proposed,
+    template,
+)
 from engine.prediction.templates.risks import against
 from engine.prediction.templates.tests import culprit
 
@@ -39,10 +45,11 @@ def waiting_work(context: WorkspaceContext) -> list[Proposal]:
     git = context.seen
     if not git.head or git.operation:
         return []
-    return [*_waiting_commits(context, git), *_waiting_changes(context, git)]
+    found = _waiting_commits(context, git), _waiting_changes(context, git)
+    return [proposed(context, "waiting_work", offer) for offer in found if offer]
 
 
-def _waiting_commits(context: WorkspaceContext, git: GitState) -> list[Proposal]:
+def _waiting_commits(context: WorkspaceContext, git: GitState) -> Offer | None:
     """Without a remote the commits of the base branch wait for nobody."""
     if git.has_remote:
         number, where = (
@@ -53,29 +60,25 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> list[Proposal]
         number = git.ahead_of_base if git.base and git.branch else 0
         where = f"on this branch alone, not in {plain(git.base, 30)}"
     if not number:
-        return []
+        return None
     oldest_at = git.recent[min(number, len(git.recent)) - 1].at
     if context.now - oldest_at < WAITS:
-        return []
+        return None
     broken = _broken(context, git, number)
-    return [
-        offer(
-            context,
-            "waiting_work",
-            f"Look through the {'commit' if number == 1 else count(number, 'commit')} "
-            + ("to push" if git.has_remote else "of this branch"),
-            f"{count(number, 'commit')} {'is' if number == 1 else 'are'} {where or 'on no remote branch'}, the oldest "
-            f"from {moment(oldest_at, context.local)}.",
-            subject=f"{branch_of(git)} against {git.upstream or git.base}",
-            facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
-            parameters=against(git, context.now) | ({"broken": broken} if broken else {}),
-            evidence_at=oldest_at,
-            about=" ".join(commit.subject for commit in git.recent[: min(number, 10)]),
-        )
-    ]
+    return Offer(
+        f"Look through the {'commit' if number == 1 else count(number, 'commit')} "
+        + ("to push" if git.has_remote else "of this branch"),
+        f"{count(number, 'commit')} {'is' if number == 1 else 'are'} {where or 'on no remote branch'}, the oldest "
+        f"from {moment(oldest_at, context.local)}.",
+        subject=f"{branch_of(git)} against {git.upstream or git.base}",
+        facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
+        parameters=against(git, context.now) | ({"broken": broken} if broken else {}),
+        evidence_at=oldest_at,
+        about=" ".join(commit.subject for commit in git.recent[: min(number, 10)]),
+    )
 
 
-def _waiting_changes(context: WorkspaceContext, git: GitState) -> list[Proposal]:
+def _waiting_changes(context: WorkspaceContext, git: GitState) -> Offer | None:
     """Files that were changed days ago and are in no commit, unless they are nobody's work."""
     dated = [
         (file.modified_at, file.path)
@@ -84,25 +87,21 @@ def _waiting_changes(context: WorkspaceContext, git: GitState) -> list[Proposal]
     ]
     files = [(at, path) for at, path in dated if context.now - at >= WAITS]
     if not files:
-        return []
+        return None
     since, paths = min(files)[0], sorted(path for _, path in files)
     number = len(paths)
     day = f"{since.astimezone(context.local.tzinfo):%A}" if context.now - since < timedelta(days=6) else ""
-    return [
-        offer(
-            context,
-            "waiting_work",
-            f"Look at what is not committed yet: {listing(paths, 3)}",
-            f"{count(number, 'file')} changed since {day or moment(since, context.local)} "
-            f"{'is' if number == 1 else 'are'} in no commit.",
-            subject=f"uncommitted on {branch_of(git)}",
-            facts={"paths": paths},
-            parameters={},
-            evidence_at=since,
-            flow="look_at_changes",
-            about=" ".join(paths[:20]),
-        )
-    ]
+    return Offer(
+        f"Look at what is not committed yet: {listing(paths, 3)}",
+        f"{count(number, 'file')} changed since {day or moment(since, context.local)} "
+        f"{'is' if number == 1 else 'are'} in no commit.",
+        subject=f"uncommitted on {branch_of(git)}",
+        facts={"paths": paths},
+        parameters={},
+        evidence_at=since,
+        flow="look_at_changes",
+        about=" ".join(paths[:20]),
+    )
 
 
 def _broken(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
@@ -119,67 +118,57 @@ def _broken(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
     return list(dict.fromkeys(told))[:20]
 
 
-def summarise_day(context: WorkspaceContext) -> list[Proposal]:
+@template
+def summarise_day(context: WorkspaceContext) -> Offer | None:
     """In the evening of a day with work of your own (SPEC 2.11)."""
     git = context.seen
     if not git.head or context.part is not PartOfDay.EVENING:
-        return []
+        return None
     today = day_begin(context.local)
     commits = commits_between(git, today, None)
     if not any(git.is_mine(commit) for commit in commits):
-        return []
+        return None
     runs = sum(run.ran_at >= today for run in context.runs)
     parts = [_number_of(commits, git)]
     parts += [count(runs, "test run")] if runs else []
     parts += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
     latest = f"The latest was “{plain(commits[0].subject, 50)}”."
-    return [_summary(context, git, f"Sum up today: {', '.join(parts)}", latest, today, commits)]
+    return _summary(context, f"Sum up today: {', '.join(parts)}", latest, today, commits)
 
 
 PREPARED_FROM = timedelta(hours=1)
 """So long before a meeting its preparation is offered."""
 
 
-def prepare_meeting(context: WorkspaceContext) -> list[Proposal]:
+@template
+def prepare_meeting(context: WorkspaceContext) -> Offer | None:
     """Before a meeting: what was done since it was last held, or since the day before began, if that is anything."""
     git, meeting = context.seen, nearest(context.meetings, context.local)
     if not git.head or meeting is None or meeting.begins - context.local > PREPARED_FROM:
-        return []
+        return None
     since = meeting.before or day_begin(context.local - timedelta(days=1))
     commits = commits_between(git, since, None)
     if not commits:
-        return []
+        return None
     name = plain(meeting.name, 50)
     summary = _summary(
         context,
-        git,
         f"Prepare for “{name}” at {meeting.begins:%H:%M}: sum up {_number_of(commits, git)} since "
         f"{moment(since, context.local)}",
         f"“{name}” begins soon; since then “{plain(commits[0].subject, 50)}” and others came in here.",
         since,
         commits,
-        "prepare_meeting",
     )
     facts = {"meeting": meeting.name, "begins": meeting.begins.isoformat()}
-    return [replace(summary, subject=mark(meeting.name), facts=facts, evidence_at=context.now, usual_hours=0.5)]
+    return replace(summary, subject=mark(meeting.name), facts=facts, evidence_at=context.now, usual_hours=0.5)
 
 
-def _summary(
-    context: WorkspaceContext,
-    git: GitState,
-    prompt: str,
-    reasoning: str,
-    since: datetime,
-    commits: list[Commit],
-    kind: str = "summarise_day",
-) -> Proposal:
-    return offer(
-        context,
-        kind,
+def _summary(context: WorkspaceContext, prompt: str, reasoning: str, since: datetime, commits: list[Commit]) -> Offer:
+    return Offer(
         prompt,
         reasoning,
         subject="the day",
-        facts={"since": since.isoformat(), "head": git.head},
+        facts={"since": since.isoformat(), "head": context.seen.head},
         parameters={"since": since.isoformat(), **_beside_git(context, since)},
         evidence_at=oldest(commit.at for commit in commits),
         about="summary of the day",

@@ -9,7 +9,10 @@ from datetime import datetime
 from engine.model import Proposal
 from engine.model.words import count, moment
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.making import offer
+from engine.prediction.templates.making import (
+    Offer,
+    proposed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,7 @@ def _offer(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
     dirty = len(git.files) + git.more_files
     state = f"{count(dirty, 'uncommitted file')}" if dirty else "a new commit"
     ran = f"It ran last {moment(last, context.local)}." if last else "It was learnt, and has not run here yet."
-    return offer(
-        context,
-        work.name,
+    offer = Offer(
         work.prompt,
         f"{ran} There is {state}; agents ran these commands one after the other again and again.",
         subject=work.name,
@@ -56,3 +57,4 @@ def _offer(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
         parameters={},
         evidence_at=changed,
     )
+    return proposed(context, work.name, offer)

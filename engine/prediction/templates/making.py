@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import wraps
 from typing import Any
 
 from engine.git.state import GitState
@@ -23,29 +25,45 @@ MOST_PATHS = 50
 """A card names at most so many files; beyond that it is about the whole project."""
 
 
-def offer(
-    context: WorkspaceContext,
-    kind: str,
-    prompt: str,
-    reasoning: str,
-    *,
-    subject: str,
-    part: Part | None = None,
-    facts: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    evidence_at: datetime | None,
-    tier: Tier | None = None,
-    flow: str = "",
-    about: str = "",
-) -> Proposal:
-    """One proposal, with what the table of kinds says of its kind (`kinds.KINDS`) and its own six signals.
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a template offers: a proposal but for what the table of kinds says of its kind and for its signals.
 
     `prompt` says what → does, `reasoning` why now, in one plain sentence with the facts. `subject`: see `Proposal`; it
-    names no commit and no time. `part`: the project that it is about, added to subject, facts and parameters.
-    `evidence_at`: when that arose, None when it cannot be told. `tier` and `flow` only where they are not those of the
-    kind. `about`: the words that relate it to a task (default: the prompt).
+    names no commit and no time. `evidence_at`: when that arose, None when it cannot be told. `tier`, `flow` and
+    `usual_hours` only where they are not those of the kind. `about`: the words that relate it to a task (default: the
+    prompt). `kind`: only where it is not the template's name.
     """
-    is_a, words = kind_of(kind), (about or prompt).replace("_", " ")
+
+    prompt: str
+    reasoning: str
+    subject: str
+    facts: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    evidence_at: datetime | None
+    tier: Tier | None = None
+    flow: str = ""
+    usual_hours: float = 0.0
+    about: str = ""
+    kind: str = ""
+
+
+def template(find: Callable[..., Offer | None]) -> Callable[..., list[Proposal]]:
+    """Makes a template of what finds one offer or none in a context, or in a part of one."""
+
+    @wraps(find)
+    def propose(context: WorkspaceContext, part: Part | None = None) -> list[Proposal]:
+        found = find(context) if part is None else find(context, part)
+        return [] if found is None else [proposed(context, find.__name__, found, part)]
+
+    return propose
+
+
+def proposed(context: WorkspaceContext, kind: str, offer: Offer, part: Part | None = None) -> Proposal:
+    """The proposal of an offer, with what the table of kinds says of its kind (`kinds.KINDS`) and its own six signals.
+    `part`: the project that it is about, added to subject, facts and parameters."""
+    kind = offer.kind or kind
+    is_a, words = kind_of(kind), (offer.about or offer.prompt).replace("_", " ")
     where = part.parameters if part else {}
     own = {
         "time": time_signal(context.local, *is_a.fits),
@@ -60,16 +78,16 @@ def offer(
     return Proposal(
         kind=kind,
         workspace=context.workspace,
-        prompt=prompt,
-        reasoning=reasoning,
-        subject=part.about(subject) if part else subject,
-        facts={**facts, **where},
-        flow=flow or is_a.flow,
-        tier=tier or is_a.tier,
-        parameters={**parameters, **where},
+        prompt=offer.prompt,
+        reasoning=offer.reasoning,
+        subject=part.about(offer.subject) if part else offer.subject,
+        facts={**offer.facts, **where},
+        flow=offer.flow or is_a.flow,
+        tier=offer.tier or is_a.tier,
+        parameters={**offer.parameters, **where},
         channel=(task.channel if task and task.channel else is_a.channel),
-        evidence_at=evidence_at,
-        usual_hours=is_a.usual_hours,
+        evidence_at=offer.evidence_at,
+        usual_hours=offer.usual_hours or is_a.usual_hours,
         signals=signals,
     )
 

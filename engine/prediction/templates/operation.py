@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from engine.git.operation import CONFLICT, Operation
-from engine.model import Proposal
 from engine.model.words import count, listing, plain
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.making import branch_of, offer, project_of
+from engine.prediction.templates.making import (
+    Offer,
+    branch_of,
+    project_of,
+    template,
+)
 
 _CALLED = {CONFLICT: "merge of files", "am": "git am"}
 
 
-def unfinished_operation(context: WorkspaceContext) -> list[Proposal]:
+@template
+def unfinished_operation(context: WorkspaceContext) -> Offer | None:
     """Rehearse both sides; where nothing is in conflict any more, test what there is; say where a bisect stands."""
     git, operation = context.seen, context.looks.unfinished
     if operation is None:
-        return []
+        return None
     called = _CALLED.get(operation.name, operation.name)
     if operation.name == "bisect":
         prompt = "Say what is left of the unfinished bisect"
@@ -24,25 +29,21 @@ def unfinished_operation(context: WorkspaceContext) -> list[Proposal]:
     else:
         prompt = f"Test the unfinished {called} as it stands"
     begun = operation.begun_at
-    return [
-        offer(
-            context,
-            "unfinished_operation",
-            prompt,
-            _why(operation),
-            subject=_subject(operation, branch_of(git)),
-            facts={
-                "operation": operation.name,
-                "theirs": operation.theirs.commit if operation.theirs else "",
-                "files": list(map(plain, operation.files[:50])),
-                "settled": not operation.unmerged,
-                "bisect": [operation.bad, *operation.good],
-            },
-            parameters={"operation": operation.name, **project_of(context, operation.files)},
-            evidence_at=min(begun, context.now) if begun else None,
-            about=" ".join(operation.files),
-        )
-    ]
+    return Offer(
+        prompt,
+        _why(operation),
+        subject=_subject(operation, branch_of(git)),
+        facts={
+            "operation": operation.name,
+            "theirs": operation.theirs.commit if operation.theirs else "",
+            "files": list(map(plain, operation.files[:50])),
+            "settled": not operation.unmerged,
+            "bisect": [operation.bad, *operation.good],
+        },
+        parameters={"operation": operation.name, **project_of(context, operation.files)},
+        evidence_at=min(begun, context.now) if begun else None,
+        about=" ".join(operation.files),
+    )
 
 
 def _subject(operation: Operation, branch: str) -> str:

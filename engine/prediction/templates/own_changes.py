@@ -8,10 +8,17 @@ from pathlib import PurePosixPath
 
 from engine.git.mentions import Mention
 from engine.git.own_changes import MARKER, TODOS, LeftIn
-from engine.model import Proposal, SessionView, Tier
+from engine.model import SessionView, Tier
 from engine.model.words import count, listing, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words
-from engine.prediction.templates.making import MOST_PATHS, branch_of, offer, oldest, usable_names
+from engine.prediction.templates.making import (
+    MOST_PATHS,
+    Offer,
+    branch_of,
+    oldest,
+    template,
+    usable_names,
+)
 
 _SAYS = {
     MARKER: "conflict markers",
@@ -24,11 +31,12 @@ _SAYS = {
 }
 
 
-def leftovers(context: WorkspaceContext) -> list[Proposal]:
+@template
+def leftovers(context: WorkspaceContext) -> Offer | None:
     """You added debugging, a conflict marker or a TODO, and it is still there."""
     git, found = context.seen, context.looks.own.leftovers
     if not found:
-        return []
+        return None
     marked = [one for one in found if one.kind == MARKER]
     told = marked or list(found)
     kinds = list(dict.fromkeys(_words(one.kind) for one in told))
@@ -36,20 +44,16 @@ def leftovers(context: WorkspaceContext) -> list[Proposal]:
     files = {one.path for one in told}
     state = "not committed" if files <= {file.path for file in git.files} else "not pushed"
     what = " and ".join(kinds[:2]) + (" and more" if len(kinds) > 2 else "")
-    return [
-        offer(
-            context,
-            "leftovers",
-            f"Show what is left in {where}",
-            f"You added {what} in {where}, {state} yet.",
-            subject=_subject(told),
-            facts=_lines_of(found),
-            parameters={"today": midnight(context)},
-            evidence_at=_written(context, files),
-            tier=Tier.BLOCKS if marked else None,
-            about=" ".join(sorted(files)),
-        )
-    ]
+    return Offer(
+        f"Show what is left in {where}",
+        f"You added {what} in {where}, {state} yet.",
+        subject=_subject(told),
+        facts=_lines_of(found),
+        parameters={"today": midnight(context)},
+        evidence_at=_written(context, files),
+        tier=Tier.BLOCKS if marked else None,
+        about=" ".join(sorted(files)),
+    )
 
 
 def _subject(found: Sequence[LeftIn]) -> str:
@@ -67,7 +71,8 @@ def midnight(context: WorkspaceContext) -> str:
     return context.local.replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
 
 
-def remove_leftovers(context: WorkspaceContext) -> list[Proposal]:
+@template
+def remove_leftovers(context: WorkspaceContext) -> Offer | None:
     """The debugging was shown; what has a line for itself can be taken out."""
     git = context.git
     found = [
@@ -79,104 +84,90 @@ def remove_leftovers(context: WorkspaceContext) -> list[Proposal]:
     paths = usable_names(one.path for one in found)
     written = _written(context, set(paths))
     if git is None or not paths or shown is None or (written is not None and shown.created_at < written):
-        return []
-    return [
-        offer(
-            context,
-            "remove_leftovers",
-            f"Remove the debugging from {listing(paths)} and run the tests",
-            f"{listing((one.place for one in found), 3)}: debugging that you added; only statements on a "
-            "line of their own go.",
-            subject=_subject(found),
-            facts=_lines_of(found),
-            parameters={"paths": paths},
-            evidence_at=written,
-            about=" ".join(paths),
-        )
-    ]
+        return None
+    return Offer(
+        f"Remove the debugging from {listing(paths)} and run the tests",
+        f"{listing((one.place for one in found), 3)}: debugging that you added; only statements on a "
+        "line of their own go.",
+        subject=_subject(found),
+        facts=_lines_of(found),
+        parameters={"paths": paths},
+        evidence_at=written,
+        about=" ".join(paths),
+    )
 
 
-def stale_docs(context: WorkspaceContext) -> list[Proposal]:
+@template
+def stale_docs(context: WorkspaceContext) -> Offer | None:
     """Documentation names what your changes renamed or removed, and what is nowhere any more."""
     found = context.looks.own.mentions
     if not found:
-        return []
+        return None
     names = list(dict.fromkeys(plain(one.old, 60) for one in found))
     first = found[0]
     became = f" (now `{plain(first.new, 60)}`)" if first.new else ""
     more = f" and {count(len(found) - 1, 'more line')}" if len(found) > 1 else ""
-    return [
-        offer(
-            context,
-            "stale_docs",
-            f"Show the documentation that still names {listing(names, 2, 40)}",
-            f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
-            subject=" ".join(sorted(names)[:5]),
-            facts=_facts_of(found),
-            parameters={},
-            evidence_at=_newest(context),
-            about=" ".join(names),
-        )
-    ]
+    return Offer(
+        f"Show the documentation that still names {listing(names, 2, 40)}",
+        f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
+        subject=" ".join(sorted(names)[:5]),
+        facts=_facts_of(found),
+        parameters={},
+        evidence_at=_newest(context),
+        about=" ".join(names),
+    )
 
 
-def update_docs(context: WorkspaceContext) -> list[Proposal]:
+@template
+def update_docs(context: WorkspaceContext) -> Offer | None:
     """The stale documentation was shown; what was evidently renamed can be put right."""
     git, shown = context.git, last_of(context, "look_at_mentions")
     found = [one for one in context.looks.own.mentions if one.new]
     paths = usable_names(one.path for one in found)
     newest = _newest(context)
     if git is None or not paths or shown is None or (newest is not None and shown.created_at < newest):
-        return []
+        return None
     pairs = list(dict.fromkeys(f"{plain(one.old, 40)} → {plain(one.new, 40)}" for one in found))
-    return [
-        offer(
-            context,
-            "update_docs",
-            f"Put the new names into {listing(paths)}",
-            f"{listing(pairs, 2, 80)}, in {count(len(found), 'line')}; what it changes waits as a diff.",
-            subject=" ".join(sorted(plain(one.old, 60) for one in found)[:5]),
-            facts=_facts_of(found),
-            parameters={"paths": paths},
-            evidence_at=newest,
-            about=" ".join(paths),
-        )
-    ]
+    return Offer(
+        f"Put the new names into {listing(paths)}",
+        f"{listing(pairs, 2, 80)}, in {count(len(found), 'line')}; what it changes waits as a diff.",
+        subject=" ".join(sorted(plain(one.old, 60) for one in found)[:5]),
+        facts=_facts_of(found),
+        parameters={"paths": paths},
+        evidence_at=newest,
+        about=" ".join(paths),
+    )
 
 
 SHORT_SUITE = 120.0
 """Seconds that a whole suite may take to be run once more for its coverage."""
 
 
-def uncovered_lines(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def uncovered_lines(context: WorkspaceContext, part: Part) -> Offer | None:
     """Source files changed, the tests of this very state are green, and nobody asked which lines they run."""
     git, tool = context.seen, part.tool
     if tool is None or part.project.path not in context.covered or not part.here or part.changed:
-        return []
+        return None
     last = part.here[0]
     paths = usable_names(path for path, _ in context.looks.own.lines if is_source(path) and part.holds(path))
     if not paths or len(paths) > MOST_PATHS or not last.check.green:
-        return []
+        return None
     whole = next((run for run in part.runs if run.full), None)
     number = sum(len(lines) for path, lines in context.looks.own.lines if path in paths)
-    return [
-        offer(
-            context,
-            "uncovered_lines",
-            f"Find the changed lines of {listing(paths)} that no test runs",
-            f"The tests pass ({result_words(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
-            f"{count(number, 'changed line')} yet.",
-            subject=part.about(branch_of(git)),
-            facts={"mark": context.looks.own.mark, **part.parameters},
-            parameters={
-                "paths": paths,
-                "whole": whole is not None and whole.check.seconds <= SHORT_SUITE,
-                **part.parameters,
-            },
-            evidence_at=last.ran_at,
-            about=" ".join(paths),
-        )
-    ]
+    return Offer(
+        f"Find the changed lines of {listing(paths)} that no test runs",
+        f"The tests pass ({result_words(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
+        f"{count(number, 'changed line')} yet.",
+        subject=branch_of(git),
+        facts={"mark": context.looks.own.mark},
+        parameters={
+            "paths": paths,
+            "whole": whole is not None and whole.check.seconds <= SHORT_SUITE,
+        },
+        evidence_at=last.ran_at,
+        about=" ".join(paths),
+    )
 
 
 def is_source(path: str) -> bool:

@@ -6,7 +6,11 @@ from engine.git.github import For, PullRequest
 from engine.model import Proposal
 from engine.model.words import moment, plain
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.making import offer, usable
+from engine.prediction.templates.making import (
+    Offer,
+    proposed,
+    usable,
+)
 
 MOST = 3
 _ORDER = (For.CHANGES, For.REVIEW, For.ANSWER)
@@ -31,9 +35,7 @@ def _card(context: WorkspaceContext, request: PullRequest) -> Proposal:
     title, name = plain(request.title, 50), plain(wait.by, 40) or "Somebody"
     since = f" ({moment(wait.since, context.local)})" if wait.since else ""
     told = f"{name} {_ASKS[wait.what]} pull request #{request.number}{since}"
-    return offer(
-        context,
-        "pull_request",
+    offer = Offer(
         f"Look at pull request #{request.number} “{title}”",
         f"{told}.",
         subject=f"pull request {request.number}",
@@ -49,3 +51,4 @@ def _card(context: WorkspaceContext, request: PullRequest) -> Proposal:
         evidence_at=wait.since,
         about=f"{title} {request.branch}",
     )
+    return proposed(context, "pull_request", offer)

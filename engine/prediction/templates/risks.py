@@ -12,7 +12,12 @@ from engine.git.unpushed import Found, span_of
 from engine.model import Proposal, Tier
 from engine.model.words import count, plain, tail
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.making import offer, usable
+from engine.prediction.templates.making import (
+    Offer,
+    proposed,
+    template,
+    usable,
+)
 
 NAMED = 5
 
@@ -58,9 +63,7 @@ def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier:
         reasoning += "; a later commit removed it, but the history still has it." if first.gone else "."
     else:
         reasoning = "It is in no commit yet, so it is easy to take out."
-    return offer(
-        context,
-        kind,
+    offer = Offer(
         f"Do not {step} yet: {_said(first)}{others}",
         reasoning,
         subject=", ".join(subjects[:NAMED]),
@@ -70,6 +73,7 @@ def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier:
         tier=tier,
         about=" ".join(paths),
     )
+    return proposed(context, kind, offer)
 
 
 def _subject(one: Found) -> str:
@@ -107,25 +111,22 @@ WORTH: Final = 100_000_000
 SHARE: Final = 10
 
 
-def reclaim_space(context: WorkspaceContext) -> list[Proposal]:
+@template
+def reclaim_space(context: WorkspaceContext) -> Offer | None:
     """The disk of the home is nearly full, and what clawpy does not need any more is a good part of what is left."""
     disk = context.disk
     if disk is None or disk.ours < WORTH or disk.ours * SHARE < disk.free:
-        return []
+        return None
     free, ours = gigabytes(disk.free), gigabytes(disk.ours)
-    return [
-        offer(
-            context,
-            "reclaim_space",
-            f"Remove {ours} of old worktrees and caches of clawpy",
-            f"Only {free} of {gigabytes(disk.total)} is free on this disk. Undecided work is kept.",
-            subject="disk",
-            facts={"urgent": disk.urgent},
-            parameters={},
-            evidence_at=disk.since,
-            tier=Tier.BROKEN if disk.urgent else Tier.BLOCKS,
-        )
-    ]
+    return Offer(
+        f"Remove {ours} of old worktrees and caches of clawpy",
+        f"Only {free} of {gigabytes(disk.total)} is free on this disk. Undecided work is kept.",
+        subject="disk",
+        facts={"urgent": disk.urgent},
+        parameters={},
+        evidence_at=disk.since,
+        tier=Tier.BROKEN if disk.urgent else Tier.BLOCKS,
+    )
 
 
 def gigabytes(size: int) -> str:

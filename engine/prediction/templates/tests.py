@@ -10,17 +10,18 @@ from typing import Any
 from engine.execution.runners.flows.causes import TEST_FILE
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.memory.validation_runs import PastRun, flipped_tests, seconds_of, verdict_on
-from engine.model import Proposal, SessionState, SessionView, Tier
+from engine.model import SessionState, SessionView, Tier
 from engine.model.words import count, listing, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.making import (
     ALWAYS,
     MOST_PATHS,
+    Offer,
     branch_of,
     ended,
     newest_commit,
-    offer,
     oldest,
+    template,
     usable,
     usable_names,
 )
@@ -32,32 +33,31 @@ RECENT_LANDING = timedelta(days=7)
 FLIPPED = 5  # so many unreliable tests are hunted at once
 
 
-def run_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def run_tests(context: WorkspaceContext, part: Part) -> Offer | None:
     """The tests of what changed since the last run; where no run is known, of what is not pushed or not committed; else
     the whole suite, once."""
     git, tool = context.seen, part.tool
     if tool is None or part.project.lacks or not (git.head or git.files):
-        return []
+        return None
     if not part.here:
         return _first_run(context, part, tool)
     changed = [file for file in part.changed if not file.gone and part.tests(file.path) and usable(file.path)]
     if not changed:
-        return []
+        return None
     last = part.here[0]
     when = moment(last.ran_at, context.local)
-    return [
-        _run(
-            context,
-            part,
-            [file.path for file in changed],
-            f"{listing((file.path for file in changed), 3)} changed since {when} ({result_words(last.check)}).",
-            facts={"run": last.session_id or last.ran_at.isoformat()},
-            evidence_at=oldest(file.at for file in changed) or newest_commit(git),
-        )
-    ]
+    return _run(
+        context,
+        part,
+        [file.path for file in changed],
+        f"{listing((file.path for file in changed), 3)} changed since {when} ({result_words(last.check)}).",
+        facts={"run": last.session_id or last.ran_at.isoformat()},
+        evidence_at=oldest(file.at for file in changed) or newest_commit(git),
+    )
 
 
-def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> list[Proposal]:
+def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Offer | None:
     git = context.seen
     files = [file for file in git.files if not file.deleted and part.tests(file.path)]
     uncommitted = usable_names(file.path for file in files)
@@ -68,20 +68,16 @@ def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> list[P
     ):
         if paths:
             told = f"{told}: {listing(paths, 3)}. No test run is known here."
-            return [_run(context, part, paths, told, facts={}, evidence_at=at)]
-    return [
-        offer(
-            context,
-            "first_run",
-            f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
-            "No test run is known here. Later runs are compared with it.",
-            part=part,
-            subject="first run",
-            facts={"tool": tool.name, "where": tool.where},
-            parameters={"paths": []},
-            evidence_at=ALWAYS,
-        )
-    ]
+            return _run(context, part, paths, told, facts={}, evidence_at=at)
+    return Offer(
+        f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
+        "No test run is known here. Later runs are compared with it.",
+        subject="first run",
+        facts={"tool": tool.name, "where": tool.where},
+        parameters={"paths": []},
+        evidence_at=ALWAYS,
+        kind="first_run",
+    )
 
 
 def _run(
@@ -92,16 +88,13 @@ def _run(
     *,
     facts: Mapping[str, Any],
     evidence_at: datetime | None,
-) -> Proposal:
+) -> Offer:
     git, whole = context.seen, len(paths) > MOST_PATHS
-    return offer(
-        context,
-        "run_tests",
+    return Offer(
         f"Run the whole suite{part.within}: {count(len(paths), 'file')} changed"
         if whole
         else f"Run the tests of {listing(paths)}",
         told,
-        part=part,
         subject=f"changes on {branch_of(git)}",
         facts={"paths": list(paths), "head": git.head, **facts},
         parameters={"paths": [] if whole else list(paths)},
@@ -110,27 +103,24 @@ def _run(
     )
 
 
-def failing_ci(context: WorkspaceContext) -> list[Proposal]:
+@template
+def failing_ci(context: WorkspaceContext) -> Offer | None:
     """A check of this branch fails on the server, and the whole suite has not seen HEAD here."""
     git = context.seen
     part = next((one for one in context.parts if one.tool), None)
     if part is None or context.github is None:
-        return []
+        return None
     checks = [check.name for check in context.github.failing if check.branch == git.branch]
     if not checks or any(run.head == git.head and run.full for run in part.runs):
-        return []
-    return [
-        offer(
-            context,
-            "failing_ci",
-            f"Run the whole suite here: CI fails on {plain(git.branch, 30)}",
-            f"The check “{plain(checks[0], 40)}” failed on the server.",
-            subject=branch_of(git),
-            facts={"ci": sorted(checks), "head": git.head},
-            parameters={"paths": [], **part.parameters},
-            evidence_at=newest_commit(git),
-        )
-    ]
+        return None
+    return Offer(
+        f"Run the whole suite here: CI fails on {plain(git.branch, 30)}",
+        f"The check “{plain(checks[0], 40)}” failed on the server.",
+        subject=branch_of(git),
+        facts={"ci": sorted(checks), "head": git.head},
+        parameters={"paths": [], **part.parameters},
+        evidence_at=newest_commit(git),
+    )
 
 
 def short_test(test: str) -> str:
@@ -142,27 +132,28 @@ def short_test(test: str) -> str:
     return plain(name, 40)
 
 
-def bisect(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def bisect(context: WorkspaceContext, part: Part) -> Offer | None:
     """HEAD fails a test that passed at an older commit, or, where no such run is known, perhaps at the last tag."""
     git = context.seen
     if not git.head or part.tool is None or not part.tool.exact:
-        return []
+        return None
     red = next((run for run in part.runs if run.head == git.head and run.clean), None)
     if red is None:
-        return []
+        return None
     unfit = {test for test, _ in flipped_tests(part.runs)} | _bisected(context, part)
     failing = [test for test in red.check.failing if test not in unfit and usable(test)]
     older = part.runs[part.runs.index(red) + 1 :]
     for test in failing:
         for run in older:
             if run.clean and run.head in context.ancestors and verdict_on(run, test):
-                return [_broke(context, part, red, test, run.head, moment(run.ran_at, context.local))]
+                return _broke(context, part, red, test, run.head, moment(run.ran_at, context.local))
     if failing and git.commits_since_tag and git.tag and usable(git.tag):
-        return [_broke(context, part, red, failing[0], git.tag, "")]
-    return []
+        return _broke(context, part, red, failing[0], git.tag, "")
+    return None
 
 
-def _broke(context: WorkspaceContext, part: Part, red: PastRun, test: str, good: str, passed_at: str) -> Proposal:
+def _broke(context: WorkspaceContext, part: Part, red: PastRun, test: str, good: str, passed_at: str) -> Offer:
     git, name = context.seen, short_test(test)
     last = git.recent[0]
     others = f", with {count(len(red.check.failing) - 1, 'other')}" if len(red.check.failing) > 1 else ""
@@ -176,12 +167,9 @@ def _broke(context: WorkspaceContext, part: Part, red: PastRun, test: str, good:
     else:
         prompt = f"Find the commit that broke `{name}`"
         told = f"It passed at {good[:7]} ({passed_at}) and fails at HEAD{others}."
-    return offer(
-        context,
-        "bisect",
+    return Offer(
         prompt,
         told,
-        part=part,
         subject=test,
         facts={"test": test, "good": good, "bad": git.head},
         parameters={"test": test, "good": good, "bad": git.head},
@@ -199,14 +187,15 @@ def _bisected(context: WorkspaceContext, part: Part) -> set[str]:
     return {test for run in answers for test in run.check.failing}
 
 
-def undo_landing(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def undo_landing(context: WorkspaceContext, part: Part) -> Offer | None:
     """Tests passed, then a change of ours was landed, and they fail since, on the same commit."""
     git, last = context.seen, part.runs[0] if part.runs else None
     if last is None or last.check.green or last.head != git.head:
-        return []
+        return None
     landing = next((one for one in context.landings if one.decided_at and one.decided_at <= last.ran_at), None)
     if landing is None or landing.decided_at is None or context.now - landing.decided_at > RECENT_LANDING:
-        return []
+        return None
     before = [
         run
         for run in part.runs
@@ -219,34 +208,31 @@ def undo_landing(context: WorkspaceContext, part: Part) -> list[Proposal]:
         if known and usable(test) and test not in unfit:
             broken.append(test)
     if not broken:
-        return []
+        return None
     passed = max(run.ran_at for run in before if verdict_on(run, broken[0]))
     name = short_test(broken[0])
     others = f" and {count(len(broken) - 1, 'other test')}" if len(broken) > 1 else ""
-    return [
-        offer(
-            context,
-            "undo_landing",
-            f"Undo the landing of “{plain(landing.title, 50)}”, which broke `{name}`{others}",
-            f"`{name}` passed at {moment(passed, context.local)}, the change was landed at "
-            f"{moment(landing.decided_at, context.local)}, and it has failed since.",
-            subject=landing.id,
-            facts={"change_set": landing.id, "tests": broken[:MOST_PATHS]},
-            parameters={"change_set": landing.id},
-            evidence_at=last.ran_at,
-            about=f"{landing.title} {name}",
-        )
-    ]
+    return Offer(
+        f"Undo the landing of “{plain(landing.title, 50)}”, which broke `{name}`{others}",
+        f"`{name}` passed at {moment(passed, context.local)}, the change was landed at "
+        f"{moment(landing.decided_at, context.local)}, and it has failed since.",
+        subject=landing.id,
+        facts={"change_set": landing.id, "tests": broken[:MOST_PATHS]},
+        parameters={"change_set": landing.id},
+        evidence_at=last.ran_at,
+        about=f"{landing.title} {name}",
+    )
 
 
-def rehearse_revert(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def rehearse_revert(context: WorkspaceContext, part: Part) -> Offer | None:
     """A bisect named the commit that broke a test, HEAD still has it, and nothing says that the test passes again."""
     git = context.seen
     if not git.head:
-        return []
+        return None
     for session in ended(context, part.project.path, "rehearse_revert", "bisect"):
         if session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED:
-            return []  # a newer one than any bisect below
+            return None  # a newer one than any bisect below
         run = next((run for run in part.runs if run.session_id == session.id), None)
         sha, of = culprit(session)
         if not sha or run is None:
@@ -256,23 +242,18 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> list[Proposal]:
         mended = any(verdict_on(other, test) for other in newer for test in tests)
         reverted = any(one.subject == f'Revert "{of}"' for one in git.recent if one.at >= run.ran_at)
         if not tests or mended or reverted or run.head not in {git.head, *context.ancestors}:
-            return []
+            return None
         name, subject = short_test(tests[0]), plain(of, 50)
-        return [
-            offer(
-                context,
-                "rehearse_revert",
-                f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
-                f"{sha} broke `{name}`, and nothing has fixed it since. You land the revert or discard it.",
-                part=part,
-                subject=tests[0],
-                facts={"commit": sha, "test": tests[0]},
-                parameters={"commit": sha, "test": tests[0]},
-                evidence_at=run.ran_at,
-                about=f"{name} {subject}",
-            )
-        ]
-    return []
+        return Offer(
+            f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
+            f"{sha} broke `{name}`, and nothing has fixed it since. You land the revert or discard it.",
+            subject=tests[0],
+            facts={"commit": sha, "test": tests[0]},
+            parameters={"commit": sha, "test": tests[0]},
+            evidence_at=run.ran_at,
+            about=f"{name} {subject}",
+        )
+    return None
 
 
 def culprit(session: SessionView) -> tuple[str, str]:
@@ -281,39 +262,36 @@ def culprit(session: SessionView) -> tuple[str, str]:
     return str(found.get("culprit", ""))[:10], str(found.get("subject", ""))
 
 
-def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def still_red(context: WorkspaceContext, part: Part) -> Offer | None:
     """The last run failed and nothing changed since: which of the failures are one and the same?"""
     last = part.here[0] if part.here else None
     if part.tool is None or last is None or last.check.green or part.changed:
-        return []
+        return None
     tests = [test for test in last.check.failing if usable(test)][:MOST_PATHS]
     if not tests or not part.tool.exact or not last.check.counted:
-        return []
+        return None
     narrowed = ended(context, part.project.path, "narrow_failures")
     if any(one.id == last.session_id or one.created_at > last.ran_at for one in narrowed):
-        return []
+        return None
     which = f"`{short_test(tests[0])}`" if len(tests) == 1 else f"the {len(tests)} failing tests"
-    return [
-        offer(
-            context,
-            "still_red",
-            f"Run {which} alone and group the failures by cause",
-            f"{result_words(last.check)} at {moment(last.ran_at, context.local)}, and nothing changed since.",
-            part=part,
-            subject=" ".join(sorted(tests)),
-            facts={"tests": sorted(tests), "tree": last.tree or last.head},
-            parameters={"tests": tests},
-            evidence_at=last.ran_at,
-            about=" ".join(tests),
-        )
-    ]
+    return Offer(
+        f"Run {which} alone and group the failures by cause",
+        f"{result_words(last.check)} at {moment(last.ran_at, context.local)}, and nothing changed since.",
+        subject=" ".join(sorted(tests)),
+        facts={"tests": sorted(tests), "tree": last.tree or last.head},
+        parameters={"tests": tests},
+        evidence_at=last.ran_at,
+        about=" ".join(tests),
+    )
 
 
-def apply_fix(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def apply_fix(context: WorkspaceContext, part: Part) -> Offer | None:
     """The last run failed as a test failed once before, and the diff that turned it green then is known."""
     last = part.here[0] if part.here else None
     if part.tool is None or last is None or last.check.green:
-        return []
+        return None
     session = next((one for one in context.sessions if one.id == last.session_id), None)
     signatures = session.facts.get("signatures", {}) if session is not None else {}
     judged = (SessionState.SUCCEEDED, SessionState.FAILED)
@@ -326,61 +304,53 @@ def apply_fix(context: WorkspaceContext, part: Part) -> list[Proposal]:
             continue
         name, others = short_test(tests[0]), f" and {count(len(tests) - 1, 'other')}" if len(tests) > 1 else ""
         cause = plain(signatures.get(tests[0], "").rpartition(" in ")[0], 60)
-        return [
-            offer(
-                context,
-                "apply_fix",
-                f"Apply the fix from {moment(fix.at, context.local)} in a worktree and run `{name}`{others}",
-                f"`{name}` fails{f' with “{cause}”' if cause else ''} as it did before “{plain(fix.title, 50)}”, which "
-                "fixed it. You land the diff or discard it.",
-                part=part,
-                subject=" ".join(sorted(tests)),
-                facts={"fix": fix.id, "tests": sorted(tests), "run": last.session_id or last.ran_at.isoformat()},
-                parameters={"fix": fix.id, "tests": tests, "patch": fix.template.patch},
-                evidence_at=last.ran_at,
-                about=" ".join(tests),
-            )
-        ]
-    return []
+        return Offer(
+            f"Apply the fix from {moment(fix.at, context.local)} in a worktree and run `{name}`{others}",
+            f"`{name}` fails{f' with “{cause}”' if cause else ''} as it did before “{plain(fix.title, 50)}”, which "
+            "fixed it. You land the diff or discard it.",
+            subject=" ".join(sorted(tests)),
+            facts={"fix": fix.id, "tests": sorted(tests), "run": last.session_id or last.ran_at.isoformat()},
+            parameters={"fix": fix.id, "tests": tests, "patch": fix.template.patch},
+            evidence_at=last.ran_at,
+            about=" ".join(tests),
+        )
+    return None
 
 
-def rerun_failing(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def rerun_failing(context: WorkspaceContext, part: Part) -> Offer | None:
     """The last run failed and something changed since: the same tests again."""
     if part.tool is None or not part.here:
-        return []
+        return None
     last = part.here[0]
     failing = [test for test in last.check.failing if usable(test)]
     if last.check.green or not failing:
-        return []
+        return None
     gone = {part.project.within(file.path) for file in part.changed if file.gone}
     some = part.tool.exact and last.check.counted and len(failing) <= MOST_PATHS
     some = some and gone.isdisjoint(test.partition("::")[0] for test in failing)
     if some and not part.changed:
-        return []  # `still_red` says more
+        return None  # `still_red` says more
     which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
     changed = f"; {listing(file.path for file in part.changed)} changed since" if part.changed else ""
-    return [
-        offer(
-            context,
-            "rerun_failing",
-            f"Run {which} again" if some else f"Run the whole suite{part.within} again",
-            f"{result_words(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
-            part=part,
-            subject="what failed last",
-            facts={
-                "run": last.session_id or last.ran_at.isoformat(),
-                "changed": [one.path for one in part.changed],
-            },
-            parameters=({"tests": failing} if some else {"paths": []}),
-            evidence_at=last.ran_at,
-        )
-    ]
+    return Offer(
+        f"Run {which} again" if some else f"Run the whole suite{part.within} again",
+        f"{result_words(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
+        subject="what failed last",
+        facts={
+            "run": last.session_id or last.ran_at.isoformat(),
+            "changed": [one.path for one in part.changed],
+        },
+        parameters=({"tests": failing} if some else {"paths": []}),
+        evidence_at=last.ran_at,
+    )
 
 
-def hunt_flakes(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def hunt_flakes(context: WorkspaceContext, part: Part) -> Offer | None:
     """Tests that failed and passed on the same files, or whose quarantine is over."""
     if part.tool is None or not part.tool.exact:
-        return []
+        return None
     today = context.local.date()
     known = _quarantined(context, part)
     resting = {test for test, until in known if until > today}
@@ -397,22 +367,17 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> list[Proposal]:
         told = "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them.")
         at = part.runs[0].ran_at
     else:
-        return []
+        return None
     names = listing((short_test(test) for test in tests), 2, 40)
-    return [
-        offer(
-            context,
-            "hunt_flakes",
-            f"Run {names} {TIMES} times: unreliable?",
-            told,
-            part=part,
-            subject=" ".join(sorted(tests)),
-            facts={"tests": sorted(tests), **facts},
-            parameters={"tests": tests, "times": TIMES},
-            evidence_at=at,
-            about=" ".join(tests),
-        )
-    ]
+    return Offer(
+        f"Run {names} {TIMES} times: unreliable?",
+        told,
+        subject=" ".join(sorted(tests)),
+        facts={"tests": sorted(tests), **facts},
+        parameters={"tests": tests, "times": TIMES},
+        evidence_at=at,
+        about=" ".join(tests),
+    )
 
 
 def bare(test: str) -> str:
@@ -426,10 +391,11 @@ def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]
     return [(test, until) for test, until in found if test is not None]
 
 
-def quarantine(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def quarantine(context: WorkspaceContext, part: Part) -> Offer | None:
     """A hunt found tests unreliable: skip them for two weeks, and say so again when these are over."""
     if part.tool is None:
-        return []
+        return None
     hunts = ended(context, part.project.path, "hunt_flakes")
     last = next((one for one in hunts if one.state is SessionState.SUCCEEDED), None)
     today = context.local.date()
@@ -444,39 +410,35 @@ def quarantine(context: WorkspaceContext, part: Part) -> list[Proposal]:
         and bare(one["test"]) not in resting
     ]
     if last is None or not found:
-        return []
+        return None
     until, tests = today + QUARANTINE, [one["test"] for one in found[:FLIPPED]]
     failed, times = found[0]["failed"], found[0]["runs"]
     names = listing((short_test(test) for test in tests), 2, 40)
-    return [
-        offer(
-            context,
-            "quarantine",
-            f"Skip {names} until {until.day} {until:%B}",
-            f"{short_test(tests[0])} failed {failed} of {times} times; a card comes back when the two weeks are over.",
-            part=part,
-            subject=" ".join(sorted(tests)),
-            facts={"hunt": last.id},
-            parameters={
-                "tests": tests,
-                "until": until.isoformat(),
-                "why": f"flaky: failed {failed} of {times}",
-            },
-            evidence_at=last.ended_at,
-            about=" ".join(tests),
-        )
-    ]
+    return Offer(
+        f"Skip {names} until {until.day} {until:%B}",
+        f"{short_test(tests[0])} failed {failed} of {times} times; a card comes back when the two weeks are over.",
+        subject=" ".join(sorted(tests)),
+        facts={"hunt": last.id},
+        parameters={
+            "tests": tests,
+            "until": until.isoformat(),
+            "why": f"flaky: failed {failed} of {times}",
+        },
+        evidence_at=last.ended_at,
+        about=" ".join(tests),
+    )
 
 
 SLOWER, SLOWER_SECONDS, MEASURED_RUNS = 2.0, 1.0, 5
 
 
-def slower_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def slower_tests(context: WorkspaceContext, part: Part) -> Offer | None:
     """A test took at least twice as long, and a second longer, in both of the last two green runs as it usually did."""
     tool = part.tool
     runs = [run for run in part.runs if run.check.green and run.check.durations]
     if tool is None or not tool.exact or len(runs) < MEASURED_RUNS:
-        return []
+        return None
     slow: list[tuple[float, float, str, str]] = []
     for test, _ in runs[0].check.durations:
         now = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
@@ -490,51 +452,42 @@ def slower_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
         if fast and min(now) >= SLOWER * usual and min(now) - usual >= SLOWER_SECONDS:
             slow.append((min(now) - usual, usual, test, fast[0]))
     if not slow:
-        return []
+        return None
     more, usual, test, fast_head = max(slow)
-    return [
-        offer(
-            context,
-            "slower_tests",
-            f"Time `{short_test(test)}` at HEAD and at {fast_head[:7]}",
-            f"`{short_test(test)}` took {usual + more:.1f} s in the last two runs, and {usual:.1f} s before.",
-            part=part,
-            subject=test,
-            facts={"test": test, "fast": fast_head, "head": context.seen.head},
-            parameters={"tests": [test], "fast": fast_head},
-            evidence_at=runs[1].ran_at,
-            about=test,
-        )
-    ]
+    return Offer(
+        f"Time `{short_test(test)}` at HEAD and at {fast_head[:7]}",
+        f"`{short_test(test)}` took {usual + more:.1f} s in the last two runs, and {usual:.1f} s before.",
+        subject=test,
+        facts={"test": test, "fast": fast_head, "head": context.seen.head},
+        parameters={"tests": [test], "fast": fast_head},
+        evidence_at=runs[1].ran_at,
+        about=test,
+    )
 
 
-def check_clean_head(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def check_clean_head(context: WorkspaceContext, part: Part) -> Offer | None:
     """You committed, and a new source file beside that is in no commit: does HEAD pass without it?"""
     git = context.seen
     mine = git.own_files or any(git.is_mine(one) and context.now - one.at < DAY for one in git.recent[:1])
     if not mine or part.tool is None or part.project.lacks:
-        return []
+        return None
     tried = ended(context, part.project.path, "run_tests", "check_clean_head")[:1]
     if any(one.state is SessionState.CANNOT_RUN for one in tried):
-        return []  # until what they lack is there, they lack it at HEAD, too
+        return None  # until what they lack is there, they lack it at HEAD, too
     if any(run.head == git.head and run.clean and run.full for run in part.runs):
-        return []
+        return None
     new = [file for file in git.untracked if part.tests(file.path) and not TEST_FILE.search(file.path)]
     files = usable_names(file.path for file in new)
     if not files:
-        return []
-    return [
-        offer(
-            context,
-            "check_clean_head",
-            f"Does HEAD pass without {listing(files)}?",
-            f"{'It is' if len(files) == 1 else 'They are'} in no commit: others get "
-            f"{plain(git.branch, 30) or 'HEAD'} without {'it' if len(files) == 1 else 'them'}.",
-            part=part,
-            subject=branch_of(git),
-            facts={"head": git.head, "files": files},
-            parameters={"files": files[: 4 * MOST_PATHS]},
-            evidence_at=oldest(file.modified_at for file in new),
-            about=" ".join(files),
-        )
-    ]
+        return None
+    return Offer(
+        f"Does HEAD pass without {listing(files)}?",
+        f"{'It is' if len(files) == 1 else 'They are'} in no commit: others get "
+        f"{plain(git.branch, 30) or 'HEAD'} without {'it' if len(files) == 1 else 'them'}.",
+        subject=branch_of(git),
+        facts={"head": git.head, "files": files},
+        parameters={"files": files[: 4 * MOST_PATHS]},
+        evidence_at=oldest(file.modified_at for file in new),
+        about=" ".join(files),
+    )

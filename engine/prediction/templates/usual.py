@@ -7,82 +7,78 @@ from math import isfinite
 
 from engine.git.releases import Rhythm
 from engine.git.together import is_group
-from engine.model import Proposal
 from engine.model.words import count, plain, tail
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.history import ROUTINE
-from engine.prediction.templates.making import newest_commit, offer, oldest, usable
+from engine.prediction.templates.making import (
+    Offer,
+    newest_commit,
+    oldest,
+    template,
+    usable,
+)
 
 STILL_WORKED_ON = timedelta(days=30)
 """Where nothing was committed for so long nobody waits for a release."""
 
 
-def changes_together(context: WorkspaceContext) -> list[Proposal]:
+@template
+def changes_together(context: WorkspaceContext) -> Offer | None:
     """A file that usually changes with what changed, and has not."""
     git = context.seen
     if not git.head or git.partner is None:
-        return []
+        return None
     found = git.partner
     if not usable(found.path) or not usable(found.because):
-        return []
+        return None
     path, because = f"`{tail(found.path, 60)}`", f"`{tail(found.because, 60)}`"
     commits = f"{found.together} of {'the last ' if found.together < found.of else ''}{count(found.of, 'commit')}"
     what = f"that changed {because} {path} changed too" if is_group(found.because) else f"{path} changed with {because}"
-    return [
-        offer(
-            context,
-            "changes_together",
-            f"Show how {path} last changed with {because}",
-            f"In {commits} {what}; not this time.",
-            subject=f"{found.path} with {found.because}",
-            facts={"partner": found.path, "because": found.because, "together": found.together, "of": found.of},
-            parameters={"path": found.because, "partner": found.path},
-            evidence_at=oldest(file.modified_at for file in git.files) or newest_commit(git),
-            about=f"{found.because} {found.path}",
-        )
-    ]
+    return Offer(
+        f"Show how {path} last changed with {because}",
+        f"In {commits} {what}; not this time.",
+        subject=f"{found.path} with {found.because}",
+        facts={"partner": found.path, "because": found.because, "together": found.together, "of": found.of},
+        parameters={"path": found.because, "partner": found.path},
+        evidence_at=oldest(file.modified_at for file in git.files) or newest_commit(git),
+        about=f"{found.because} {found.path}",
+    )
 
 
-def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
+@template
+def draft_changelog(context: WorkspaceContext) -> Offer | None:
     """A release is due or being prepared, and the project's change log says nothing of it yet."""
     found = _due(context)
     if found is None or not _log_lacks_it(context, found):
-        return []
+        return None
     tag = plain(found.tag, 30)
-    return [
-        offer(
-            context,
-            "draft_changelog",
-            f"Add the {count(found.commits, 'commit')} since {tag} to the unreleased section of "
-            f"{plain(_change_log(context), 30)}",
-            _why(found, context.now),
-            subject=f"since {found.tag}",
-            facts={"since": found.tag},
-            parameters={"since": found.tag},
-            evidence_at=_began(context, found),
-            about=f"change log release {found.tag}",
-        )
-    ]
+    return Offer(
+        f"Add the {count(found.commits, 'commit')} since {tag} to the unreleased section of "
+        f"{plain(_change_log(context), 30)}",
+        _why(found, context.now),
+        subject=f"since {found.tag}",
+        facts={"since": found.tag},
+        parameters={"since": found.tag},
+        evidence_at=_began(context, found),
+        about=f"change log release {found.tag}",
+    )
 
 
-def release_due(context: WorkspaceContext) -> list[Proposal]:
+@template
+def release_due(context: WorkspaceContext) -> Offer | None:
     """A release is due or being prepared, and the change log, where the project keeps one, is written."""
     found = _due(context)
     if found is None or _log_lacks_it(context, found):
-        return []
-    return [
-        offer(
-            context,
-            "release_due",
-            f"List what a release would hold: the {count(found.commits, 'commit')} since {plain(found.tag, 30)}",
-            _why(found, context.now),
-            subject=f"since {found.tag}",
-            facts={"since": found.tag},
-            parameters={"since": found.tag},
-            evidence_at=_began(context, found),
-            about=f"release {found.tag}",
-        )
-    ]
+        return None
+    return Offer(
+        f"List what a release would hold: the {count(found.commits, 'commit')} since {plain(found.tag, 30)}",
+        _why(found, context.now),
+        subject=f"since {found.tag}",
+        facts={"since": found.tag},
+        parameters={"since": found.tag},
+        evidence_at=_began(context, found),
+        about=f"release {found.tag}",
+    )
 
 
 def _change_log(context: WorkspaceContext) -> str:
