@@ -14,8 +14,8 @@ from typing import Protocol
 from engine.execution.runners.base import Runner
 from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import Sandbox
-from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import WorkspaceContext
+from engine.prediction.signals import OurWrite
 from engine.prediction.twin import Calibrator
 
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from engine.autonomy.acting import Acting
-from engine.autonomy.earning import Earning
+from engine.autonomy.acting import Acting, Earning
 from engine.autonomy.presence import Presence
 from engine.autonomy.schedule import Job, Schedule
 from engine.autonomy.state import Facts, Input, State, next_state, settle, suggest, wait_for_time

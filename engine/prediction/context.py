@@ -23,10 +23,7 @@ from engine.memory.validation_runs import PastRun
 from engine.model import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.adaptation import KnownFix
 from engine.model.words import count, listing, moment, plain, span
-from engine.prediction.collectors.conversations import Conversations, thread_words
-from engine.prediction.collectors.git import git_evidence
-from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite
-from engine.prediction.collectors.tasks import open_tasks
+from engine.prediction.signals import ANY_NEW_FILE, Conversations, OurWrite, git_evidence, open_tasks, thread_words
 
 
 @dataclass(frozen=True, slots=True)

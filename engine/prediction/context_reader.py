@@ -27,14 +27,19 @@ from engine.memory.threads import Threads
 from engine.memory.validation_runs import PastRun, ValidationRuns
 from engine.model import ChangeSet, Refusal, Signal, sanitise
 from engine.model.adaptation import KnownFix
-from engine.prediction.collectors import attempt
-from engine.prediction.collectors.calendar import calendar_signal
-from engine.prediction.collectors.conversations import Conversations
-from engine.prediction.collectors.git import git_signal
-from engine.prediction.collectors.silence import OurWrite, last_sign_of_life, silence_of, silence_signal
-from engine.prediction.collectors.tasks import tasks_signal
-from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since, left_by
+from engine.prediction.signals import (
+    Conversations,
+    OurWrite,
+    attempt,
+    calendar_signal,
+    git_signal,
+    last_sign_of_life,
+    silence_of,
+    silence_signal,
+    tasks_signal,
+    time_signal,
+)
 from engine.prediction.tasks import TaskBoard
 
 Value = TypeVar("Value")

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from engine.model import Tier
-from engine.prediction.collectors.time_of_day import Activity
+from engine.prediction.signals import Activity
 
 HEARTBEAT: Final = "heartbeat"
 """How the kinds of cards begin that an agent's heartbeat made due: each of its items is a kind of its own."""

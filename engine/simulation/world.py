@@ -16,13 +16,16 @@ from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
 from engine.git.state import Branch, Commit, FileState, GitState, Touch
 from engine.memory.validation_runs import PastRun
 from engine.model import CheckResult, SessionView
-from engine.prediction.collectors.calendar import calendar_signal
-from engine.prediction.collectors.conversations import Conversations
-from engine.prediction.collectors.git import git_signal
-from engine.prediction.collectors.silence import OurWrite, silence_signal
-from engine.prediction.collectors.tasks import tasks_signal
-from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since
+from engine.prediction.signals import (
+    Conversations,
+    OurWrite,
+    calendar_signal,
+    git_signal,
+    silence_signal,
+    tasks_signal,
+    time_signal,
+)
 from engine.storage.database import Transaction
 
 PYTEST = replace(next(row for row in TESTERS if row.name == "pytest"), suffixes=(".py", ".json"))

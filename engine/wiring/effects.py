@@ -11,7 +11,7 @@ from engine.learning.candidates.effects import words
 from engine.learning.candidates.fragments import LearnedGuidance
 from engine.learning.candidates.trials import Overlays, Trials
 from engine.model.adaptation import FlowOffload, Overlay
-from engine.prediction.templates.learned import LearnedWork
+from engine.prediction.templates.work import LearnedWork
 
 if TYPE_CHECKING:
     from engine.engine import Engine

@@ -21,16 +21,15 @@ from engine.prediction import templates
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
-from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader
 from engine.prediction.cycle import Predictions
 from engine.prediction.hook import PredictorHook
 from engine.prediction.kinds import HANDED_OVER, kind_of
-from engine.prediction.placing import Placing
-from engine.prediction.routing import Router
+from engine.prediction.routing import Placing, Router
+from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
-from engine.prediction.templates.learned import learned
+from engine.prediction.templates.work import learned
 from engine.prediction.twin import EmbeddedTwin
 from engine.wiring.effects import learned_work
 

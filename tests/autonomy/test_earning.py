@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.earning import Earning, Record, earning
+from engine.autonomy.acting import Earning, Record, earning
 from engine.model.shares import wilson_lower_bound
 
 

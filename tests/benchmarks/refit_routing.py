@@ -1,4 +1,4 @@
-"""Fit the weights of `engine.prediction.placing` again, and print what they are worth.
+"""Fit the weights of `engine.prediction.routing` again, and print what they are worth.
 
 python -m tests.benchmarks.refit_routing [--write]
 
@@ -21,7 +21,7 @@ import numpy
 from engine.config import Settings
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper
-from engine.prediction import placing
+from engine.prediction import routing
 
 HERE = Path(__file__).parent
 TUNING = HERE / "placing_tuning.jsonl"
@@ -77,22 +77,22 @@ def main() -> None:
 
     pairs = phrases()
     texts = [text for _, text in pairs]
-    words = placing.WORDS_WEIGH * numpy.stack([placing.hashed(one) for one in texts])
+    words = routing.WORDS_WEIGH * numpy.stack([routing.hashed(one) for one in texts])
     rows = numpy.concatenate([embed(texts), words, numpy.ones((len(texts), 1))], 1)
     acts, weights = fit(rows, [act for act, _ in pairs])
     roles = [act.split("/")[0] for act in acts]
     of = {role: name for name, some in CHANNELS.items() for role in some.split()}
     if "--write" in sys.argv:
         numpy.savez_compressed(
-            placing.WEIGHTS, roles=roles, channels=[of[role] for role in roles], weights=weights.astype(numpy.float16)
+            routing.WEIGHTS, roles=roles, channels=[of[role] for role in roles], weights=weights.astype(numpy.float16)
         )
     tuning = [json.loads(line) for line in TUNING.read_text().splitlines()]
-    shares = placing._probabilities([one["prompt"] for one in tuning], embed([one["prompt"] for one in tuning]))
+    shares = routing._probabilities([one["prompt"] for one in tuning], embed([one["prompt"] for one in tuning]))
     print(f"{'threshold':>9}{'right':>7}{'wrong':>7}{'left alone':>12}{'no work, left alone':>21}")
     for threshold in (0.0, 0.2, 0.25, 0.3, 0.35, 0.4):
         counts = {"right": 0, "wrong": 0, "alone": 0, "none": 0}
         for one, row in zip(tuning, shares, strict=True):
-            channels = placing._by_channel(row, Settings())
+            channels = routing._by_channel(row, Settings())
             best = max(channels, key=lambda name: channels[name])
             placed = best if channels[best] >= threshold else ""
             if not one["channel"]:

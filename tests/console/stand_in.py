@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from engine.api.gateway.gateway import GatewayState
-from engine.autonomy.earning import Record, earning
+from engine.autonomy.acting import Record, earning
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import Registry

@@ -36,8 +36,7 @@ from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import Predictions
-from engine.prediction.placing import Route
-from engine.prediction.routing import Router, nowhere
+from engine.prediction.routing import Route, Router, nowhere
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger

@@ -11,7 +11,7 @@ import pytest
 
 from engine.git.calendars import AHEAD, CalendarReader, Meeting, nearest
 from engine.model import Refusal
-from engine.prediction.collectors.calendar import calendar_signal
+from engine.prediction.signals import calendar_signal
 from engine.prediction.templates.history import PREPARED_FROM, prepare_meeting
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit

@@ -13,24 +13,28 @@ from engine.git.github import GitHubState, PullRequest
 from engine.git.state import Branch, FileState, GitState, Touch
 from engine.model import CheckResult, PartOfDay, Refusal, SessionState, Thread
 from engine.model.words import count, listing, moment, plain, span, tail
-from engine.prediction.collectors import WEIGHTS, attempt, signal
-from engine.prediction.collectors.conversations import (
+from engine.prediction.signals import (
+    ANY_NEW_FILE,
+    WEIGHTS,
+    Activity,
     Conversations,
+    OurWrite,
+    attempt,
+    git_relevance,
+    last_sign_of_life,
     outside_openness,
     outside_relevance,
-    thread_relevance,
-)
-from engine.prediction.collectors.git import git_relevance
-from engine.prediction.collectors.silence import (
-    ANY_NEW_FILE,
-    OurWrite,
-    last_sign_of_life,
+    related_task,
+    signal,
     silence_of,
     silence_relevance,
     silence_signal,
+    tasks_relevance,
+    tasks_signal,
+    thread_relevance,
+    time_relevance,
+    time_signal,
 )
-from engine.prediction.collectors.tasks import related_task, tasks_relevance, tasks_signal
-from engine.prediction.collectors.time_of_day import Activity, time_relevance, time_signal
 from tests.prediction.sensing import NOW, session, task
 
 HALF_HOUR = timedelta(minutes=30)

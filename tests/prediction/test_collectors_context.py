@@ -16,9 +16,8 @@ from engine.clock import FakeClock
 from engine.execution.runners.toolchains.projects import Project, ProjectsFound
 from engine.git.state import FileState
 from engine.model import SessionState, Thread
-from engine.prediction.collectors import WEIGHTS
-from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import Changed, changed_since
+from engine.prediction.signals import WEIGHTS, OurWrite
 from engine.prediction.templates import propose
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, PYTEST, MadeRun, World, dated_commit, made_project, session, task, touch

@@ -16,7 +16,7 @@ from engine.hierarchy.folders import first_organisation
 from engine.memory.embedding import LocalEmbedder, NoEmbedder
 from engine.memory.helper import Helper
 from engine.model import AgentView, SessionState
-from engine.prediction.placing import Placing
+from engine.prediction.routing import Placing
 from engine.storage.database import Database
 
 from .deciding import SHOP, World

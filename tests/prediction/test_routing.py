@@ -11,8 +11,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.model import Randomness, Refusal
-from engine.prediction.placing import Route
-from engine.prediction.routing import RECENTLY, Router
+from engine.prediction.routing import RECENTLY, Route, Router
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 CHANNELS = ["koji-core", "chronicle-hub", "garden"]

@@ -15,14 +15,14 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.toolchains.projects import projects
 from engine.git import reader
 from engine.model import Proposal, SessionState
-from engine.prediction.collectors import WEIGHTS
 from engine.prediction.kinds import KINDS
+from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates import propose
 from engine.prediction.templates.branches import forecast_conflicts, report_branches
-from engine.prediction.templates.environments import prepare_environment
+from engine.prediction.templates.changes import fix_lint, lint
 from engine.prediction.templates.history import ROUTINE, day_begin, summarise_day, waiting_work
 from engine.prediction.templates.making import usable
-from engine.prediction.templates.quality import fix_lint, lint
+from engine.prediction.templates.tests import prepare_environment
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit, made_project, session, task, touch
 

@@ -10,7 +10,7 @@ import pytest
 from engine.model import Task
 from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.templates import propose
-from engine.prediction.templates.due import MOST_TASKS, heartbeat, open_task
+from engine.prediction.templates.work import MOST_TASKS, heartbeat, open_task
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
 

@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.prediction.templates.due import heartbeat
-from engine.prediction.templates.learned import LearnedWork, learned
+from engine.prediction.templates.work import LearnedWork, heartbeat, learned
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit, session, task
 

@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 from engine.execution.runners.toolchains.projects import projects
 from engine.execution.upkeep import CALM, URGENT, Disk, is_urgent
 from engine.model import Proposal, Signal, Tier
-from engine.prediction.collectors import WEIGHTS
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.environments import update_lock
+from engine.prediction.signals import WEIGHTS
+from engine.prediction.templates.branches import lost_commits, unfinished_operation
+from engine.prediction.templates.changes import leftovers, reclaim_space, secret
 from engine.prediction.templates.history import summarise_day
-from engine.prediction.templates.kept import lost_commits
-from engine.prediction.templates.operation import unfinished_operation
-from engine.prediction.templates.own_changes import leftovers
-from engine.prediction.templates.risks import reclaim_space, secret
+from engine.prediction.templates.tests import update_lock
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit, touch
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine.execution import upkeep
 from engine.model import ChangeState
-from engine.prediction.templates import risks
+from engine.prediction.templates import changes
 from tests.situations.conftest import Situation
 
 
@@ -25,8 +25,8 @@ def test_caches_go_and_undecided_work_stays(monday: Situation, monkeypatch: pyte
     # No test can fill a disk: what counts as nearly full is any disk, and as worth it any byte.
     monkeypatch.setattr(upkeep, "FEW_BYTES", 1 << 62)
     monkeypatch.setattr(upkeep, "FEW_SHARE", 1.1)
-    monkeypatch.setattr(risks, "WORTH", 1)
-    monkeypatch.setattr(risks, "SHARE", 1 << 40)
+    monkeypatch.setattr(changes, "WORTH", 1)
+    monkeypatch.setattr(changes, "SHARE", 1 << 40)
     slot = monday.home / "cache" / "build" / "0123456789abcdef" / "0"
     (slot / "files").mkdir(parents=True)
     (slot / "head").write_text("x")

@@ -14,59 +14,45 @@ from typing import Final
 from engine.model import Proposal
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import is_heartbeat
-from engine.prediction.templates import (
-    branches,
-    due,
-    environments,
-    handing_over,
-    history,
-    kept,
-    operation,
-    own_changes,
-    pull_requests,
-    quality,
-    risks,
-    tests,
-    usual,
-)
+from engine.prediction.templates import branches, changes, history, tests, work
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
 PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
-    operation.unfinished_operation,
-    risks.secret,
-    risks.large_file,
-    risks.reclaim_space,
+    branches.unfinished_operation,
+    changes.secret,
+    changes.large_file,
+    changes.reclaim_space,
     tests.failing_ci,
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,
-    kept.lost_commits,
-    kept.autosquash,
-    kept.old_stash,
-    pull_requests.pull_request,
+    branches.lost_commits,
+    branches.autosquash,
+    branches.old_stash,
+    branches.pull_request,
     history.waiting_work,
-    usual.changes_together,
-    usual.draft_changelog,
-    usual.release_due,
+    history.changes_together,
+    history.draft_changelog,
+    history.release_due,
     history.prepare_meeting,
     history.summarise_day,
-    own_changes.leftovers,
-    own_changes.remove_leftovers,
-    own_changes.stale_docs,
-    own_changes.update_docs,
-    handing_over.let_agent_fix,
-    due.heartbeat,
-    due.open_task,
+    changes.leftovers,
+    changes.remove_leftovers,
+    changes.stale_docs,
+    changes.update_docs,
+    work.let_agent_fix,
+    work.heartbeat,
+    work.open_task,
 )
 """What is asked of a workspace as a whole."""
 
 PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
     tests.undo_landing,
     tests.rehearse_revert,
-    environments.prepare_environment,
-    environments.update_lock,
+    tests.prepare_environment,
+    tests.update_lock,
     tests.bisect,
     tests.apply_fix,
     tests.still_red,
@@ -76,9 +62,9 @@ PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
     tests.hunt_flakes,
     tests.quarantine,
     tests.slower_tests,
-    own_changes.uncovered_lines,
-    quality.fix_lint,
-    quality.lint,
+    changes.uncovered_lines,
+    changes.fix_lint,
+    changes.lint,
 )
 """What is asked of each of its projects."""
 
@@ -120,7 +106,7 @@ def propose(
 def _of_templates(context: WorkspaceContext, failed: list[Exception] | None) -> list[Proposal]:
     """What the templates say; when git could not be read only what a heartbeat ordered."""
     if context.git is None:
-        return _asked(partial(due.heartbeat, context), failed)
+        return _asked(partial(work.heartbeat, context), failed)
     found: list[Proposal] = []
     for template in TEMPLATES:
         found += _asked(partial(template, context), failed)

@@ -1,15 +1,22 @@
-"""What branches ask for: rehearse a merge, foresee conflicts, tidy up."""
+"""What branches, commits and the state of the repository ask for: merges, work that may get lost, pull requests."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from engine.git.github import For, PullRequest
 from engine.git.merges import MOST_COLLIDING
+from engine.git.operation import CONFLICT, Operation
 from engine.git.state import STALE_BRANCH, Branch
-from engine.model.words import count, listing, plain
+from engine.model import Proposal
+from engine.model.words import count, listing, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import (
     Offer,
+    branch_of,
     oldest,
     project_of,
+    proposed,
     template,
     usable,
 )
@@ -112,3 +119,195 @@ def report_branches(context: WorkspaceContext) -> Offer | None:
         evidence_at=oldest(branch.at for branch in [*merged, *stale]),
         about=" ".join(branch.name for branch in [*merged, *stale][:10]),
     )
+
+
+@template
+def lost_commits(context: WorkspaceContext) -> Offer | None:
+    """Commits that no branch, remote branch or tag holds; all of them are kept at once."""
+    if not context.looks.lost:
+        return None
+    first, number = context.looks.lost[0], sum(line.number for line in context.looks.lost)
+    subject = plain(first.subject, 60)
+    if first.here:
+        which = f"“{subject}” is" if first.number == 1 else f"{count(first.number, 'commit')} up to “{subject}” are"
+        them = "it" if first.number == 1 else "them"
+        why = f"HEAD is detached: {which} on no branch, and the next checkout leaves {them} behind."
+    else:
+        last = "" if number == 1 else f"{count(number, 'commit')} are on no branch any more, the last "
+        left = f"left {moment(first.left_at, context.local)}"
+        why = f"{last}“{subject}”, {left}." if last else f"“{subject}” is on no branch any more, {left}."
+    return Offer(
+        f"Make a branch for {count(number, 'commit')} that no branch holds",
+        why,
+        subject=first.tip[:10],
+        facts={"tips": sorted(line.tip for line in context.looks.lost)},
+        parameters={"commits": [line.tip for line in context.looks.lost]},
+        evidence_at=min(first.left_at, context.now),
+        about=subject,
+    )
+
+
+@template
+def autosquash(context: WorkspaceContext) -> Offer | None:
+    """Fixup commits beside what they mend, neither pushed yet."""
+    git, fixups = context.seen, context.looks.fixups
+    if fixups is None:
+        return None
+    number = len(fixups.subjects)
+    targets = " and ".join(f"“{plain(one, 40)}”" for one in fixups.targets[:2])
+    told = "is" if number == 1 else f"and {number - 1} more are"
+    more = f" and {len(fixups.targets) - 2} more" if len(fixups.targets) > 2 else ""
+    return Offer(
+        f"Rehearse squashing {count(number, 'fixup commit')} into {targets}{more}",
+        f"“{plain(fixups.subjects[0], 60)}” {told} not pushed yet, and neither are the commits that they fix.",
+        subject=branch_of(git),
+        facts={"head": git.head, "onto": fixups.onto},
+        parameters={"onto": fixups.onto or None, **project_of(context, git.own_files)},
+        evidence_at=fixups.at,
+        about=" ".join(fixups.targets),
+    )
+
+
+OLD_STASH = timedelta(days=14)
+MOST_STASHES = 10  # stashes that one card is about, the oldest
+
+
+@template
+def old_stash(context: WorkspaceContext) -> Offer | None:
+    """Stashes older than two weeks; all of them in one card."""
+    old = [stash for stash in context.looks.stashes if context.now - stash.at > OLD_STASH][-MOST_STASHES:]
+    if context.git is None or not old:
+        return None
+    oldest = old[-1]
+    holds = f" with {listing(oldest.files)}" if oldest.files else ""
+    beside = f", and {count(len(old) - 1, 'other')} older than two weeks" if len(old) > 1 else ""
+    where = f" made on {plain(oldest.branch, 40)}" if oldest.branch else ""
+    return Offer(
+        "Look at the old stash: what is in it, and does it still apply?"
+        if len(old) == 1
+        else f"Look at {len(old)} old stashes: what is in them, and do they still apply?",
+        f"“{plain(oldest.words, 60)}”{where}{holds} has been waiting since {moment(oldest.at, context.local)}{beside}.",
+        subject="old stashes",
+        facts={"stashes": sorted(stash.commit for stash in old)},
+        parameters={"stashes": [stash.commit for stash in old]},
+        evidence_at=oldest.at,
+        about=" ".join(stash.words for stash in old),
+    )
+
+
+_CALLED = {CONFLICT: "merge of files", "am": "git am"}
+
+
+@template
+def unfinished_operation(context: WorkspaceContext) -> Offer | None:
+    """Rehearse both sides; where nothing is in conflict any more, test what there is; say where a bisect stands."""
+    git, operation = context.seen, context.looks.unfinished
+    if operation is None:
+        return None
+    called = _CALLED.get(operation.name, operation.name)
+    if operation.name == "bisect":
+        prompt = "Say what is left of the unfinished bisect"
+    elif operation.unmerged:
+        prompt = f"Rehearse both sides of the unfinished {called}"
+    else:
+        prompt = f"Test the unfinished {called} as it stands"
+    begun = operation.begun_at
+    return Offer(
+        prompt,
+        _why(operation),
+        subject=_subject(operation, branch_of(git)),
+        facts={
+            "operation": operation.name,
+            "theirs": operation.theirs.commit if operation.theirs else "",
+            "files": list(map(plain, operation.files[:50])),
+            "settled": not operation.unmerged,
+            "bisect": [operation.bad, *operation.good],
+        },
+        parameters={"operation": operation.name, **project_of(context, operation.files)},
+        evidence_at=min(begun, context.now) if begun else None,
+        about=" ".join(operation.files),
+    )
+
+
+def _subject(operation: Operation, branch: str) -> str:
+    """Which of all merges it is: `merge of tax on main`. A rebase is the same one at each of its commits."""
+    if operation.name == "rebase":
+        return f"rebase of {plain(operation.rebased, 200) or branch} onto {plain(operation.ours.name, 200)}"
+    other = f" of {plain(operation.theirs.name, 200)}" if operation.theirs else ""
+    return f"{operation.name}{other} on {branch}"
+
+
+def _why(operation: Operation) -> str:
+    if operation.name == "bisect":
+        return _bisect(operation)
+    theirs = operation.theirs
+    what = f"“{plain(theirs.subject, 50)}”" if theirs and theirs.subject else ""
+    ours = plain(operation.ours.name, 40)
+    begun = {
+        "merge": f"Merging {plain(theirs.name, 40) if theirs else ''}{f' ({what})' if what else ''} into {ours}",
+        "rebase": f"Rebasing {plain(operation.rebased, 40) or 'HEAD'} onto {ours}",
+        "cherry-pick": f"Cherry-picking {what or 'commits'} onto {ours}",
+        "revert": f"Reverting {what or 'commits'} on {ours}",
+        "am": f"Applying patches to {ours} (git am)",
+        CONFLICT: f"A stash or a squashed merge was applied to {ours} and",
+    }[operation.name]
+    at = f" at {what}" if operation.name == "rebase" and what else ""
+    settled = operation.resolved
+    marked = f"; {listing(settled, 3)} {'is' if len(settled) == 1 else 'are'} marked as resolved" if settled else ""
+    if not operation.unmerged:
+        return f"{begun} {f'stopped{at}' if at else 'was begun'} and is not finished{marked}."
+    stopped = f"stopped{at} with {count(len(operation.unmerged), 'file')} in conflict"
+    return f"{begun} {stopped}: {listing(operation.unmerged, 3)}{marked}."
+
+
+def _bisect(operation: Operation) -> str:
+    bad, good = operation.terms
+    if not operation.bad or not operation.good:
+        missing = " or ".join(term for term, known in ((bad, operation.bad), (good, operation.good)) if not known)
+        return f"A bisect was begun, and no {plain(missing, 40)} revision is named yet."
+    return (
+        f"A bisect is under way: {count(operation.suspects, 'revision')} left between {plain(good, 20)} "
+        f"{operation.good[0][:10]} and {plain(bad, 20)} {operation.bad[:10]}; {operation.ours.name} is checked out."
+    )
+
+
+MOST = 3
+_ORDER = (For.CHANGES, For.REVIEW, For.ANSWER)
+_ASKS = {
+    For.REVIEW: "asks you for a review of",
+    For.CHANGES: "asked for changes in your",
+    For.ANSWER: "commented on your",
+}
+
+
+def pull_request(context: WorkspaceContext) -> list[Proposal]:
+    """A review is asked of you, or somebody waits for what you do about your own pull request."""
+    if context.git is None or context.github is None:
+        return []
+    waiting = [(request, _ORDER.index(request.wait.what)) for request in context.github.pull_requests if request.wait]
+    return [_card(context, one) for one, _ in sorted(waiting, key=lambda pair: (pair[1], pair[0].number))[:MOST]]
+
+
+def _card(context: WorkspaceContext, request: PullRequest) -> Proposal:
+    wait = request.wait
+    assert wait is not None
+    title, name = plain(request.title, 50), plain(wait.by, 40) or "Somebody"
+    since = f" ({moment(wait.since, context.local)})" if wait.since else ""
+    told = f"{name} {_ASKS[wait.what]} pull request #{request.number}{since}"
+    offer = Offer(
+        f"Look at pull request #{request.number} “{title}”",
+        f"{told}.",
+        subject=f"pull request {request.number}",
+        facts={"number": request.number, "waits": wait.what.value, "by": wait.by, "since": str(wait.since or "")},
+        parameters={
+            "number": request.number,
+            "title": title,
+            "url": request.url if usable(request.url) else "",
+            "branch": request.branch if usable(request.branch) else "",
+            "waits": f"{told}.",
+            "mine": request.mine,
+        },
+        evidence_at=wait.since,
+        about=f"{title} {request.branch}",
+    )
+    return proposed(context, "pull_request", offer)

@@ -12,11 +12,9 @@ from typing import Any
 from engine.git.state import GitState
 from engine.model import Proposal, SessionView, Tier, sanitise
 from engine.model.words import plain
-from engine.prediction.collectors import signal
-from engine.prediction.collectors.tasks import related_task, tasks_signal
-from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import kind_of
+from engine.prediction.signals import related_task, signal, tasks_signal, time_signal
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 """When something arose that was never otherwise: as old as can be, so that anything newer stands before it."""

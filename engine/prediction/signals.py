@@ -1,0 +1,342 @@
+"""The six signals of SPEC 2.1: what speaks for work right now, as relevance in [0, 1] and words. Pure.
+
+Every relevance is documented where it stands; what touches the outside world only fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from engine.git.calendars import AHEAD, Meeting, nearest
+from engine.git.github import GitHubState
+from engine.git.state import GitState, Touch
+from engine.model import PartOfDay, Refusal, SessionState, SessionView, Signal, Task, Thread, part_of_day, sanitise
+from engine.model.words import count, plain, span, words_of
+
+WEIGHTS: Final = {
+    "time": 0.3,
+    "silence": 0.2,
+    "tasks": 0.2,
+    "conversations": 0.15,
+    "git": 0.1,
+    "calendar": 0.05,
+}
+"""What each signal adds at most to a proposal's rank (SPEC 2.1); the six sum to 1."""
+
+
+def signal(name: str, relevance: float, *evidence: str, error: str = "") -> Signal:
+    """A signal with its weight of SPEC 2.1. Raises KeyError for a name that is none of the six."""
+    return Signal(name, WEIGHTS[name], min(1.0, max(0.0, relevance)), evidence, error)
+
+
+def attempt(name: str, collect: Callable[[], Signal]) -> Signal:
+    """What `collect` says, or a signal of relevance 0 that names the error: one collector never fails a cycle."""
+    try:
+        return collect()
+    except Refusal as refusal:
+        return signal(name, 0.0, error=sanitise(refusal.message))
+    except Exception as error:  # whatever it is, it is told, not swallowed
+        return signal(name, 0.0, error=sanitise(f"{type(error).__name__}: {error}"))
+
+
+class Activity(StrEnum):
+    """What a proposal is, as far as the time of day is concerned."""
+
+    REVIEW = "review"  # look over and plan
+    WORK = "work"  # deep work: check, search, change
+    SUMMARY = "summary"  # put into words what was done
+    REPAIR = "repair"  # something is broken: it does not wait for its hour
+
+
+FIT: Final[dict[PartOfDay, dict[Activity, float]]] = {
+    PartOfDay.MORNING: {Activity.REVIEW: 1.0, Activity.WORK: 0.6, Activity.SUMMARY: 0.3, Activity.REPAIR: 1.0},
+    PartOfDay.AFTERNOON: {Activity.REVIEW: 0.5, Activity.WORK: 1.0, Activity.SUMMARY: 0.3, Activity.REPAIR: 1.0},
+    PartOfDay.EVENING: {Activity.REVIEW: 0.4, Activity.WORK: 0.5, Activity.SUMMARY: 1.0, Activity.REPAIR: 0.8},
+    PartOfDay.NIGHT: {Activity.REVIEW: 0.2, Activity.WORK: 0.3, Activity.SUMMARY: 0.4, Activity.REPAIR: 0.5},
+}
+"""How well an activity fits a part of the day, in [0, 1]."""
+
+HABIT: Final = {
+    PartOfDay.MORNING: "morning: review and plan",
+    PartOfDay.AFTERNOON: "afternoon: deep work",
+    PartOfDay.EVENING: "evening: summarise the day",
+    PartOfDay.NIGHT: "night: little is urgent",
+}
+
+
+def time_relevance(part: PartOfDay, *activities: Activity) -> float:
+    """How well the best fitting of `activities` fits `part`; without any, the best that anything reaches then."""
+    return max(FIT[part][activity] for activity in activities or tuple(Activity))
+
+
+def time_signal(local: datetime, *activities: Activity) -> Signal:
+    """The signal for a proposal of these activities, or, without any, for the workspace as a whole."""
+    part = part_of_day(local)
+    return signal("time", time_relevance(part, *activities), HABIT[part])
+
+
+SLACK = timedelta(minutes=1)
+"""A file dated further into the future than this was unpacked or copied so: it says nothing of anyone's presence."""
+
+
+ANY_NEW_FILE: Final = "*"
+"""Path of an `OurWrite` that stands for every untracked file: what a check of ours leaves lying about."""
+
+
+@dataclass(frozen=True, slots=True)
+class OurWrite:
+    """A landing of ours wrote `path` (relative to the workspace), or a session of ours may have left untracked files
+    (`ANY_NEW_FILE`), between two instants, both included."""
+
+    path: str
+    since: datetime
+    until: datetime
+
+    def covers(self, touch: Touch) -> bool:
+        """True when `touch` is this write and not a later one of the operator."""
+        ours = touch.path == self.path or (self.path == ANY_NEW_FILE and touch.untracked)
+        return ours and self.since <= touch.at <= self.until
+
+
+def last_sign_of_life(
+    now: datetime, last_input: datetime | None, touches: Iterable[Touch], ours: Iterable[OurWrite] = ()
+) -> datetime | None:
+    """When the operator last did anything, None if nothing is known. Never later than `now`."""
+    writes: dict[str, list[OurWrite]] = {}
+    for write in ours:
+        writes.setdefault(write.path, []).append(write)
+    signs = [] if last_input is None else [min(last_input, now)]
+    signs += [
+        min(touch.at, now)
+        for touch in touches
+        if touch.at <= now + SLACK
+        and not any(write.covers(touch) for write in [*writes.get(touch.path, ()), *writes.get(ANY_NEW_FILE, ())])
+    ]
+    return max(signs, default=None)
+
+
+def silence_of(
+    now: datetime, last_input: datetime | None, touches: Iterable[Touch], ours: Iterable[OurWrite] = ()
+) -> timedelta | None:
+    """Time since the last sign of life (>= 0), None if there never was one."""
+    sign = last_sign_of_life(now, last_input, touches, ours)
+    return None if sign is None else now - sign
+
+
+def silence_relevance(silence: timedelta | None, threshold: timedelta) -> float:
+    """Grows evenly from 0 (just active) to 1 at `threshold` (`silenceThresholdMs`, > 0); 0 if nothing is known."""
+    return 0.0 if silence is None else min(1.0, max(0.0, silence / threshold))
+
+
+def silence_signal(silence: timedelta | None, threshold: timedelta) -> Signal:
+    """The signal with its evidence."""
+    words = "no activity seen yet" if silence is None else f"quiet for {span(silence)}"
+    return signal("silence", silence_relevance(silence, threshold), words)
+
+
+STALE = timedelta(days=7)
+"""A task that nobody touched for so long cannot become more pressing."""
+
+UNRELATED = 0.5
+"""What an open task, or a recent thread, still adds to a proposal that has nothing to do with it."""
+
+
+def open_tasks(tasks: Sequence[Task]) -> list[Task]:
+    """The operator's open tasks, longest untouched first; the rows that sessions keep for themselves are left out, and
+    what waits for other tasks."""
+    opened = (task for task in tasks if task.state == "open" and task.source != "session" and not task.waits_for)
+    return sorted(opened, key=lambda task: task.updated_at)
+
+
+def staleness(task: Task, now: datetime) -> float:
+    """0.3 for a task of this moment, growing evenly to 1 after seven days untouched."""
+    return 0.3 + 0.7 * min(1.0, max(0.0, (now - task.updated_at) / STALE))
+
+
+def related_task(tasks: Sequence[Task], text: str) -> Task | None:
+    """The stalest open task that shares a word of at least four letters with `text`."""
+    opened = open_tasks(tasks)
+    words = words_of(text) if opened else set()
+    return next((task for task in opened if words & words_of(task.title)), None)
+
+
+def tasks_relevance(tasks: Sequence[Task], now: datetime, about: str | None = None) -> float:
+    """The staleness of the stalest open task. For a proposal (`about` = its words) the one it is related to counts in
+    full; if it is related to none, the stalest counts half."""
+    opened = open_tasks(tasks)
+    if not opened:
+        return 0.0
+    if about is None:
+        return staleness(opened[0], now)
+    related = related_task(opened, about)
+    return staleness(related, now) if related else UNRELATED * staleness(opened[0], now)
+
+
+def tasks_signal(tasks: Sequence[Task], now: datetime, about: str | None = None) -> Signal:
+    """The signal, naming up to three tasks and how long each has waited."""
+    opened = open_tasks(tasks)
+    if about is not None and (related := related_task(opened, about)):
+        opened = [related]
+    evidence = [f"“{plain(task.title, 40)}” {span(now - task.updated_at)} old" for task in opened[:3]]
+    return signal("tasks", tasks_relevance(tasks, now, about), *(evidence or ["no open tasks"]))
+
+
+RECENT = timedelta(hours=24)
+"""A thread fades evenly to nothing over this time."""
+
+
+_LEFT_OPEN = {SessionState.FAILED, SessionState.INTERRUPTED, SessionState.BLOCKED}
+
+
+def openness(session: SessionView) -> float:
+    """How much a session asks to be taken up again: 1 when it failed, was interrupted or blocked, 0.8 when its check
+    is red, 0.4 when it ended well, 0.2 when the operator cancelled it, 0 while it runs."""
+    if not session.state.over:
+        return 0.0
+    if session.state in _LEFT_OPEN:
+        return 1.0
+    if session.state is SessionState.CANCELLED:
+        return 0.2
+    return 0.8 if session.check is not None and not session.check.green else 0.4
+
+
+def recency(session: SessionView, now: datetime) -> float:
+    """1 when the session ended this moment, 0 after 24 hours."""
+    return 1.0 - min(1.0, max(0.0, (now - (session.ended_at or session.created_at)) / RECENT))
+
+
+def thread_relevance(session: SessionView, now: datetime, continues: Collection[str] | None = None) -> float:
+    """openness x recency; half of it for a proposal that continues other flows than this session's."""
+    return _share(session, continues) * openness(session) * recency(session, now)
+
+
+def _share(session: SessionView, continues: Collection[str] | None) -> float:
+    return 1.0 if continues is None or session.flow in continues else UNRELATED
+
+
+AT_WORK = timedelta(minutes=10)
+"""So long after the operator's last word an agent may still be at it: nothing is left open yet."""
+
+
+def outside_openness(thread: Thread, now: datetime) -> float:
+    """How much a conversation with another agent asks to be taken up again: 1 when its question is open, 0.8 when the
+    operator's last word was never answered, 0.4 when it ended otherwise, 0 while the agent may be at it."""
+    if thread.question:
+        return 1.0
+    if thread.unanswered:
+        return 0.8 if now - thread.at >= AT_WORK else 0.0
+    return 0.4
+
+
+def outside_relevance(thread: Thread, now: datetime, continues: Collection[str] | None = None) -> float:
+    """openness x recency; half of it for a proposal that continues a flow: it is not this conversation."""
+    fading = 1.0 - min(1.0, max(0.0, (now - thread.at) / RECENT))
+    return (1.0 if continues is None else UNRELATED) * outside_openness(thread, now) * fading
+
+
+class Conversations:
+    """Sessions and conversations with other agents (`threads`), rated once for all proposals of one moment."""
+
+    def __init__(self, sessions: Sequence[SessionView], now: datetime, threads: Sequence[Thread] = ()) -> None:
+        self._now = now
+        self._inside = [(thread_relevance(session, now), session) for session in sessions]
+        self._outside = [(outside_relevance(thread, now), thread) for thread in threads]
+
+    def signal(self, continues: Collection[str] | None = None) -> Signal:
+        """The most relevant session, in words, and the most relevant conversation elsewhere; `continues` names the
+        flows that a proposal would take up."""
+        rated = [(_share(session, continues) * relevance, session) for relevance, session in self._inside]
+        relevance, session = max(rated, key=lambda pair: pair[0], default=(0.0, None))
+        elsewhere, thread = max(self._outside, key=lambda pair: pair[0], default=(0.0, None))
+        elsewhere *= 1.0 if continues is None else UNRELATED
+        said = []
+        if session is not None and relevance > 0.0:
+            said.append((relevance, _session_words(session, self._now)))
+        if thread is not None and elsewhere > 0.0:
+            said.append((elsewhere, thread_words(thread, self._now)))
+        if not said:
+            return signal("conversations", 0.0, "no recent sessions")
+        said.sort(key=lambda pair: pair[0], reverse=True)
+        return signal("conversations", said[0][0], *(words for _, words in said))
+
+
+def thread_words(thread: Thread, now: datetime) -> str:
+    """What was left open with another agent."""
+    ago = span(now - thread.at)
+    if thread.question:
+        return f"{thread.agent} asks “{plain(thread.question, 60)}”, {ago} ago"
+    about = f"“{plain(thread.about, 40)}” with {thread.agent}" if thread.about else f"a talk with {thread.agent}"
+    return f"{about} was left without an answer {ago} ago" if thread.unanswered else f"{about}, last {ago} ago"
+
+
+def _session_words(session: SessionView, now: datetime) -> str:
+    red = session.state is SessionState.SUCCEEDED and session.check is not None and not session.check.green
+    ended = "ended with failing tests" if red else session.state.value
+    ago = span(now - (session.ended_at or session.created_at))
+    return f"“{plain(session.prompt, 40)}” {ended} {ago} ago"
+
+
+def git_relevance(state: GitState, github: GitHubState | None = None, tests_stale: bool = False) -> float:
+    """How much of the repository waits for a hand: 1 minus the product of (1 - part) over what holds of
+
+    an unfinished merge or rebase 0.8 · failing CI 0.7 · uncommitted files 0.5 · changes since the last test run 0.4 ·
+    unpushed commits 0.3 · behind the base 0.3 · open pull requests 0.2 · open branches 0.1.
+    """
+    parts = (
+        (0.8, bool(state.operation)),
+        (0.7, bool(github and github.failing)),
+        (0.5, not state.clean),
+        (0.4, tests_stale),
+        (0.3, state.ahead > 0),
+        (0.3, state.behind_base > 0),
+        (0.2, bool(github and github.pull_requests)),
+        (0.1, bool(state.open_branches)),
+    )
+    quiet = 1.0
+    for part, holds in parts:
+        quiet *= 1.0 - part if holds else 1.0
+    return 1.0 - quiet
+
+
+def git_signal(state: GitState, github: GitHubState | None = None, tests_stale: bool = False) -> Signal:
+    """The signal of the workspace as a whole. An error of `gh` is named, the rest still counts."""
+    return signal(
+        "git",
+        git_relevance(state, github, tests_stale),
+        *git_evidence(state, github),
+        error=f"gh: {plain(github.error, 200)}" if github and github.error else "",
+    )
+
+
+def git_evidence(state: GitState, github: GitHubState | None = None) -> list[str]:
+    """What stands out, in words; one line if nothing does."""
+    if not state.head:
+        return ["no commits yet"]
+    words = []
+    if state.operation:
+        words.append(f"{state.operation} in progress")
+    if not state.clean:
+        words.append(count(len(state.files) + state.more_files, "uncommitted file"))
+    if state.ahead:
+        words.append(count(state.ahead, "unpushed commit"))
+    if state.behind_base:
+        words.append(f"{count(state.behind_base, 'commit')} behind {plain(state.base, 30)}")
+    if github and github.failing:
+        words.append(f"CI fails: {plain(github.failing[0].name, 30)}")
+    if github and github.pull_requests:
+        words.append(count(len(github.pull_requests), "open pull request"))
+    return words or ["clean, nothing unpushed"]
+
+
+def calendar_signal(meetings: Sequence[Meeting] | None = None, now: datetime | None = None) -> Signal:
+    """1 for a meeting that begins now, evenly less to 0 in four hours; `meetings` None when no calendar is named."""
+    if meetings is None or now is None:
+        return signal("calendar", 0.0, "no calendar configured")
+    one = nearest(meetings, now)
+    if one is None:
+        return signal("calendar", 0.0, f"no meeting within {span(AHEAD)}")
+    wait = one.begins - now
+    return signal("calendar", 1.0 - wait / AHEAD, f"{plain(one.name, 50)} in {span(wait)}")

@@ -1,0 +1,389 @@
+"""What your own changes ask for: lint, debugging and documentation left behind, secrets and large files, disk space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from engine.git.leftovers import SECRET
+from engine.git.mentions import Mention
+from engine.git.own_changes import MARKER, TODOS, LeftIn
+from engine.git.state import GitState
+from engine.git.unpushed import Found, span_of
+from engine.model import Proposal, SessionState, SessionView, Tier
+from engine.model.words import count, counted, listing, moment, plain, tail
+from engine.prediction.context import Part, WorkspaceContext, result_words
+from engine.prediction.templates.making import (
+    MOST_PATHS,
+    Offer,
+    branch_of,
+    ended,
+    oldest,
+    proposed,
+    template,
+    usable,
+    usable_names,
+)
+
+_SAYS = {
+    MARKER: "conflict markers",
+    "breakpoint": "a breakpoint",
+    "debugger statement": "a debugger statement",
+    "debug print": "a debug print",
+    ".only": "a test that keeps all others from running (.only)",
+    "TODO": "a TODO",
+    "FIXME": "a FIXME",
+}
+
+
+@template
+def leftovers(context: WorkspaceContext) -> Offer | None:
+    """You added debugging, a conflict marker or a TODO, and it is still there."""
+    git, found = context.seen, context.looks.own.leftovers
+    if not found:
+        return None
+    marked = [one for one in found if one.kind == MARKER]
+    told = marked or list(found)
+    kinds = list(dict.fromkeys(_words(one.kind) for one in told))
+    where = listing((one.place for one in told), 3)
+    files = {one.path for one in told}
+    state = "not committed" if files <= {file.path for file in git.files} else "not pushed"
+    what = " and ".join(kinds[:2]) + (" and more" if len(kinds) > 2 else "")
+    return Offer(
+        f"Show what is left in {where}",
+        f"You added {what} in {where}, {state} yet.",
+        subject=_subject(told),
+        facts=_lines_of(found),
+        parameters={"today": midnight(context)},
+        evidence_at=_written(context, files),
+        tier=Tier.BLOCKS if marked else None,
+        about=" ".join(sorted(files)),
+    )
+
+
+def _subject(found: Sequence[LeftIn]) -> str:
+    """What is in which files: a breakpoint is something else than the TODO that you keep."""
+    return ", ".join(list(dict.fromkeys(f"{one.kind} in {plain(one.path, 100)}" for one in found))[:5])
+
+
+def _lines_of(found: Sequence[LeftIn]) -> dict[str, list[str]]:
+    """What is found, without the numbers of the lines: those change with every line above."""
+    return {"found": sorted(f"{one.kind} {one.path} {one.text}" for one in found)}
+
+
+def midnight(context: WorkspaceContext) -> str:
+    """When the operator's day began, as flows take it."""
+    return context.local.replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
+
+
+@template
+def remove_leftovers(context: WorkspaceContext) -> Offer | None:
+    """The debugging was shown; what has a line for itself can be taken out."""
+    git = context.git
+    found = [
+        one
+        for one in context.looks.own.leftovers
+        if one.kind != MARKER and one.kind not in TODOS and one.kind != ".only"
+    ]
+    shown = last_of(context, "look_for_leftovers")
+    paths = usable_names(one.path for one in found)
+    written = _written(context, set(paths))
+    if git is None or not paths or shown is None or (written is not None and shown.created_at < written):
+        return None
+    return Offer(
+        f"Remove the debugging from {listing(paths)} and run the tests",
+        f"{listing((one.place for one in found), 3)}: debugging that you added; only statements on a "
+        "line of their own go.",
+        subject=_subject(found),
+        facts=_lines_of(found),
+        parameters={"paths": paths},
+        evidence_at=written,
+        about=" ".join(paths),
+    )
+
+
+@template
+def stale_docs(context: WorkspaceContext) -> Offer | None:
+    """Documentation names what your changes renamed or removed, and what is nowhere any more."""
+    found = context.looks.own.mentions
+    if not found:
+        return None
+    names = list(dict.fromkeys(plain(one.old, 60) for one in found))
+    first = found[0]
+    became = f" (now `{plain(first.new, 60)}`)" if first.new else ""
+    more = f" and {count(len(found) - 1, 'more line')}" if len(found) > 1 else ""
+    return Offer(
+        f"Show the documentation that still names {listing(names, 2, 40)}",
+        f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
+        subject=" ".join(sorted(names)[:5]),
+        facts=_facts_of(found),
+        parameters={},
+        evidence_at=_newest(context),
+        about=" ".join(names),
+    )
+
+
+@template
+def update_docs(context: WorkspaceContext) -> Offer | None:
+    """The stale documentation was shown; what was evidently renamed can be put right."""
+    git, shown = context.git, last_of(context, "look_at_mentions")
+    found = [one for one in context.looks.own.mentions if one.new]
+    paths = usable_names(one.path for one in found)
+    newest = _newest(context)
+    if git is None or not paths or shown is None or (newest is not None and shown.created_at < newest):
+        return None
+    pairs = list(dict.fromkeys(f"{plain(one.old, 40)} → {plain(one.new, 40)}" for one in found))
+    return Offer(
+        f"Put the new names into {listing(paths)}",
+        f"{listing(pairs, 2, 80)}, in {count(len(found), 'line')}; what it changes waits as a diff.",
+        subject=" ".join(sorted(plain(one.old, 60) for one in found)[:5]),
+        facts=_facts_of(found),
+        parameters={"paths": paths},
+        evidence_at=newest,
+        about=" ".join(paths),
+    )
+
+
+SHORT_SUITE = 120.0
+"""Seconds that a whole suite may take to be run once more for its coverage."""
+
+
+@template
+def uncovered_lines(context: WorkspaceContext, part: Part) -> Offer | None:
+    """Source files changed, the tests of this very state are green, and nobody asked which lines they run."""
+    git, tool = context.seen, part.tool
+    if tool is None or part.project.path not in context.covered or not part.here or part.changed:
+        return None
+    last = part.here[0]
+    paths = usable_names(path for path, _ in context.looks.own.lines if is_source(path) and part.holds(path))
+    if not paths or len(paths) > MOST_PATHS or not last.check.green:
+        return None
+    whole = next((run for run in part.runs if run.full), None)
+    number = sum(len(lines) for path, lines in context.looks.own.lines if path in paths)
+    return Offer(
+        f"Find the changed lines of {listing(paths)} that no test runs",
+        f"The tests pass ({result_words(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
+        f"{count(number, 'changed line')} yet.",
+        subject=branch_of(git),
+        facts={"mark": context.looks.own.mark},
+        parameters={
+            "paths": paths,
+            "whole": whole is not None and whole.check.seconds <= SHORT_SUITE,
+        },
+        evidence_at=last.ran_at,
+        about=" ".join(paths),
+    )
+
+
+def is_source(path: str) -> bool:
+    """Whether coverage can tell anything of a file: Python, and neither a test nor for building."""
+    name = PurePosixPath(path).name
+    is_test = name.startswith("test_") or name.endswith("_test.py") or {"tests", "test"} & set(path.split("/"))
+    return path.endswith(".py") and not is_test and name not in ("conftest.py", "setup.py", "noxfile.py")
+
+
+def _facts_of(found: Sequence[Mention]) -> dict[str, list[str]]:
+    return {"mentions": sorted(f"{one.path} {one.old}" for one in found)}
+
+
+def _newest(context: WorkspaceContext) -> datetime | None:
+    """When your changes were last added to."""
+    git = context.git
+    moments = [file.modified_at for file in git.files if file.modified_at] if git else []
+    return max(moments, default=git.recent[0].at if git and git.recent else None)
+
+
+def last_of(context: WorkspaceContext, flow: str) -> SessionView | None:
+    """The newest session of a flow here that is over."""
+    return next((one for one in context.sessions if one.flow == flow and one.state.over), None)
+
+
+def _written(context: WorkspaceContext, files: Iterable[str]) -> datetime | None:
+    """When the first of these files was written; for what is committed, when HEAD was."""
+    git, names = context.git, set(files)
+    assert git is not None
+    at = oldest(file.modified_at for file in git.files if file.path in names)
+    return at or (git.recent[0].at if git.recent else None)
+
+
+def _words(kind: str) -> str:
+    return _SAYS.get(kind, f"`{kind}`")
+
+
+def last_lint(context: WorkspaceContext, project: str) -> SessionView | None:
+    """The newest lint of a project that ran to its end; one that found something new counts as failed."""
+    done = (SessionState.SUCCEEDED, SessionState.FAILED)
+    return next((one for one in ended(context, project, "lint") if one.state in done), None)
+
+
+@template
+def lint(context: WorkspaceContext, part: Part) -> Offer | None:
+    """The source files that are not committed, else those not pushed, where they are newer than the last lint."""
+    git, linters = context.seen, part.project.linters
+    if not linters or any(
+        one.kind == linters[0].row.kind == "node" and not one.installed for one in part.project.packages
+    ):
+        return None  # a linter of node comes with the packages
+    files = [file for file in git.files if not file.deleted and part.lints(file.path) and usable(file.path)]
+    changed, where = sorted(file.path for file in files), "not committed"
+    moments = [file.modified_at for file in files if file.modified_at]
+    if not changed and git.recent:
+        changed, where = usable_names(path for path in git.own_files if part.lints(path)), "not pushed"
+        moments = [git.recent[0].at]
+    last = last_lint(context, part.project.path)
+    if not changed or (last is not None and all(at < last.created_at for at in moments)):
+        return None
+    linter, whole = plain(linters[0].name, 20), len(changed) > MOST_PATHS
+    return Offer(
+        f"Lint {f'the whole project{part.within}' if whole else listing(changed)} with {linter}",
+        f"{count(len(changed), 'source file')} changed and {where} yet; only new findings are reported.",
+        subject=branch_of(git),
+        facts={"paths": changed, "head": git.head, "after": last.id if last else ""},
+        parameters={"paths": [] if whole else changed},
+        evidence_at=oldest(moments),
+        about=" ".join(changed),
+    )
+
+
+@template
+def fix_lint(context: WorkspaceContext, part: Part) -> Offer | None:
+    """The last lint found something, and nobody has tidied up since."""
+    git, linters = context.seen, part.project.linters
+    if not git.head or not linters:
+        return None
+    last = last_lint(context, part.project.path)
+    found = sum(last.facts.get("rules", {}).values()) if last else 0
+    if last is None or last.ended_at is None or not found:
+        return None
+    fixed = ended(context, part.project.path, "fix_lint")
+    if any(one.created_at > last.ended_at for one in fixed):
+        return None
+    changed = usable_names(file.path for file in git.files if not file.deleted and part.lints(file.path))
+    paths = changed if len(changed) <= MOST_PATHS else []
+    linter = plain(linters[0].name, 20)
+    return Offer(
+        f"Fix what {linter} found" + (f" in {counted(paths, 'uncommitted file')}" if paths else " where that is safe"),
+        f"{count(found, 'finding')} at {moment(last.ended_at, context.local)}; what it changes waits as a diff.",
+        subject=f"{linter} on {branch_of(git)}",
+        facts={"lint": last.id, "paths": paths},
+        parameters={"paths": paths},
+        evidence_at=last.ended_at,
+        about=" ".join(paths),
+    )
+
+
+NAMED = 5
+
+
+def secret(context: WorkspaceContext) -> list[Proposal]:
+    """A likely secret in what is not pushed yet, or in what is changed and not committed. Its value is never shown."""
+    return _about_to_leave(context, "secret", secrets=True)
+
+
+def large_file(context: WorkspaceContext) -> list[Proposal]:
+    """A file that belongs in no repository: in a commit that is not pushed yet, or in the index."""
+    return _about_to_leave(context, "large_file", secrets=False)
+
+
+def _about_to_leave(context: WorkspaceContext, kind: str, *, secrets: bool) -> list[Proposal]:
+    git, known = context.seen, context.looks.unpushed
+    if not git.head:
+        return []
+    committed = [one for one in known.found if one.secret is secrets]
+    paths = {one.path for one in committed}
+    waiting = [one for one in known.uncommitted if one.secret is secrets and one.path not in paths]
+    offers = []
+    if committed:
+        tier = Tier.BROKEN if known.shared else Tier.BLOCKS
+        offers.append(_warning(context, kind, committed, tier, "push"))
+    if waiting:
+        offers.append(_warning(context, kind, waiting, Tier.BLOCKS, "commit"))
+    return offers
+
+
+def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier: Tier, step: str) -> Proposal:
+    git = context.git
+    assert git is not None
+    first, paths = found[0], sorted({one.path for one in found})
+    subjects = sorted({_found_subject(one) for one in found})
+    others = f", and {count(len(found) - 1, 'other finding')}" if len(found) > 1 else ""
+    commit = next((one for one in git.recent if one.id == first.sha), None)
+    modified = next((file.modified_at for file in git.files if file.path == first.path), None)
+    if first.sha:
+        subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
+        whom = "no remote has" if context.looks.unpushed.shared else "you can still change"
+        reasoning = f"It came in with {subject}, which {whom}" + (" yet" if context.looks.unpushed.shared else "")
+        reasoning += "; a later commit removed it, but the history still has it." if first.gone else "."
+    else:
+        reasoning = "It is in no commit yet, so it is easy to take out."
+    offer = Offer(
+        f"Do not {step} yet: {_said(first)}{others}",
+        reasoning,
+        subject=", ".join(subjects[:NAMED]),
+        facts={"found": sorted([one.kind, one.path] for one in found), "committed": bool(first.sha)},
+        parameters=against(git, context.now),
+        evidence_at=commit.at if commit else modified or (git.recent[0].at if git.recent else None),
+        tier=tier,
+        about=" ".join(paths),
+    )
+    return proposed(context, kind, offer)
+
+
+def _found_subject(one: Found) -> str:
+    """Another secret in the same file is something else."""
+    path = plain(one.path, 200)
+    return f"{one.kind.removeprefix(f'{SECRET}: ')} in {path}" if one.secret else path
+
+
+def _said(one: Found) -> str:
+    """What is where: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
+    where = f"{tail(one.path, 60)}:{one.line}" if one.line else tail(one.path, 60)
+    if one.secret:
+        what = one.kind.removeprefix(f"{SECRET}: ")
+        if not one.line:
+            return f"{where} is a file that holds keys"
+        return f"{where} holds {'an' if what[0] in 'aeioAEIO' else 'a'} {what}"
+    if not one.size or one.kind.startswith("files"):
+        return f"{where} holds {one.kind.partition(',')[0]}"
+    size = f"{one.size / 1_000_000:.{0 if one.size >= 10_000_000 else 1}f} MB"
+    return f"{where} is {size}" + ("" if one.kind == "large file" else f" ({one.kind})")
+
+
+def against(git: GitState, now: datetime) -> dict[str, Any]:
+    """What the review compares with, as the look at what is not pushed does (`span_of`)."""
+    span = span_of(git, now)
+    if span is None:
+        return {}
+    name = git.upstream if git.upstream_tip else git.base if span.without else ""
+    if span.without:
+        return {"upstream": name if usable(name) else span.without}
+    return {} if span.shared else {"newest": span.newest}
+
+
+WORTH: Final = 100_000_000
+SHARE: Final = 10
+
+
+@template
+def reclaim_space(context: WorkspaceContext) -> Offer | None:
+    """The disk of the home is nearly full, and what clawpy does not need any more is a good part of what is left."""
+    disk = context.disk
+    if disk is None or disk.ours < WORTH or disk.ours * SHARE < disk.free:
+        return None
+    free, ours = gigabytes(disk.free), gigabytes(disk.ours)
+    return Offer(
+        f"Remove {ours} of old worktrees and caches of clawpy",
+        f"Only {free} of {gigabytes(disk.total)} is free on this disk. Undecided work is kept.",
+        subject="disk",
+        facts={"urgent": disk.urgent},
+        parameters={},
+        evidence_at=disk.since,
+        tier=Tier.BROKEN if disk.urgent else Tier.BLOCKS,
+    )
+
+
+def gigabytes(size: int) -> str:
+    """`0.4 GB`, `120 GB`."""
+    return f"{size / 1_000_000_000:.{1 if size < 10_000_000_000 else 0}f} GB"

@@ -1,0 +1,226 @@
+"""Work that was ordered or learned, or that a flow hands over: tasks, learned flows, findings for an agent."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+
+from engine.execution.runners.flow_names import ALIASES, named_flow
+from engine.execution.runners.flows.uncovered_lines import spans
+from engine.model import Proposal, SessionState, SessionView, Task, Tier
+from engine.model.words import count, moment, plain, span
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.kinds import BLOCKED_TASK, HANDED_OVER, HEARTBEAT, KINDS, OPEN_TASK, RUN, STALE_TASK
+from engine.prediction.signals import STALE, open_tasks
+from engine.prediction.tasks import HEARTBEAT as DUE
+from engine.prediction.tasks import ORDER
+from engine.prediction.templates.changes import last_lint
+from engine.prediction.templates.history import implied
+from engine.prediction.templates.making import (
+    Offer,
+    proposed,
+    usable_names,
+)
+
+DUE_SOURCES = (DUE, ORDER)
+
+MOST_TASKS = 3
+"""So many tasks of the board are offered at once, the one left alone longest first."""
+
+
+def heartbeat(context: WorkspaceContext) -> list[Proposal]:
+    """A card for each open task of a heartbeat that is about this workspace, the oldest first."""
+    due = [
+        task
+        for task in context.tasks
+        if task.source in DUE_SOURCES and task.state == "open" and _is_here(context, task)
+    ]
+    return [_due(context, task) for task in sorted(due, key=lambda task: (task.created_at, task.id))]
+
+
+def open_task(context: WorkspaceContext) -> list[Proposal]:
+    """A card for each of the first `MOST_TASKS` tasks that can be begun: those of a week, then those that others wait
+    for, then the rest, each the one left alone longest first."""
+    found = []
+    for task in open_tasks(context.tasks):
+        if task.source in DUE_SOURCES or not _is_here(context, task):
+            continue
+        waiting = [one for one in context.tasks if one.state == "open" and task.id in one.waits_for]
+        age = context.now - task.updated_at
+        if age >= STALE:
+            kind, why = STALE_TASK, f"Nobody has touched it for {span(age)}."
+        elif waiting:
+            kind, why = BLOCKED_TASK, f"“{plain(waiting[0].title, 60)}” waits for it."
+        else:
+            kind, why = OPEN_TASK, f"On the task board for {span(context.now - task.created_at)}."
+        if task.note:
+            why += f" The last try: {plain(task.note, 120)}."
+        found.append((kind, why, task))
+    found.sort(key=lambda one: KINDS[one[0]].place)
+    return [_card(context, kind, why, task) for kind, why, task in found[:MOST_TASKS]]
+
+
+def _is_here(context: WorkspaceContext, task: Task) -> bool:
+    """A task of no workspace is offered in the first one alone."""
+    return task.workspace == context.workspace or (not task.workspace and context.first)
+
+
+def _due(context: WorkspaceContext, task: Task) -> Proposal:
+    # Each item earns trust for itself: approving one every morning lets no other run by itself (SPEC 2.5).
+    kind = f"{HEARTBEAT}-{hashlib.sha256(task.title.encode()).hexdigest()[:8]}"
+    orders = task.source == ORDER
+    why = f"Due since {moment(task.created_at, context.local)}, by the heartbeat of its agent"
+    return _card(context, kind, f"{why}{'; you marked it to run' if orders else ''}.", task, run=orders)
+
+
+def _card(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Proposal:
+    named = named_flow(task.title, (*ALIASES, *context.learned))
+    flow = named[0] if named and not named[1] else None
+    offer = Offer(
+        task.title,
+        why,
+        subject=task.id,
+        facts={"task": task.id} | ({RUN: True} if run else {}),
+        parameters=implied(flow, context.local),
+        evidence_at=task.updated_at,
+        about=task.title,
+    )
+    proposal = proposed(context, kind, offer)
+    return replace(proposal, flow=flow, channel=task.channel or proposal.channel, task_id=task.id)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedWork:
+    """A flow in force. `prompt` says what it runs, `since` when it was promoted; `workspace` "" is for all."""
+
+    name: str
+    prompt: str
+    since: datetime
+    workspace: str = ""
+
+
+def learned(context: WorkspaceContext, works: Iterable[LearnedWork]) -> list[Proposal]:
+    """A card for each that has not run on the present state; one for HEAD, one more for what is not committed."""
+    git = context.seen
+    if not git.head or git.operation:
+        return []
+    return [
+        proposal
+        for work in works
+        if work.workspace in ("", context.workspace) and (proposal := _offer(context, work)) is not None
+    ]
+
+
+def _offer(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
+    git = context.git
+    assert git is not None
+    moments = [file.modified_at for file in git.files if file.modified_at] + [one.at for one in git.recent[:1]]
+    changed = max(moments, default=work.since)
+    began = [one.created_at for one in context.sessions if one.flow == work.name]
+    last = max(began, default=None)
+    if last is not None and last >= changed:
+        return None
+    dirty = len(git.files) + git.more_files
+    state = f"{count(dirty, 'uncommitted file')}" if dirty else "a new commit"
+    ran = f"It ran last {moment(last, context.local)}." if last else "It was learnt, and has not run here yet."
+    offer = Offer(
+        work.prompt,
+        f"{ran} There is {state}; agents ran these commands one after the other again and again.",
+        subject=work.name,
+        facts={"flow": work.name, "head": git.head, "dirty": bool(dirty)},
+        parameters={},
+        evidence_at=changed,
+    )
+    return proposed(context, work.name, offer)
+
+
+MOST_NAMED: Final = 10
+
+
+def _named(names: Iterable[str]) -> str:
+    """Names of files, tests or branches, marked as names, so that one which reads like an order is none; "" without."""
+    fit = [name for name in usable_names(names) if "`" not in name]
+    return ", ".join(f"`{plain(name, 120)}`" for name in fit[:MOST_NAMED])
+
+
+def _conflicts(context: WorkspaceContext, session: SessionView) -> str:
+    git = context.seen
+    branches = {branch.tip: branch.name for branch in git.branches} | {git.head: git.branch}
+    sides = [_named([branches.get(session.facts.get(side, ""), "")]) for side in ("source", "target")]
+    files = _named(session.facts.get("conflicts", ()))
+    if not files or not all(sides):
+        return ""
+    return f"Merge {' into '.join(sides)} and resolve the conflicts in {files}; keep what both sides meant"
+
+
+def _unfinished(context: WorkspaceContext, session: SessionView) -> str:
+    files = _named(file.path for file in context.seen.files if file.conflicted)
+    return f"Resolve the conflicts in {files}; keep what both sides meant" if files else ""
+
+
+def _lint(context: WorkspaceContext, session: SessionView) -> str:
+    """Of a lint whose linter can mend nothing itself, and of a tidying up that mended nothing."""
+    last = last_lint(context, session.project)
+    if last is None or session.facts.get("changed") or session.facts.get("next") == "fix_lint":
+        return ""
+    files = _named(one["path"] for one in last.facts.get("findings", ()))
+    return f"Fix what the linter found and cannot fix itself in {files}, changing no behaviour" if files else ""
+
+
+def _uncovered(context: WorkspaceContext, session: SessionView) -> str:
+    found = session.facts.get("uncovered", {})
+    files = [f"{name} {spans(found[path])}" for path in sorted(found) if (name := _named([path]))]
+    return f"Write tests for the changed lines that none runs: {', '.join(files[:5])}" if files else ""
+
+
+def _red(context: WorkspaceContext, session: SessionView) -> str:
+    last = context.runs[0] if context.runs else None
+    tests = _named(last.check.failing[:5]) if last is not None and last.session_id == session.id else ""
+    return f"Make {tests} pass, by the cause and not by the test" if tests else ""
+
+
+AFTER_FLOW: Final[Mapping[str, tuple[Tier, Callable[[WorkspaceContext, SessionView], str]]]] = MappingProxyType(
+    {
+        "rehearse_merge": (Tier.BLOCKS, _conflicts),
+        "unfinished_operation": (Tier.BLOCKS, _unfinished),
+        "narrow_failures": (Tier.BLOCKS, _red),
+        "bisect": (Tier.BLOCKS, _red),
+        "lint": (Tier.CHECK, _lint),
+        "fix_lint": (Tier.CHECK, _lint),
+        "uncovered_lines": (Tier.CHECK, _uncovered),
+    }
+)
+"""By the flow that found something: the tier, and the assignment in prose, "" where there is nothing to hand over. Only
+names go into it, no text that a commit, a test or a file says: an agent would take that for orders."""
+
+
+def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
+    """The newest finding that still holds: nothing was written or committed since that flow began."""
+    git = context.seen
+    if not context.prose:
+        return []
+    session = next((one for one in context.sessions if one.flow in AFTER_FLOW and one.state.over), None)
+    if session is None or session.state not in (SessionState.SUCCEEDED, SessionState.FAILED):
+        return []
+    moments = [file.modified_at for file in git.files if file.modified_at] + [one.at for one in git.recent[:1]]
+    if any(moment > session.created_at for moment in moments):
+        return []
+    tier, words = AFTER_FLOW[session.flow or ""]
+    prompt = words(context, session)
+    if not prompt:
+        return []
+    who = plain(context.prose, 40)
+    offer = Offer(
+        prompt,
+        f"{who} can do what no flow can: {plain(session.summary, 120)}.",
+        subject=" ".join([session.flow or "", *prompt.split("`")[1::2]]),
+        facts={"session": session.id, "after": session.flow},
+        parameters={},
+        evidence_at=session.ended_at,
+        tier=tier,
+    )
+    return [replace(proposed(context, HANDED_OVER, offer), flow=None)]
