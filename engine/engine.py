@@ -45,7 +45,6 @@ from engine.wiring import (
 )
 
 if TYPE_CHECKING:
-    from engine.adapters import Meanings
     from engine.api.complication import Complication
     from engine.api.notify.notifications import Notifications
     from engine.autonomy.autonomy import Autonomy
@@ -79,6 +78,7 @@ if TYPE_CHECKING:
     from engine.memory.importing import Importer
     from engine.memory.knowledge import Knowledge
     from engine.memory.markdown import Markdown
+    from engine.memory.meanings import Meanings
     from engine.memory.memory import MemoryPort
     from engine.memory.prompt_part import RecalledPart
     from engine.memory.summaries import SummarySharing
@@ -210,16 +210,16 @@ class Engine:
 
         storage.build(self, overrides)
         organisation.build(self, overrides)
-        brakes = rails.build(self)
+        rails.build(self)
         effects.build(self)
         learnings.build(self)
-        launcher = execution.build(self, brakes, overrides)
-        hook = twin.build(self, brakes)
-        prediction.build(self, brakes, launcher, hook, overrides)
+        launcher = execution.build(self, overrides)
+        hook = twin.build(self)
+        prediction.build(self, launcher, hook, overrides)
         knowledge.build(self, overrides)
         adaptation.build(self)
         retention.build(self)
-        acting.build(self, brakes, launcher)
+        acting.build(self, launcher)
         self.gateway = Gateway(self, announce=lock.announce_gateway)
         doors.build(self)
 

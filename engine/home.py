@@ -50,6 +50,10 @@ class Home:
     def worktrees(self) -> Path:
         return self.cache / "worktrees"
 
+    def holds_worktree(self, folder: str) -> bool:
+        """Whether a folder is one that a session works in."""
+        return Path(folder).resolve().is_relative_to(self.worktrees.resolve())
+
     @property
     def last_screen(self) -> Path:
         return self.cache / "last_screen.json"

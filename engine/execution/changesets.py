@@ -218,6 +218,14 @@ class ChangeSets(ChangeReader):
             tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
             return self._apply(plain, root, row, plan, ChangeState.UNDONE, tree)
 
+    def reverse(self, session_id: str) -> bool:
+        """Take back whatever landed of what a session changed; False when nothing did. Raises as `undo_all`."""
+        change = self.for_session(session_id)
+        if change is None or (change.state is ChangeState.WAITING and not change.landings):
+            return False
+        self.undo_all(change.id)
+        return True
+
     def undo_all(self, change_set_id: str) -> ChangeSet:
         """Take all its landings back, the last one first. Raises as `undo` does; `later_edits` before the first one."""
         workspace = self._row(change_set_id).workspace

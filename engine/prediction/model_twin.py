@@ -17,7 +17,9 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from engine.config import SettingsSource
+from engine.execution.routing import ModelChoice, ModelRouter
 from engine.execution.runners.flow_names import named_flow
+from engine.keys import TWIN, Key, Keys
 from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
 from engine.model.text import mark
 from engine.prediction.context import WorkspaceContext
@@ -215,3 +217,27 @@ def said_proposal(
         evidence_at=context.now,
         signals=context.signals,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TwinAccess:
+    """Names and keys for questions to the Twin model: a key of its own (`twinApiKey`, `clawpy key set twin`) comes
+    before its provider's, and no other provider is shown it."""
+
+    settings: SettingsSource
+    models: ModelRouter
+    keys: Keys
+
+    def named(self, model_id: str, reason: str) -> ModelChoice:
+        """Raises `Refusal` `no_model`."""
+        keyed = self._own(model_id.partition(":")[0]) and bool(self.keys.where(TWIN))
+        return self.models.named(model_id, reason, keyed=keyed)
+
+    def key(self, provider: str) -> Key | None:
+        """The key that the provider is shown."""
+        return (self.keys.get(TWIN) if self._own(provider) else None) or self.keys.get(provider)
+
+    def _own(self, provider: str) -> bool:
+        """Whether it is the provider of the model that the settings name; Together while they name none."""
+        settings = self.settings.current
+        return provider == TwinModelId.read(settings.twin_model_id, settings.provider_names()).provider

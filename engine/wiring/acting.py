@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.adapters import Brakes
 from engine.autonomy.acting import Acting
 from engine.autonomy.autonomy import CARDS, Autonomy
 from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat, Page
@@ -16,7 +15,6 @@ from engine.execution.launcher import Launcher
 from engine.model import Refusal
 from engine.storage.consumers import StalledConsumers
 from engine.wiring.prediction import last_sign
-from engine.wiring.rails import held
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -46,11 +44,15 @@ DAYS_LOOK = timedelta(hours=1)
 """So often rows go that were kept for the days of the settings (SPEC 4.2)."""
 
 
-def build(core: Engine, brakes: Brakes, launcher: Launcher) -> None:
+def build(core: Engine, launcher: Launcher) -> None:
     """What happens without being asked."""
     clock = core.clock
     core.heartbeat = Heartbeat(core.database, clock, board=core.tasks, pages=partial(_heartbeat_pages, core))
     training = _ByItself(core)
+
+    def goes_on() -> bool:
+        return core.safety.kill_switch.stopped() is None
+
     core.autonomy = Autonomy(
         core.database,
         core.settings,
@@ -78,12 +80,12 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher) -> None:
             core.wisdom.follow,
             core.adaptation.reflect,
             core.trials.catch_up,
-            _cards_of_new_tasks(core, brakes),
-            partial(_look_at_new_workspaces, core, brakes),
+            _cards_of_new_tasks(core),
+            partial(_look_at_new_workspaces, core),
         ),
         jobs=(
-            Job(PULSE, lambda: PULSE_EVERY, partial(_pulse, core), lambda: brakes.stopped() is None),
-            Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, lambda: brakes.stopped() is None),
+            Job(PULSE, lambda: PULSE_EVERY, partial(_pulse, core), goes_on),
+            Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, goes_on),
             Job("summaries", lambda: SHARE_EVERY, core.summaries.exchange, core.summaries.wanted, kept=False),
             Job(
                 "nightly", lambda: NIGHT_LOOK, core.knowledge.nightly.run_due, core.knowledge.nightly.wanted, kept=False
@@ -100,7 +102,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher) -> None:
     )
 
 
-def _cards_of_new_tasks(core: Engine, brakes: Brakes) -> Callable[[], None]:
+def _cards_of_new_tasks(core: Engine) -> Callable[[], None]:
     """Makes cards where a task was added since it was last called: within half a minute, not with the next cycle."""
 
     def newest() -> int:
@@ -110,16 +112,16 @@ def _cards_of_new_tasks(core: Engine, brakes: Brakes) -> Callable[[], None]:
 
     def look() -> None:
         nonlocal seen
-        if (added := newest()) > seen and brakes.stopped() is None:
+        if (added := newest()) > seen and core.safety.kill_switch.stopped() is None:
             seen = added
             core.predictions.run_cycle()
 
     return look
 
 
-def _look_at_new_workspaces(core: Engine, brakes: Brakes) -> None:
+def _look_at_new_workspaces(core: Engine) -> None:
     """Make cards where no cycle has looked yet: within half a minute, not with the next cycle, unless that is due."""
-    if brakes.stopped() is not None or core.autonomy.schedule.due(CARDS) <= core.clock.now():
+    if core.safety.kill_switch.stopped() is not None or core.autonomy.schedule.due(CARDS) <= core.clock.now():
         return
     looked = core.predictions.looked()
     if new := [one for one in core.workspaces if one not in looked]:
@@ -161,7 +163,11 @@ class _ByItself:
         core = self._core
         if core.training.active() is not None:
             return True
-        return core.settings.current.training.automatic and not held(core) and core.training.wanted(core.clock.now())
+        return (
+            core.settings.current.training.automatic
+            and not core.safety.kill_switch.held()
+            and core.training.wanted(core.clock.now())
+        )
 
     def step(self) -> None:
         """Begin one, or bring the one under way on. What stands in the way is told once, however often it is tried."""

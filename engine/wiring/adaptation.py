@@ -21,7 +21,6 @@ from engine.model.lessons import Correction
 from engine.storage.ledger import LedgerEntry
 from engine.wiring.organisation import correction
 from engine.wiring.prices import price
-from engine.wiring.rails import held
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -179,7 +178,7 @@ class _Sources:
         return self._core.predictions.phase().number
 
     def held(self) -> str:
-        return held(self._core)
+        return self._core.safety.kill_switch.held()
 
     def secrets(self) -> Iterable[str]:
         return self._core.keys.secrets()

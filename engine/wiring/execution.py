@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.adapters import Brakes
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.events import CloudMemoryRecalled
 from engine.execution.agent_setup import AgentSetup
@@ -44,7 +43,6 @@ from engine.overrides import Overrides
 from engine.storage.database import Transaction
 from engine.wiring.organisation import card
 from engine.wiring.prediction import last_sign
-from engine.wiring.rails import held
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -53,7 +51,7 @@ RECALL_WITHIN = 2.0
 """Seconds that a prompt waits for its recall, whose first of an engine loads a model, and for what was learnt."""
 
 
-def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
+def build(core: Engine, overrides: Overrides) -> Launcher:
     """What carries work out; returns what starts it."""
     home, clock, randomness = core.home, core.clock, core.randomness
     core.keys = Keys(home, clock=clock)
@@ -126,7 +124,7 @@ def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
         calls=core.calls,
         costs=core.safety.costs,
         clock=clock,
-        held=partial(held, core),
+        held=core.safety.kill_switch.held,
         secrets=core.keys.secrets,
     )
     agents = AcpRunner(services, data=home.data, version=core.version)
@@ -139,7 +137,7 @@ def build(core: Engine, brakes: Brakes, overrides: Overrides) -> Launcher:
         settings=core.settings,
         rails=SessionRails(
             core.safety.permits.consume,
-            brakes.stopped,
+            core.safety.kill_switch.stopped,
             core.safety.check_command,
             core.safety.costs.hold,
             last_write=lambda workspace: last_sign(core, [workspace]),
@@ -177,7 +175,7 @@ def _last_check(core: Engine, workspace: str) -> CheckResult | None:
 
 def _unattended(core: Engine, workspace: str) -> str:
     """Why nothing may begin by itself in a workspace now, in words (SPEC 7.1, 7.3, 7.4); "" when it may."""
-    if reason := held(core):
+    if reason := core.safety.kill_switch.held():
         return reason
     settings = core.settings.current
     if not settings.autonomous_mode_enabled:

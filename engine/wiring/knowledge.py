@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.adapters import MemoryModel, OurFolders, Projects, WhenOver, top_folder
+from engine.execution.runners.model.completions import MemoryModel
+from engine.git.places import Projects, top_folder
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.memory.importing import Importer
 from engine.memory.knowledge import Knowledge
 from engine.memory.summaries import PostgresSummaries, SummarySharing
 from engine.memory.work import Work
+from engine.model import SessionView
 from engine.overrides import Overrides
+from engine.storage.database import Transaction
 from engine.wiring.organisation import shared_database
 
 if TYPE_CHECKING:
@@ -46,7 +51,7 @@ def build(core: Engine, overrides: Overrides) -> None:
         core.memory.remember,
         lambda: core.settings.current.memory.transcripts,
         workspace_of=top_folder,
-        ours=OurFolders(core.home.worktrees),
+        ours=core.home.holds_worktree,
         secrets=core.keys.secrets,
         report=core.report,
     )
@@ -62,5 +67,18 @@ def build(core: Engine, overrides: Overrides) -> None:
         remember=core.memory.add,
     )
     watching = (core.cards, core.safety, core.tasks, core.calls, core.permissions, core.knowledge, core.learnings)
-    for observer in (*watching, WhenOver(lambda: core.autonomy.poke())):
+    for observer in (*watching, _WhenOver(lambda: core.autonomy.poke())):
         core.sessions.observe(observer)
+
+
+@dataclass(frozen=True, slots=True)
+class _WhenOver:
+    """Observer of sessions: has the housekeeping come round as soon as one is over, for its follow-up."""
+
+    poke: Callable[[], None]
+
+    def session_started(self, tx: Transaction, view: SessionView) -> None:
+        pass
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: object) -> None:
+        tx.after_commit(self.poke)

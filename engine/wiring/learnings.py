@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.adapters import MemoryModel
+from engine.execution.runners.model.completions import MemoryModel
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.rules import KINDS, Said, SessionRecord, about_session
 from engine.memory.capturing import Captured

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.adapters import lost_files
+from engine.git.places import lost_files
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.sharing import PostgresStore
 from engine.hierarchy.wisdom import Wisdom

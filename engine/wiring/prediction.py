@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.adapters import Brakes, Landings, Meanings, OurFolders, top_folder
 from engine.config.agents import AUTO
 from engine.execution.launcher import Launcher
 from engine.execution.runners.toolchains.projects import projects
 from engine.git.github import GitHub
+from engine.git.places import top_folder
+from engine.memory.meanings import Meanings
 from engine.memory.threads import Threads
 from engine.model import Assignment
 from engine.overrides import Overrides
@@ -43,7 +44,7 @@ STAMP_SLACK = timedelta(milliseconds=1)
 """Files carry nanoseconds, instants microseconds."""
 
 
-def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook, overrides: Overrides) -> None:
+def build(core: Engine, launcher: Launcher, hook: PredictorHook, overrides: Overrides) -> None:
     """What is predicted and decided."""
     clock, randomness = core.clock, core.randomness
     core.meanings = Meanings(core.memory)
@@ -59,7 +60,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         lambda: core.settings.current.memory.transcripts,
         clock,
         workspace_of=top_folder,
-        ours=OurFolders(core.home.worktrees),
+        ours=core.home.holds_worktree,
         secrets=core.keys.secrets,
     )
     core.contexts = overrides.contexts or ContextReader(
@@ -85,12 +86,11 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         router,
         core.embedded,
         randomness,
-        contexts=partial(_read_contexts, core, brakes),
+        contexts=partial(_read_contexts, core),
         workspaces=lambda: core.workspaces,
         propose=partial(templates.propose, others=others),
     )
-    reverse = Landings(core.changes).reverse
-    core.cards = Cards(store, approvals, core.predictions, router, randomness, reverse=reverse)
+    core.cards = Cards(store, approvals, core.predictions, router, randomness, reverse=core.changes.reverse)
 
 
 def _takes_prose(launcher: Launcher, workspace: str) -> str:
@@ -110,8 +110,8 @@ def _follow_tasks(core: Engine) -> None:
         core.report("tasksDir", f"{folder} cannot be read: {error}; fix it, or: clawpy config set tasksDir ''")
 
 
-def _read_contexts(core: Engine, brakes: Brakes, workspaces: Sequence[str]) -> list[WorkspaceContext]:
-    if not brakes.stopped():
+def _read_contexts(core: Engine, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+    if not core.safety.kill_switch.stopped():
         core.heartbeat.pulse()  # what is due is a card of this very cycle, also of one that a verb asks for
     _follow_tasks(core)
     try:

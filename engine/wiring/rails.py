@@ -5,16 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.adapters import Brakes
-from engine.model import Verdict
 from engine.safety.safety import Safety
 
 if TYPE_CHECKING:
     from engine.engine import Engine
 
 
-def build(core: Engine) -> Brakes:
-    """The pipeline and its holds; returns the brakes that sessions and cycles ask."""
+def build(core: Engine) -> None:
+    """The pipeline and its holds."""
     home, clock, randomness = core.home, core.clock, core.randomness
     core.safety = Safety(
         core.database,
@@ -29,7 +27,6 @@ def build(core: Engine) -> Brakes:
         confined=lambda: core.sessions.sandbox.confines,
         on_change=lambda: core.autonomy.poke(),
     )
-    return Brakes(core.safety.kill_switch)
 
 
 def _stop_all(core: Engine, reason: str) -> None:
@@ -37,9 +34,3 @@ def _stop_all(core: Engine, reason: str) -> None:
     core.sessions.stop_all(reason)
     if not core.host_lent:
         core.host.end()
-
-
-def held(core: Engine) -> str:
-    """Why nothing may run by itself now (SPEC 3.7); "" when it may."""
-    verdict = core.safety.kill_switch.ask()
-    return "" if verdict.verdict is Verdict.ALLOW else verdict.reason

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.adapters import Landings
 from engine.events import LandingUndone
 from engine.execution.diffs import Span, hunks_in, with_hunks
 from engine.model import ChangeSet, ChangeState, FilePart, Refusal
@@ -251,12 +250,12 @@ def test_the_undo_of_a_card_takes_back_every_part_or_none(world: World) -> None:
     world.repository.write("c.txt", "mine\n")
     landed = picture(world.root)
 
-    assert code_of(lambda: Landings(world.changes).reverse("session_1")) == "later_edits"
+    assert code_of(lambda: world.changes.reverse("session_1")) == "later_edits"
     assert picture(world.root) == landed
 
     world.repository.write("c.txt", "c\n")
     heard = world.bus.subscribe(lambda: None)
-    assert Landings(world.changes).reverse("session_1")
+    assert world.changes.reverse("session_1")
     assert picture(world.root) == before
     assert world.changes.get(change.id).state is ChangeState.UNDONE
     assert [event.left for event in heard.drain() if isinstance(event, LandingUndone)] == [2, 1, 0]
@@ -268,7 +267,7 @@ def test_an_edit_between_two_landings_of_a_file_stops_the_undo_of_a_card(world: 
     world.repository.write("a.txt", texts(n2="first", n10="mine"))
     world.changes.land(change.id, [FilePart("a.txt")])
     landed = picture(world.root)
-    assert code_of(lambda: Landings(world.changes).reverse("session_1")) == "later_edits"
+    assert code_of(lambda: world.changes.reverse("session_1")) == "later_edits"
     assert picture(world.root) == landed
 
 
@@ -278,7 +277,7 @@ def test_a_landing_of_what_you_typed_yourself_can_be_undone(world: World) -> Non
     before = picture(world.root)
     part = world.changes.land(change.id, [FilePart("a.txt")])
     assert (part.landed, part.landings) == (0, 1)
-    assert Landings(world.changes).reverse("session_1")
+    assert world.changes.reverse("session_1")
     assert (world.changes.get(change.id).state, picture(world.root)) == (ChangeState.UNDONE, before)
 
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.adapters import lost_files
 from engine.clock import FakeClock
 from engine.events import (
     ChangeSetDiscarded,
@@ -23,6 +22,7 @@ from engine.events import (
     SessionEnded,
     ValidationFailed,
 )
+from engine.git.places import lost_files
 from engine.hierarchy.guided import FRESH, LASTING, LEAST, Tally, outlived, paths, tallies
 from engine.model import LeaderDecision, Pattern
 from engine.model.outcomes import judged

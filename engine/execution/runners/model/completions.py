@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.clock import Clock
+from engine.config import SettingsSource
 from engine.execution.calls import Caller, Calls
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.model import budget, failures, wire
@@ -243,3 +244,15 @@ def _fault(said: str, answer: Message) -> str:
     if answer["finish"] == "length":
         return "the answer was cut off in the middle"
     return "" if said else "the model's answer was empty"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryModel:
+    """The model that the operator named for memory's own questions; see `engine.model.asking`."""
+
+    settings: SettingsSource
+    completions: Completions
+
+    def ask(self, question: Question) -> Answer | None:
+        named = self.settings.current.memory.model
+        return self.completions.ask(named, question) if named else None
