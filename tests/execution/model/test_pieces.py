@@ -77,7 +77,7 @@ def test_lines_are_whole_and_at_a_pause_sentences_are() -> None:
     speaking.end()
     assert lines[3:] == ["And one that is not comple"]
     speaking.take("say", "word " * LINE_MOST)
-    assert len(lines) == 5
+    assert len(lines) > 5
 
 
 def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:

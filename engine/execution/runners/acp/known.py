@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from engine.execution.sandbox import Confinement
 from engine.model import FoundAgent
@@ -15,85 +17,33 @@ from engine.model import FoundAgent
 
 @dataclass(frozen=True, slots=True)
 class KnownAgent:
-    """A public agent. `commands`: what may be on the PATH, the best first. `program`: the agent proper, where the
-    protocol is spoken by an adapter of its own, and `adapter` how that is installed. `hosts`: what its provider needs.
-    `login`: the words of a command that logs it in; `keys`: variables that hold a key instead."""
+    """A public agent, a table of `agents.toml`."""
 
     name: str
     title: str
     commands: tuple[tuple[str, ...], ...]
-    hosts: tuple[str, ...] = ()
-    login: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
-    program: str = ""
-    adapter: str = ""
+    hosts: tuple[str, ...]
+    login: tuple[str, ...]
+    keys: tuple[str, ...]
+    program: str
+    adapter: str
 
 
-KNOWN = (
-    KnownAgent(
-        "claude",
-        "Claude Code",
-        (("claude-agent-acp",), ("claude-code-acp",)),
-        hosts=("api.anthropic.com", "platform.claude.com", "console.anthropic.com", "claude.ai"),
-        login=("claude", "/login"),
-        keys=("CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_API_KEY"),
-        program="claude",
-        adapter="npm install -g @agentclientprotocol/claude-agent-acp",
-    ),
-    KnownAgent(
-        "codex",
-        "Codex",
-        (("codex-acp",),),
-        hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),
-        login=("codex", "login"),
-        keys=("OPENAI_API_KEY", "CODEX_API_KEY"),
-        program="codex",
-        adapter="npm install -g @agentclientprotocol/codex-acp",
-    ),
-    KnownAgent(
-        "gemini",
-        "Gemini CLI",
-        (("gemini", "--acp"),),
-        hosts=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
-        login=("gemini",),
-        keys=("GEMINI_API_KEY",),
-    ),
-    KnownAgent(
-        "opencode",
-        "OpenCode",
-        (("opencode", "acp"),),
-        hosts=("opencode.ai", "models.dev"),
-        login=("opencode", "auth", "login"),
-        keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"),
-    ),
-    KnownAgent(
-        "qwen",
-        "Qwen Code",
-        (("qwen", "--acp"),),
-        hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "chat.qwen.ai", "portal.qwen.ai"),
-        login=("qwen",),
-        keys=("DASHSCOPE_API_KEY", "OPENAI_API_KEY"),
-    ),
-    KnownAgent(
-        "vibe",
-        "Mistral Vibe",
-        (("vibe-acp",),),
-        hosts=("api.mistral.ai",),
-        login=("vibe-acp", "--setup"),
-        keys=("MISTRAL_API_KEY",),
-    ),
-    KnownAgent(
-        "copilot",
-        "GitHub Copilot",
-        (("copilot", "--acp"),),
-        hosts=("api.github.com", "github.com", "api.githubcopilot.com", "*.githubcopilot.com"),
-        login=("copilot", "login"),
-        keys=("COPILOT_GITHUB_TOKEN", "GH_TOKEN"),
-    ),
-    KnownAgent("goose", "goose", (("goose", "acp"),), login=("goose", "configure"), keys=("OPENAI_API_KEY",)),
-    KnownAgent("kimi", "Kimi CLI", (("kimi", "acp"),), hosts=("api.moonshot.ai", "api.kimi.com"), login=("kimi",)),
-    KnownAgent("fast-agent", "fast-agent", (("fast-agent-acp",),), keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY")),
-)
+def _known(name: str, row: Mapping[str, Any]) -> KnownAgent:
+    return KnownAgent(
+        name,
+        row["title"],
+        tuple(tuple(command.split()) for command in row["commands"]),
+        tuple(row.get("hosts", ())),
+        tuple(row.get("login", "").split()),
+        tuple(row.get("keys", ())),
+        row.get("program", ""),
+        row.get("adapter", ""),
+    )
+
+
+_TABLES = tomllib.loads(Path(__file__).with_name("agents.toml").read_text(encoding="utf-8"))
+KNOWN = tuple(_known(name, row) for name, row in _TABLES.items())
 
 
 def discover(path: str | None = None, *, data: Path | None = None) -> list[FoundAgent]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from acp import schema
 
-from engine.model.secrets import parting
+from engine.execution.runners.model.words import Speaking
 
 Write = Callable[[str, str], None]
 """Puts text into the transcript as lines of a kind."""
@@ -47,12 +47,10 @@ class Telling:
 
     def __init__(self, write: Write, failed: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
         self._write = write
-        self._clean = clean
         self._failed = failed
+        self._speaking = Speaking(write, clean, longest=LONG)
         self._calls: OrderedDict[str, _Call] = OrderedDict()
         self._plan: list[tuple[str, str]] = []
-        self._kind = ""
-        self._rest = ""
         self._said: list[str] = []
         self._size = 0
 
@@ -79,24 +77,11 @@ class Telling:
             if self._size > 2 * KEPT:
                 self._said = ["".join(self._said)[-KEPT:]]
                 self._size = KEPT
-        if kind != self._kind:
-            self.flush()
-            self._kind = kind
-        *whole, self._rest = (self._rest + text).split("\n")
-        while len(self._rest) > LONG:
-            cut = parting(self._rest, self._clean, most=LONG)
-            if not cut:
-                break
-            whole.append(self._rest[:cut].rstrip())
-            self._rest = self._rest[cut:]
-        if whole:
-            self._write(kind, "\n".join(whole))
+        self._speaking.take(kind, text)
 
     def flush(self) -> None:
         """What is left of a paragraph is shown now: something else follows, or the turn is over."""
-        if self._rest.strip():
-            self._write(self._kind, self._rest)
-        self._rest, self._kind = "", ""
+        self._speaking.end()
 
     def tool(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
         """A tool call began or came further."""

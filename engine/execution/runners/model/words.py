@@ -60,9 +60,12 @@ class Speaking:
 
     A slow model pauses after each word. What it says is read by line: a word alone in a line says nothing."""
 
-    def __init__(self, write: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
+    def __init__(
+        self, write: Callable[[str, str], None], clean: Callable[[str], str], *, longest: int = LINE_MOST
+    ) -> None:
         self._write = write
         self._clean = clean
+        self._longest = longest
         self._kind = ""
         self._rest = ""
 
@@ -74,8 +77,8 @@ class Speaking:
         whole, newline, self._rest = (self._rest + text).rpartition("\n")
         if newline and whole.strip():
             self._write(kind, whole)
-        if len(self._rest) > LINE_MOST:
-            self._part(parting(self._rest, self._clean))
+        while len(self._rest) > self._longest and (cut := parting(self._rest, self._clean, most=self._longest)):
+            self._part(cut)
 
     def pause(self) -> None:
         """Nothing came for a while."""

@@ -120,10 +120,11 @@ class Place:
         return here or which(name, project=self.top)
 
 
-Found = Callable[[Place, Any, Sequence[str]], dict[str, tuple[str, ...]] | None]
+Found = dict[str, tuple[str, ...]]
+"""What stands for each word in braces of a command."""
 
 
-def _module(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+def _module(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
     for where, interpreter in place.interpreters:
         place.looked.append(f"{row.program} in {where}")
         if place.has_pytest(where, interpreter):
@@ -132,7 +133,7 @@ def _module(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple[
     return None
 
 
-def _unittest(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+def _unittest(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
     """Only where nothing says that the project wants pytest."""
     wants = place.says(
         place.files(("pyproject.toml", "setup.cfg", "tox.ini", "Pipfile", "requirements*.txt")), "pytest"
@@ -144,13 +145,13 @@ def _unittest(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tupl
     return {"python": (str(place.interpreters[0][1]),), "start": ("." if inside else start,)}
 
 
-def _program(place: Place, row: Tester | Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+def _program(place: Place, row: Tester | Checker, files: Sequence[str]) -> Found | None:
     bins = [interpreter.parent for where, interpreter in place.interpreters] if row.kind == "python" else []
     found = place.program(row.program, own=bins)
     return _seen(place, row, found)
 
 
-def _seen(place: Place, row: Tester | Checker, found: str | None) -> dict[str, tuple[str, ...]] | None:
+def _seen(place: Place, row: Tester | Checker, found: str | None) -> Found | None:
     if isinstance(row, Tester):
         place.looked.append(f"{row.program} on the PATH")
         if found is None:
@@ -158,7 +159,7 @@ def _seen(place: Place, row: Tester | Checker, found: str | None) -> dict[str, t
     return None if found is None else {"program": (found,)}
 
 
-def _wrapper(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+def _wrapper(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
     """gradlew or mvnw, which the project brings along; it runs in the sandbox like everything else of it."""
     name = {"gradle": "gradlew", "mvn": "mvnw"}[row.program]
     for above in python.upwards(place.workspace, place.top):
@@ -167,17 +168,17 @@ def _wrapper(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple
     return _seen(place, row, place.program(row.program))
 
 
-def _bundle(place: Place, row: Tester | Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+def _bundle(place: Place, row: Tester | Checker, files: Sequence[str]) -> Found | None:
     if "Gemfile" in place.names and row.program in place.text("Gemfile") and place.program("bundle"):
         return {"program": ("bundle", "exec", row.program)}
     return _seen(place, row, place.program(row.program))
 
 
-def _vendor(place: Place, row: Tester | Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+def _vendor(place: Place, row: Tester | Checker, files: Sequence[str]) -> Found | None:
     return _seen(place, row, place.program(row.program, own=[place.workspace / "vendor" / "bin"]))
 
 
-def _script(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+def _script(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
     """The script `test` of package.json, when it is this row's runner and nothing more; the row without a program
     takes any other. What `npm init` writes into it is no test."""
     script = place.scripts.get("test", "")
@@ -214,12 +215,12 @@ def _manager_of(place: Place) -> str:
     return next((one.keeper for one in packages if one.kind == "node"), "npm")
 
 
-def _manager(name: str) -> dict[str, tuple[str, ...]]:
+def _manager(name: str) -> Found:
     run = {"npm": ("npm", "run", "--silent"), "pnpm": ("pnpm", "--silent", "run")}.get(name, (name, "run"))
     return {"run": run, "--": ("--",) if name == "npm" else ()}
 
 
-def _target(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+def _target(place: Place, row: Tester, files: Sequence[str]) -> Found | None:
     match = place.says(files, row.says)
     words = _seen(place, row, place.program(row.program))
     return None if match is None or words is None else {**words, "target": (match["target"],)}
@@ -239,21 +240,21 @@ def _node_bins(place: Place) -> list[Path]:
     return [above / "node_modules" / ".bin" for above in python.upwards(place.workspace, place.top)]
 
 
-def _environment(place: Place, row: Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+def _environment(place: Place, row: Checker, files: Sequence[str]) -> Found | None:
     """A program of the project's Python environment; the operator's only where the project is configured for it."""
     bins = _bins(place)
     return _seen(place, row, place.program(row.program, own=bins) if files else _first(bins, row.program))
 
 
-def _node_module(place: Place, row: Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+def _node_module(place: Place, row: Checker, files: Sequence[str]) -> Found | None:
     return _seen(place, row, _first(_node_bins(place), row.program))
 
 
-def _lint_script(place: Place, row: Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+def _lint_script(place: Place, row: Checker, files: Sequence[str]) -> Found | None:
     return _manager(_manager_of(place)) if "lint" in place.scripts else None
 
 
-FIND: Mapping[str, Found] = {
+FIND: Mapping[str, Callable[[Place, Any, Sequence[str]], Found | None]] = {
     "module": _module, "unittest": _unittest, "program": _program, "wrapper": _wrapper, "bundle": _bundle,
     "vendor": _vendor, "script": _script, "target": _target, "environment": _environment,
     "node_modules": _node_module, "lint script": _lint_script,
@@ -322,7 +323,7 @@ def _configured(place: Place, row: Checker) -> bool:
     return False
 
 
-def _formatter(place: Place, row: Checker, words: Words) -> dict[str, tuple[str, ...]]:
+def _formatter(place: Place, row: Checker, words: Words) -> Found:
     """prettier, or the script `format`; black where the project formats with it, else ruff where it lints with that."""
     if row.kind == "node":
         prettier = _first(_node_bins(place), "prettier")
