@@ -106,6 +106,8 @@ PYTEST = [
          "there is no display", "xvfb-run"),
     Case("an end of pytest itself", {"conftest.py": "import os\nos._exit(3)\n", "test_a.py": ""},
          "pytest ended with exit code 3"),
+    Case("an end that looks like that of red tests", {"conftest.py": "import os\nos._exit(1)\n", "test_a.py": ""},
+         "pytest ended with exit code 1: it printed nothing"),
     Case("a life longer than a signal", {"conftest.py": "import os\nos.kill(os.getpid(), 9)\n", "test_a.py": ""},
          "pytest was killed"),
 ]  # fmt: skip

@@ -82,15 +82,6 @@ def test_whole_suite_when_nothing_maps(project: Repository, run_flow: RunFlow) -
     assert ran.result.check.passed == 2
 
 
-@pytest.mark.long
-def test_a_tool_that_did_not_run_is_no_red_test(project: Repository, run_flow: RunFlow) -> None:
-    """Exit code 1 without a report is something else's: what never ran has found nothing."""
-    shop(project)
-    project.write("conftest.py", "import os\nos._exit(1)\n")
-    with pytest.raises(FlowUnable, match="pytest ended with exit code 1: it printed nothing"):
-        run_flow("run_tests")
-
-
 UV = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'
 
 
@@ -115,17 +106,6 @@ def test_a_module_of_the_project_that_cannot_be_imported_is_red(project: Reposit
     shop(project)
     project.git("rm", "-q", "tests/test_tax.py")
     project.write("shop/cart.py", "import shop.gone\n")
-    check = run_flow("run_tests").result.check
-    assert check is not None
-    assert (check.errors, check.failing) == (1, ("tests/test_cart.py",))
-
-
-@pytest.mark.long
-def test_a_package_of_the_project_that_was_renamed_is_red(project: Repository, run_flow: RunFlow) -> None:
-    shop(project)
-    project.git("rm", "-q", "tests/test_tax.py")
-    project.git("mv", "shop", "store")
-    project.commit("the tests still import shop")
     check = run_flow("run_tests").result.check
     assert check is not None
     assert (check.errors, check.failing) == (1, ("tests/test_cart.py",))
@@ -185,37 +165,6 @@ def test_make_is_the_last_resort(repository: Repository, run_flow: RunFlow) -> N
 
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
-def test_npm_without_its_packages(repository: Repository, run_flow: RunFlow) -> None:
-    scripts = '{"test": "jest-not-here", "lint": "eslint-not-here ."}'
-    repository.commit("jest", {"package.json": f'{{"name": "x", "scripts": {scripts}}}'})
-    with pytest.raises(FlowUnable, match=r"npm test cannot run: `jest-not-here` is not installed \(npm install\)"):
-        run_flow("run_tests")
-    lacks = r"npm run lint cannot run: `eslint-not-here` is not installed \(npm install\)"
-    with pytest.raises(FlowUnable, match=lacks):
-        run_flow("lint")
-    (repository.path / "node_modules").mkdir()
-    with pytest.raises(FlowUnable, match="npm run lint cannot run: `eslint-not-here` is not installed"):
-        run_flow("lint")
-
-
-@pytest.mark.long
-@pytest.mark.skipif(shutil.which("node") is None or shutil.which("npm") is None, reason="needs node and npm")
-def test_npm_with_node_test(repository: Repository, run_flow: RunFlow) -> None:
-    body = "const test = require('node:test'); const assert = require('assert');\n"
-    body += "test('adds up', () => {}); test('goes (wrong)', () => assert.equal(1, 2));\n"
-    repository.commit(
-        "node", {"package.json": '{"name": "x", "scripts": {"test": "node --test"}}', "test/cart.test.js": body}
-    )
-    check = run_flow("run_tests").result.check
-    assert check is not None
-    assert (check.tool, check.passed, check.failed) == ("node:test", 1, 1)
-    assert check.failing == ("goes (wrong)",)
-    flaky = run_flow("hunt_flakes", tests=["goes (wrong)"], times=2)
-    assert [(one["test"], one["verdict"]) for one in flaky.result.facts["tests"]][:1] == [("goes (wrong)", "broken")]
-
-
-@pytest.mark.long
-@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 def test_a_tool_that_cannot_run_does_not_hide_another(project: Repository, run_flow: RunFlow) -> None:
     script = "console.log('Tests:       3 passed, 3 total')"
     project.commit(
@@ -225,23 +174,6 @@ def test_a_tool_that_cannot_run_does_not_hide_another(project: Repository, run_f
     assert ran.result.check is not None
     assert (ran.result.check.tool, ran.result.check.passed, ran.result.full) == ("script", 3, False)
     assert "pytest found no tests" in ran.bench.text
-
-
-@pytest.mark.long
-@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
-def test_cargo(repository: Repository, run_flow: RunFlow) -> None:
-    library = '#[cfg(test)]\nmod tests {\n#[test] fn good() {}\n#[test] fn bad() { println!("x"); assert!(false) }\n}\n'
-    repository.commit(
-        "crate",
-        {
-            "Cargo.toml": '[package]\nname = "x"\nversion = "0.1.0"\nedition = "2021"\n',
-            "src/lib.rs": library,
-        },
-    )
-    check = run_flow("run_tests", paths=["src/lib.rs"]).result.check
-    assert check is not None
-    assert (check.passed, check.failed, check.failing) == (1, 1, ("tests::bad",))
-    assert repository.git("status", "--porcelain", "--ignored") == ""
 
 
 # -- bisect ---------------------------------------------------------------------------------------------------------
