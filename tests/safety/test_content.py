@@ -14,15 +14,15 @@ from engine.safety.content import check_assignment, check_command, check_prompt,
 from engine.safety.content.normalise import fold
 from engine.safety.content.shell import parse
 
-RULE_STOPS = [(rule.id, text) for rule in rulebook.RULES for text in rule.stops]
-RULE_PASSES = [(rule.id, text) for rule in rulebook.RULES for text in rule.passes]
+RULE_STOPS = [(rule.id, text) for rule in rulebook.rules() for text in rule.stops]
+RULE_PASSES = [(rule.id, text) for rule in rulebook.rules() for text in rule.passes]
 
 
 @pytest.mark.parametrize(("rule", "command"), RULE_STOPS)
 def test_a_rule_stops_its_examples(rule: str, command: str) -> None:
     found = check_command(command)
     assert found.rule == rule
-    assert found.verdict is next(one.verdict for one in rulebook.RULES if one.id == rule)
+    assert found.verdict is next(one.verdict for one in rulebook.rules() if one.id == rule)
 
 
 @pytest.mark.parametrize(("rule", "command"), RULE_PASSES)
@@ -30,12 +30,12 @@ def test_a_rule_passes_its_examples(rule: str, command: str) -> None:
     assert check_command(command).rule != rule
 
 
-@pytest.mark.parametrize(("rule", "text"), [(rule, text) for rule in prose.RULES for text in rule.stops])
+@pytest.mark.parametrize(("rule", "text"), [(rule, text) for rule in prose.rules() for text in rule.stops])
 def test_a_prose_rule_stops_its_examples(rule: prose.ProseRule, text: str) -> None:
     assert check_prompt(text).verdict is rule.verdict
 
 
-@pytest.mark.parametrize(("rule", "text"), [(rule, text) for rule in prose.RULES for text in rule.passes])
+@pytest.mark.parametrize(("rule", "text"), [(rule, text) for rule in prose.rules() for text in rule.passes])
 def test_a_prose_rule_passes_its_examples(rule: prose.ProseRule, text: str) -> None:
     assert check_prompt(text).verdict is Verdict.ALLOW
 

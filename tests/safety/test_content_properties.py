@@ -15,8 +15,8 @@ from engine.safety.content import check_command, check_prompt, rulebook
 from tests.safety.test_content_examples import examples
 
 SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")
-STOPPED = sorted({text for rule in rulebook.RULES for text in rule.stops if SIMPLE.fullmatch(text)})
-PASSED = sorted({text for rule in rulebook.RULES for text in rule.passes if SIMPLE.fullmatch(text)})
+STOPPED = sorted({text for rule in rulebook.rules() for text in rule.stops if SIMPLE.fullmatch(text)})
+PASSED = sorted({text for rule in rulebook.rules() for text in rule.passes if SIMPLE.fullmatch(text)})
 ORDINARY = sorted({text for text in examples("ordinary_commands") if SIMPLE.fullmatch(text)})
 COMMANDS = [text for text in (*STOPPED, *PASSED, *ORDINARY) if not re.match(r"\w+=|(time|export|cd|source) ", text)]
 

@@ -1,12 +1,12 @@
 """The content filter (SPEC 3.5): destructive commands, messages to the outside, money, unregistered channels.
 
 A text goes through `normalise` (what a reader sees), `shell` (simple commands), `calls` (the programs that really
-run, through `wrappers`) with `outputs` (what a pipe feeds them), then the rules: `rulebook` (data, in the language of
+run, through `wrappers`) with `outputs` (what a pipe feeds them), then the rules: `rulebook` (in the language of
 `patterns`), `targets` with `deletions` and `http` (what a program is pointed at), `leaks` (secrets that leave, packages
 of strangers), `code` (interpreters, SQL) and `unlisted` (programs nobody listed). A command whose name the text does
 not tell is asked about. A prompt goes through `sentences` and `prose`, its commands as above. `own` are the operator's
 rules. Everything is a function of the text and those; no input takes more than 50 ms. What cannot be judged is asked
-about, never allowed. May import values only.
+about, never allowed. What is only data is in `rules/`. May import values only.
 """
 
 from __future__ import annotations

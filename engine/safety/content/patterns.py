@@ -9,52 +9,22 @@ an unambiguous beginning. Case does not matter in words and globs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
 
 from engine.model import Verdict
 from engine.safety.content.calls import Call
+from engine.safety.content.rule_files import PROGRAMS
 
 BLOCK, ASK = Verdict.BLOCK, Verdict.ASK
 
 Hit = tuple[Verdict, str, str]
 """Verdict, rule id, reason."""
 
-# Options that take the next word as their value: before the first sub-command only, or anywhere. A program listed
-# here has its sub-commands in first place; for others they may begin up to three words later (values of options).
-_VALUES_FIRST = {
-    "git": "-C -c --git-dir --work-tree --namespace --exec-path --config-env",
-    "docker": "-H --host -c --context -l --log-level --config",
-    "podman": "-c --connection --url --root --log-level",
-    "nerdctl": "-n --namespace -a --address -H --host",
-    "docker-compose": "-f --file -p --project-name --profile --env-file --project-directory",
-    "npm": "--prefix -w --workspace --registry --userconfig -C",
-    "pnpm": "--dir -C --filter -F --registry",
-    "yarn": "--cwd",
-    "cargo": "--config -Z -C --color",
-    "systemctl": "-H --host -M --machine -t --type",
-    "apt": "-o -c -t",
-    "apt-get": "-o -c -t",
-    "go": "-C",
-    "make": "-C -f -j --directory --file",
-    "svn": "--username --password --config-dir",
-}
-_VALUES_ANYWHERE = {
-    "kubectl": "-n --namespace --context --kubeconfig --cluster --user -s --server --token --as",
-    "oc": "-n --namespace --context --kubeconfig --cluster --user -s --server --token --as",
-    "helm": "-n --namespace --kube-context --kubeconfig",
-    "gh": "-R --repo --hostname",
-    "glab": "-R --repo -g --group",
-    "aws": "--region --profile --output --endpoint-url --query --color --ca-bundle --cli-read-timeout",
-    "gcloud": "--project --account --configuration --format --verbosity --region --zone",
-    "az": "--subscription --output -o --query",
-    "docker compose": _VALUES_FIRST["docker-compose"],
-    "podman compose": _VALUES_FIRST["docker-compose"],
-}
-_FIRST = {program: frozenset(options.split()) for program, options in _VALUES_FIRST.items()}
-_ANYWHERE = {program: frozenset(options.split()) for program, options in _VALUES_ANYWHERE.items()}
+_FIRST = {program: frozenset(options.split()) for program, options in PROGRAMS["values_first"].items()}
+_ANYWHERE = {program: frozenset(options.split()) for program, options in PROGRAMS["values_anywhere"].items()}
 _FLOATS = 3
 _WHOLE = frozenset({"--force", "--delete", "--remove", "--prune", "--clean", "--reset", "--volume", "--replace"})
 """Options that are no beginning of a longer one."""
@@ -67,9 +37,9 @@ class Rule:
     id: str
     verdict: Verdict
     reason: str
-    patterns: tuple[str, ...]
-    stops: tuple[str, ...] = ()
-    passes: tuple[str, ...] = ()
+    patterns: Sequence[str]
+    stops: Sequence[str] = ()
+    passes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

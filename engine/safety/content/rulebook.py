@@ -1,27 +1,23 @@
-"""The rules on commands as data, by topic (SPEC 3.5). Each rule's examples are tests; `patterns` tells the language.
-
-`find_rule` looks a call up. A rule that blocks goes before one that asks. May import `patterns` only.
-"""
+"""The rules on commands (SPEC 3.5): which of them a call breaks first. `rules/commands.toml` has them."""
 
 from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
 
+from engine.model import Verdict
 from engine.safety.content.calls import Call
 from engine.safety.content.patterns import ASK, Pattern, Rule, glob, plain_words
-from engine.safety.content.rulebook import cloud, clusters, code_hosts, data, git, machine, outward, services
+from engine.safety.content.rule_files import read_rules
 
-RULES: tuple[Rule, ...] = (
-    *git.RULES,
-    *code_hosts.RULES,
-    *machine.RULES,
-    *clusters.RULES,
-    *cloud.RULES,
-    *data.RULES,
-    *services.RULES,
-    *outward.RULES,
-)
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """All of them, in their order."""
+    return tuple(
+        Rule(**entry | {"verdict": Verdict(entry["verdict"])}) for entry in read_rules("commands.toml")["rule"]
+    )
+
 
 _Entry = tuple[Rule, str]
 
@@ -31,7 +27,7 @@ def _by_program() -> tuple[dict[str, list[_Entry]], list[tuple[re.Pattern[str], 
     """Patterns as text, by the program they name and by the glob that names their programs."""
     named: dict[str, list[_Entry]] = {}
     globs: dict[str, list[_Entry]] = {}
-    for rule in RULES:
+    for rule in rules():
         for text in rule.patterns:
             for program in text.partition(" ")[0].split("|"):
                 table = globs if set(program) & set("*?[") else named
