@@ -81,6 +81,11 @@ class ChangeSetRow(Row, table=True):
         """Files that its landings changed."""
         return len({entry["path"] for one in self.landings for entry in one["plan"]["entries"]})
 
+    @property
+    def about(self) -> dict[str, str]:
+        """What every event of it says."""
+        return {"subject": self.id, "workspace": self.workspace, "session_id": self.session_id}
+
     def view(self) -> ChangeSet:
         """The row as screens and verbs see it."""
         return value_of(

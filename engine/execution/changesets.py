@@ -18,8 +18,8 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,11 +137,7 @@ class ChangeSets(ChangeReader):
         )
         tx.session.add(row)
         tx.session.flush()
-        tx.record(
-            ChangeSetReady(
-                subject=row.id, workspace=row.workspace, session_id=row.session_id, files=len(captured.files)
-            )
-        )
+        tx.record(ChangeSetReady(**row.about, files=len(captured.files)))
         return row.view()
 
     # What goes on where another left off
@@ -187,11 +183,8 @@ class ChangeSets(ChangeReader):
         `unsupported_files`, `busy_files`, `session_writes` (a session works in these files), `already_decided`,
         `unknown_change_set`, `cannot_write`; for parts also `unknown_file`, `unknown_hunk`, `inseparable`.
         """
-        workspace = self._row(change_set_id).workspace
-        with self._locks.alone(workspace), _files(workspace) as root:
-            self._settle(workspace)
-            row = self._row(change_set_id, becoming=ChangeState.LANDED)
-            plain = snapshots.plain_git(Path(workspace))
+        with self._deciding(change_set_id, ChangeState.LANDED) as (row, root):
+            plain = snapshots.plain_git(Path(row.workspace))
             tree = _wanted(plain, row, only)
             plan = self._plan(plain, root, row, tree)
             staging.keep_blobs(plain.git, plan, row.session_id, len(row.landings))
@@ -205,12 +198,9 @@ class ChangeSets(ChangeReader):
         Raises `Refusal`: `later_edits` when a landed file was changed since, and only then; `session_writes`,
         `already_decided`, `unknown_change_set`, `cannot_write`.
         """
-        workspace = self._row(change_set_id).workspace
-        with self._locks.alone(workspace), _files(workspace) as root:
-            self._settle(workspace)
-            row = self._row(change_set_id, becoming=ChangeState.UNDONE)
+        with self._deciding(change_set_id, ChangeState.UNDONE) as (row, root):
             plan = dataclasses.replace(landing.Plan.from_json(row.landings[-1]["plan"]).reversed(), token=self._token())
-            plain = snapshots.plain_git(Path(workspace))
+            plain = snapshots.plain_git(Path(row.workspace))
             if changed := landing.changed_since(root, plan):
                 raise change_store.later_edits(changed)
             empty = staging.giving_way(root, plan.entries)
@@ -228,16 +218,21 @@ class ChangeSets(ChangeReader):
 
     def undo_all(self, change_set_id: str) -> ChangeSet:
         """Take all its landings back, the last one first. Raises as `undo` does; `later_edits` before the first one."""
-        workspace = self._row(change_set_id).workspace
-        with self._locks.alone(workspace), _files(workspace) as root:
-            self._settle(workspace)
-            row = self._row(change_set_id, becoming=ChangeState.UNDONE)
+        with self._deciding(change_set_id, ChangeState.UNDONE) as (row, root):
             plans = [landing.Plan.from_json(one["plan"]).reversed() for one in reversed(row.landings)]
             if changed := landing.changed_since(root, *plans):
                 raise change_store.later_edits(changed)
             for _ in plans[1:]:
                 self.undo(change_set_id)
             return self.undo(change_set_id)
+
+    @contextmanager
+    def _deciding(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
+        """The row and the operator's files, for as long as nobody else changes these; an earlier change is settled."""
+        workspace = self._row(change_set_id).workspace
+        with self._locks.alone(workspace), _files(workspace) as root:
+            self._settle(workspace)
+            yield self._row(change_set_id, becoming=becoming), root
 
     def branch(self, change_set_id: str) -> ChangeSet:
         """Commit what is left of its diff alone onto HEAD as a new branch, named after its prompt (`clawpy/fix-lint`);
@@ -348,11 +343,7 @@ class ChangeSets(ChangeReader):
             row = checked(tx.session, change_set_id, None)
             change(row, tx.now.isoformat())
             tx.session.add(row)
-            tx.record(
-                ChangeSetCommented(
-                    subject=row.id, workspace=row.workspace, session_id=row.session_id, comments=len(row.comments)
-                )
-            )
+            tx.record(ChangeSetCommented(**row.about, comments=len(row.comments)))
             tx.session.flush()
             return row.view()
 
@@ -456,10 +447,9 @@ class ChangeSets(ChangeReader):
                 row.landings = row.landings[:-1]
                 waits = bool(row.landings)
             row.state = (ChangeState.WAITING if waits else asked).value
-            about = {"subject": row.id, "workspace": row.workspace, "session_id": row.session_id}
             if asked is ChangeState.LANDED:
-                return ChangeSetLanded(**about, files=row.landed, left=len(row.files) if waits else 0)
-            return LandingUndone(**about, left=len(row.landings))
+                return ChangeSetLanded(**row.about, files=row.landed, left=len(row.files) if waits else 0)
+            return LandingUndone(**row.about, left=len(row.landings))
 
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
@@ -473,8 +463,7 @@ class ChangeSets(ChangeReader):
         def fact(row: ChangeSetRow) -> Event:
             row.branch = name
             _narrow(row, f"the rest is on branch {name}")
-            about = {"subject": row.id, "workspace": row.workspace, "session_id": row.session_id}
-            return ChangeSetBranched(**about, branch=name, landed=row.landed)
+            return ChangeSetBranched(**row.about, branch=name, landed=row.landed)
 
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
@@ -496,12 +485,11 @@ class ChangeSets(ChangeReader):
 
     def _throw_away(self, tx: Transaction, change_set_id: str, *, continued_in: str = "") -> ChangeSet:
         def fact(row: ChangeSetRow) -> Event:
-            about = {"subject": row.id, "workspace": row.workspace, "session_id": row.session_id}
             note = f"continued in {continued_in}" if continued_in else ""
             if _narrow(row, note or "the rest was discarded") and not continued_in:
-                return ChangeSetNarrowed(**about, files=len(row.files))
+                return ChangeSetNarrowed(**row.about, files=len(row.files))
             row.note = note
-            return ChangeSetDiscarded(**about, continued_in=continued_in)
+            return ChangeSetDiscarded(**row.about, continued_in=continued_in)
 
         changed = self._move(tx, change_set_id, ChangeState.DISCARDED, fact)
         session = load(tx.session, SessionRow, changed.session_id)

@@ -72,6 +72,11 @@ class PermissionRow(Row, table=True):
     answered_by: str = ""
 
     @property
+    def about(self) -> dict[str, str]:
+        """What every event of it says."""
+        return {"subject": self.id, "workspace": self.workspace, "session_id": self.session_id, "tool": self.tool}
+
+    @property
     def view(self) -> PermissionRequest:
         """The row as others see it."""
         return value_of(
@@ -159,11 +164,7 @@ class Permissions:
         """Store a new request; answered at once where the session runs by itself, or was answered for good before."""
         row.asked_at = tx.now
         tx.session.add(row)
-        tx.record(
-            PermissionAsked(
-                subject=row.id, workspace=row.workspace, session_id=row.session_id, tool=row.tool, title=row.title
-            )
-        )
+        tx.record(PermissionAsked(**row.about, title=row.title))
         if alone:
             row.reason = f"{row.reason}; nobody can be asked, because the session runs by itself"
             _answer(tx, row, PermissionAnswer.DENY_ONCE, NOBODY)
@@ -179,9 +180,7 @@ class Permissions:
         """
 
         def work(tx: Transaction) -> list[PermissionRequest]:
-            row = tx.session.get(PermissionRow, request_id)
-            if row is None:
-                raise _unknown(request_id)
+            row = _row(tx.session, request_id)
             if row.state == ANSWERED:
                 raise Refusal(
                     "permission_answered",
@@ -222,10 +221,7 @@ class Permissions:
     def get(self, request_id: str) -> PermissionRequest:
         """One request. Raises `Refusal` `unknown_permission`."""
         with self._database.read() as session:
-            row = session.get(PermissionRow, request_id)
-        if row is None:
-            raise _unknown(request_id)
-        return row.view
+            return _row(session, request_id).view
 
     def recover(self) -> list[str]:
         """At start-up, when no session runs: withdraw what a crash left waiting. Says what, in words."""
@@ -280,16 +276,7 @@ def _lasting(session: Session, row: PermissionRow) -> PermissionRow | None:
 def _answer(tx: Transaction, row: PermissionRow, answer: PermissionAnswer, by: str) -> None:
     row.state, row.answer, row.answered_by, row.answered_at = ANSWERED, answer.value, sanitise(by), tx.now
     tx.session.add(row)
-    tx.record(
-        PermissionAnswered(
-            subject=row.id,
-            workspace=row.workspace,
-            session_id=row.session_id,
-            tool=row.tool,
-            answer=answer.value,
-            by=row.answered_by,
-        )
-    )
+    tx.record(PermissionAnswered(**row.about, answer=answer.value, by=row.answered_by))
 
 
 def _withdraw(tx: Transaction, ids: list[str], reason: str) -> None:
@@ -299,16 +286,15 @@ def _withdraw(tx: Transaction, ids: list[str], reason: str) -> None:
             continue
         row.state, row.answered_at = WITHDRAWN, tx.now
         tx.session.add(row)
-        tx.record(
-            PermissionWithdrawn(
-                subject=row.id, workspace=row.workspace, session_id=row.session_id, tool=row.tool, reason=reason
-            )
-        )
+        tx.record(PermissionWithdrawn(**row.about, reason=reason))
 
 
-def _unknown(request_id: str) -> Refusal:
-    shown = sanitise(request_id)[:60]
-    return Refusal("unknown_permission", f"there is no permission request {shown}", "see `clawpy permissions list`")
+def _row(session: Session, request_id: str) -> PermissionRow:
+    row = session.get(PermissionRow, request_id)
+    if row is None:
+        told = f"there is no permission request {sanitise(request_id)[:60]}"
+        raise Refusal("unknown_permission", told, "see `clawpy permissions list`")
+    return row
 
 
 def _words(request: PermissionRequest) -> str:

@@ -121,6 +121,11 @@ class SessionRow(Row, table=True):
         return value_of(self, Assignment, parameters=dict(self.parameters))
 
     @property
+    def about(self) -> dict[str, str]:
+        """What every event of it says."""
+        return {"subject": self.id, "workspace": self.workspace, "prediction_id": self.prediction_id}
+
+    @property
     def view(self) -> SessionView:
         """The row as others see it."""
         return value_of(
@@ -229,8 +234,7 @@ class SessionStore:
                 **(flat(assignment) | {"agent": agent, "parameters": dict(assignment.parameters)}),
             )
             tx.session.add(row)
-            about = {"subject": row.id, "workspace": row.workspace, "prediction_id": row.prediction_id}
-            tx.record(SessionQueued(**about, flow=row.flow or ""))
+            tx.record(SessionQueued(**row.about, flow=row.flow or ""))
 
         self._database.write(work)
 
@@ -245,8 +249,7 @@ class SessionStore:
             view = row.view
             for observer in self._observers:
                 observer.session_started(tx, view)
-            about = {"subject": row.id, "workspace": row.workspace, "prediction_id": row.prediction_id}
-            tx.record(SessionStarted(**about, sandbox=sandbox))
+            tx.record(SessionStarted(**row.about, sandbox=sandbox))
             return view
 
         return self._database.write(work)
@@ -287,9 +290,7 @@ class SessionStore:
                 tx.record(fact)
             tx.record(
                 SessionEnded(
-                    subject=row.id,
-                    workspace=row.workspace,
-                    prediction_id=row.prediction_id,
+                    **row.about,
                     state=row.state,
                     result=view.result or "",
                     summary=row.summary,
