@@ -53,10 +53,9 @@ class StateView:
 class Autonomy:
     """Keeps the state, and runs what comes round.
 
-    `card_cycle()` makes cards, `acting` predicts and acts;
-    `housekeeping` is called every half minute (cards expire, follow-ups are made); `jobs` are others that come round
-    by themselves. `last_sign()` is when the operator
-    last did anything that workspaces show: it asks git, so it is called by jobs only.
+    `acting` makes cards and acts; `housekeeping` is called every half minute (cards expire, follow-ups are made);
+    `jobs` are others that come round by themselves. `last_sign()` is when the operator last did anything that
+    workspaces show: it asks git, so it is called by jobs only.
     """
 
     def __init__(
@@ -66,8 +65,7 @@ class Autonomy:
         clock: Clock,
         *,
         holds: KillSwitch,
-        card_cycle: Callable[[], object],
-        acting: Acting | None = None,
+        acting: Acting,
         housekeeping: Sequence[Callable[[], object]] = (),
         jobs: Sequence[Job] = (),
         last_sign: Callable[[], datetime | None] | None = None,
@@ -86,7 +84,7 @@ class Autonomy:
             database,
             clock,
             [
-                Job(CARDS, self._card_interval, card_cycle, self.operator_there),
+                Job(CARDS, self._card_interval, acting.predict, self.operator_there),
                 Job(STATE, lambda: STATE_EVERY, self._tick, kept=False),
                 Job(ACT, self._act_interval, self.act, self._may_act),
                 *jobs,
@@ -175,26 +173,24 @@ class Autonomy:
             self._settle(self._holds.holds())
             return self._view.state
 
-    def act(self) -> AutonomousCycleFinished | None:
+    def act(self) -> AutonomousCycleFinished:
         """One autonomous cycle (SPEC 7.2), in this thread: silence? → context → predict → rails → band → act, card or
-        discard → log. Its end is a fact in the ledger, with what was done and why the rest was not; None where nothing
-        acts. The schedule calls it.
+        discard → log. Its end is a fact in the ledger, with what was done and why the rest was not. The schedule calls
+        it.
 
         Silence is looked at before anything is predicted and again before anything is done, in the workspaces too:
         nobody who works in an editor is taken for absent (SPEC 2.2)."""
-        if self._acting is None:
-            return None
-        finished = self._cycle(self._acting)
+        finished = self._cycle()
         self._database.write(lambda tx: tx.record(finished))
         return finished
 
-    def _cycle(self, acting: Acting) -> AutonomousCycleFinished:
+    def _cycle(self) -> AutonomousCycleFinished:
         if (state := self.look()) not in ACTING:
             return AutonomousCycleFinished(reason=f"not silent or not allowed: {state.value}")
-        errors = acting.predict()
+        errors = self._acting.predict()
         if (state := self.look()) not in ACTING:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
-        tried = acting.attempt(lambda: self.look() in ACTING)
+        tried = self._acting.attempt(lambda: self.look() in ACTING)
         self.give(Input.PREDICTION_READY if tried.acted is not None else Input.PREDICTION_DROPPED)
         return AutonomousCycleFinished(
             acted="" if tried.acted is None else tried.acted.id,
@@ -203,9 +199,9 @@ class Autonomy:
             errors=errors,
         )
 
-    def earning(self, workspaces: Sequence[str]) -> Earning | None:
-        """What is still needed before anything in `workspaces` runs by itself; None where nothing acts."""
-        return None if self._acting is None else self._acting.earning(workspaces)
+    def earning(self, workspaces: Sequence[str]) -> Earning:
+        """What is still needed before anything in `workspaces` runs by itself."""
+        return self._acting.earning(workspaces)
 
     def silence(self) -> timedelta:
         """Time since the operator did anything."""
@@ -264,7 +260,7 @@ class Autonomy:
         return self._holds.ask(by_operator=True).verdict is Verdict.ALLOW
 
     def _may_act(self) -> bool:
-        return self._acting is not None and self._view.state in ACTING and self._not_stopped()
+        return self._view.state in ACTING and self._not_stopped()
 
     def _tick(self) -> None:
         if self.presence.silence() >= self._threshold() and (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
@@ -35,6 +35,7 @@ from engine.prediction.signals import (
     calendar_signal,
     git_signal,
     last_sign_of_life,
+    signal,
     silence_of,
     silence_signal,
     tasks_signal,
@@ -55,43 +56,37 @@ GREEN_HEADS = 8
 """So many older commits with a run are checked for being ancestors of HEAD."""
 
 
+def _nothing(workspace: str) -> Sequence[Any]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What contexts are read from. By workspace: `learned` the names of learned flows that may run there, `fixes` what
+    turned tests green there before, `prose` who takes prose there, "" for nobody, `landings` what can be undone."""
+
+    runs: ValidationRuns
+    tasks: TaskBoard
+    sessions: Sessions
+    projects: ProjectsFound
+    git: GitReader = field(default_factory=GitReader)
+    github: GitHub | None = None
+    talks: Threads | None = None
+    learned: Callable[[str], Sequence[str]] = _nothing
+    fixes: Callable[[str], Sequence[KnownFix]] = _nothing
+    prose: Callable[[str], str] = lambda workspace: ""
+    landings: Callable[[str], Sequence[ChangeSet]] = _nothing
+    disk: Callable[[str], Disk | None] = lambda workspace: None
+
+
 class ContextReader:
     """Fetches contexts; safe to call from several threads. What one source cannot say is named in the context."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        settings: SettingsSource,
-        runs: ValidationRuns,
-        tasks: TaskBoard,
-        sessions: Sessions,
-        find_projects: Callable[[Path], tuple[Project, ...]],
-        git: GitReader | None = None,
-        github: GitHub | None = None,
-        talks: Threads | None = None,
-        learned: Callable[[str], Sequence[str]] = lambda workspace: (),
-        fixes: Callable[[str], Sequence[KnownFix]] = lambda workspace: (),
-        prose: Callable[[str], str] = lambda workspace: "",
-        landings: Callable[[str], Sequence[ChangeSet]] = lambda workspace: (),
-        disk: Callable[[str], Disk | None] = lambda workspace: None,
-    ) -> None:
-        """`learned` gives the names of learned flows that may run in a workspace, `fixes` what turned tests green there
-        before, `prose` who takes prose there, "" for nobody."""
+    def __init__(self, clock: Clock, settings: SettingsSource, sources: Sources) -> None:
         self._clock = clock
         self._settings = settings
-        self._runs = runs
-        self._tasks = tasks
-        self._sessions = sessions
-        self._projects = ProjectsFound(clock, find_projects)
-        self._git = git or GitReader()
-        self._github = github
-        self._talks = talks
-        self._learned = learned
-        self._fixes = fixes
-        self._prose = prose
-        self._landings = landings
-        self._disk = disk
+        self._sources = sources
+        self._git = sources.git
         self._calendars = CalendarReader()
         self._locks = LocksRead()
 
@@ -132,52 +127,45 @@ class ContextReader:
             nothing: tuple[Value, ...] = ()
             return fetch(name, lambda: tuple(ask()), nothing)
 
+        sources, talks = self._sources, self._sources.talks
         git = fetch("git", lambda: self._git.read(folder), None)
         today = local.replace(hour=0, minute=0, second=0, microsecond=0)
         looks = NO_LOOKS if git is None else self._git.looks(folder, git, now, today)
-        projects = every("tools", lambda: self._projects.of(workspace))
-        runs = every("runs", lambda: self._runs.latest(workspace))
-        tasks = every("tasks", lambda: self._tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS))
-        sessions = every("conversations", lambda: self._sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
-        talks = self._talks
+        projects = every("tools", lambda: sources.projects.of(workspace))
+        runs = every("runs", lambda: sources.runs.latest(workspace))
+        tasks = every("tasks", lambda: sources.tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS))
+        sessions = every("conversations", lambda: sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
         threads = every("transcripts", lambda: talks.latest(workspace)) if talks else ()
         calendars = self._settings.current.calendar.files
         meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), None)
-        github = self._github.latest(workspace) if self._github and git and git.on_github else None
-        disk = fetch("disk", lambda: self._disk(workspace), None)
-        landings = every("landings", lambda: self._landings(workspace))
+        github = sources.github.latest(workspace) if sources.github and git and git.on_github else None
+        disk = fetch("disk", lambda: sources.disk(workspace), None)
+        landings = every("landings", lambda: sources.landings(workspace))
         packages = [one for project in projects for one in project.packages]
         locked, manifests = [one.folder for one in packages if one.lock], [one.manifest for one in packages]
         locks = every("locks", lambda: self._locks.out_of_step(folder, locked, manifests))
-        prose = fetch("agents", lambda: self._prose(workspace), "")
-        learned = every("learned flows", lambda: self._learned(workspace))
+        prose = fetch("agents", lambda: sources.prose(workspace), "")
+        learned = every("learned flows", lambda: sources.learned(workspace))
         red = any(not run.check.green for run in runs[:1])
-        fixes = every("fixes", lambda: self._fixes(workspace) if red else ())
-        elsewhere = {one.id for one in sessions if one.flow in ELSEWHERE}
+        fixes = every("fixes", lambda: sources.fixes(workspace) if red else ())
+        elsewhere = {session.id for session in sessions if session.flow in ELSEWHERE}
         parts = every("runs", lambda: self._parts(folder, git, runs, elsewhere, projects))
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
-        covered = fetch(
-            "tool", lambda: _covered(folder, projects) if looks.own.lines else frozenset(), frozenset[str]()
-        )
+        nothing = frozenset[str]()
+        covered = fetch("tool", lambda: _covered(folder, projects) if looks.own.lines else nothing, nothing)
         writes = [*ours, *left_by(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
         silence = silence_of(now, heard, git.touches if git else (), writes)
         stale = any(part.changed for part in parts)
-        signals = (
-            attempt("time", lambda: time_signal(local)),
-            attempt("silence", lambda: silence_signal(silence, threshold)),
-            attempt("tasks", lambda: _unless(failed, "tasks", lambda: tasks_signal(tasks, now))),
-            attempt(
-                "conversations",
-                lambda: _unless(failed, "conversations", Conversations(sessions, now, threads).signal),
-            ),
-            attempt(
-                "git",
-                lambda: _unless(failed, "git", lambda: git_signal(git or GitState(), github, stale)),
-            ),
-            attempt("calendar", lambda: _unless(failed, "calendar", lambda: calendar_signal(meetings, local))),
-        )
+        collectors: dict[str, Callable[[], Signal]] = {
+            "time": lambda: time_signal(local),
+            "silence": lambda: silence_signal(silence, threshold),
+            "tasks": lambda: tasks_signal(tasks, now),
+            "conversations": Conversations(sessions, now, threads).signal,
+            "git": lambda: git_signal(git or GitState(), github, stale),
+            "calendar": lambda: calendar_signal(meetings, local),
+        }
         return WorkspaceContext(
             workspace=workspace,
             now=now,
@@ -196,7 +184,10 @@ class ContextReader:
             sessions=sessions,
             threads=threads,
             meetings=tuple(meetings or ()),
-            signals=signals,
+            signals=tuple(
+                signal(name, 0.0, error=failed[name]) if name in failed else attempt(name, collect)
+                for name, collect in collectors.items()
+            ),
             errors=tuple(f"{name}: {error}" for name, error in failed.items()),
             disk=disk,
             landings=landings,
@@ -220,7 +211,7 @@ class ContextReader:
                 touches: Sequence[Touch] = self._git.read(Path(workspace)).touches
             except Refusal:
                 continue
-            sessions = self._sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
+            sessions = self._sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
             writes = [*(ours or {}).get(workspace, ()), *left_by(sessions, workspace, now)]
             signs.append(last_sign_of_life(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
@@ -268,10 +259,3 @@ def _covered(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
     """The folders of projects that measure their coverage."""
     tools = [(one.path, tool) for one in projects for tool in one.tools if tool.row.kind == "python"]
     return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.where))
-
-
-def _unless(failed: Mapping[str, str], name: str, collect: Callable[[], Signal]) -> Signal:
-    """What `collect` says, unless its source failed before."""
-    if name in failed:
-        raise Refusal("collector_failed", failed[name])
-    return collect()

@@ -58,7 +58,6 @@ def build(core: Engine, launcher: Launcher) -> None:
         core.settings,
         clock,
         holds=core.safety.kill_switch,
-        card_cycle=core.predictions.run_cycle,
         acting=Acting(
             core.database,
             core.cards,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.config.agents import AUTO
 from engine.execution.launcher import Launcher
-from engine.execution.runners.toolchains.projects import projects
+from engine.execution.runners.toolchains.projects import ProjectsFound, projects
 from engine.git.github import GitHub
 from engine.git.places import top_folder
 from engine.memory.meanings import Meanings
@@ -23,7 +23,7 @@ from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.context_reader import ContextReader
+from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import Predictions
 from engine.prediction.hook import PredictorHook
 from engine.prediction.kinds import HANDED_OVER, kind_of
@@ -63,22 +63,21 @@ def build(core: Engine, launcher: Launcher, hook: PredictorHook, overrides: Over
         ours=core.home.holds_worktree,
         secrets=core.keys.secrets,
     )
-    core.contexts = overrides.contexts or ContextReader(
-        clock=clock,
-        settings=core.settings,
-        runs=core.runs,
-        tasks=core.tasks,
-        sessions=core.sessions,
-        find_projects=projects,
+    sources = Sources(
+        core.runs,
+        core.tasks,
+        core.sessions,
+        ProjectsFound(clock, projects),
         github=GitHub(clock),
+        talks=core.talks,
         learned=lambda workspace: [one.name for one in learned_work(core) if one.workspace in ("", workspace)],
         fixes=lambda workspace: core.adaptation.fixes(workspace),
+        prose=partial(_takes_prose, launcher),
         landings=lambda workspace: core.changes.landed(workspace),
         # One disk, one card: in the first workspace.
         disk=lambda workspace: core.upkeep.disk() if workspace in core.workspaces[:1] else None,
-        talks=core.talks,
-        prose=partial(_takes_prose, launcher),
     )
+    core.contexts = overrides.contexts or ContextReader(clock, core.settings, sources)
     others = core.twin.propose, hook.propose, lambda context: learned(context, learned_work(core))
     core.predictions = Predictions(
         store,

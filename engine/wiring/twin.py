@@ -75,8 +75,7 @@ def build(core: Engine) -> PredictorHook:
 
 def _earning(core: Engine, workspace: str) -> str:
     """What is still needed before a workspace, or any for "", acts by itself."""
-    earned = core.autonomy.earning([workspace] if workspace else core.workspaces)
-    return "" if earned is None else earned.words
+    return core.autonomy.earning([workspace] if workspace else core.workspaces).words
 
 
 def _twin_told(core: Engine, model: str, usable: bool, words: str) -> None:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def holds() -> SetHolds:
 def make(database: Database, clock: FakeClock, holds: SetHolds) -> Callable[..., Autonomy]:
     def build(card_cycle: Callable[[], object] = lambda: None, **settings: Any) -> Autonomy:
         chosen = MutableSettings(Settings(autonomous_mode_enabled=True, **settings))
-        return Autonomy(database, chosen, clock, holds=holds, card_cycle=card_cycle)
+        return Autonomy(database, chosen, clock, holds=holds, acting=SimpleNamespace(predict=card_cycle))
 
     return build
 
@@ -281,7 +282,7 @@ def test_a_chore_that_fails_keeps_no_other_from_being_done(
         MutableSettings(Settings()),
         clock,
         holds=holds,
-        card_cycle=lambda: None,
+        acting=SimpleNamespace(predict=lambda: None),
         housekeeping=(lambda: done.append("one"), lambda: 1 / 0, lambda: done.append("three")),
     )
     autonomy.schedule.run(STATE)

@@ -12,12 +12,12 @@ from typing import Any
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.execution.runners.toolchains.bound import Linter, Toolchain
-from engine.execution.runners.toolchains.projects import Project
+from engine.execution.runners.toolchains.projects import Project, ProjectsFound
 from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
 from engine.git.github import GitHub
 from engine.model import CheckResult, SessionState, SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.context_reader import ContextReader
+from engine.prediction.context_reader import ContextReader, Sources
 from tests.conftest import Repository
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)  # a Monday morning
@@ -104,17 +104,17 @@ class World:
                 world._fail("sessions")
                 return world.sessions[:limit]
 
-        return ContextReader(
-            clock=FakeClock(self.now),
-            settings=FixedSettings(),
-            runs=self,
-            tasks=Tasks(),
-            sessions=Sessions(),
-            find_projects=self.projects,
+        clock = FakeClock(self.now)
+        sources = Sources(
+            self,
+            Tasks(),
+            Sessions(),
+            ProjectsFound(clock, self.projects),
             github=self.github,
             talks=self.talks,
             **others,
-        )
+        )  # type: ignore[arg-type]
+        return ContextReader(clock, FixedSettings(), sources)
 
     def top(self) -> tuple[WorkspaceContext, Part]:
         """The context and the project at the top, as templates of projects take them."""
