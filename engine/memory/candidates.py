@@ -10,7 +10,6 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import NamedTuple
 
 from engine.model import Layer, RecallQuery
@@ -31,12 +30,12 @@ SPEAKERS_MOST = 2_000
 
 
 class Row(NamedTuple):
-    """What the first look takes of a memory."""
+    """What the first look takes of a memory; `at` as it is stored: ISO 8601 in UTC."""
 
     seq: int
     speaker: str
     session: str
-    at: datetime
+    at: str
 
 
 class Passage(NamedTuple):
@@ -137,9 +136,7 @@ class Reader:
             "SELECT m.seq, m.speaker, m.session, m.at FROM memories m "
             f"WHERE m.seq IN (SELECT value FROM json_each(?)) AND {self._scope}"
         )
-        read = datetime.fromisoformat
-        found = self._ask(query, (json.dumps(list(seqs)), *self._values))
-        return [Row(seq, speaker, session, read(at)) for seq, speaker, session, at in found]
+        return list(map(Row._make, self._ask(query, (json.dumps(list(seqs)), *self._values))))
 
     def passages(self, seqs: Sequence[int], chunks: Sequence[int]) -> list[Passage]:
         """These chunks; and how each of the memories `seqs` begins that has none among them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass, replace
@@ -45,7 +45,7 @@ is near. Keeping to 1.5 here takes a tenth of recall@10 from chats."""
 SUMMARY = "summary:"
 """How our id of a session's summary begins; the session's follows."""
 
-POOL_MOST = 160
+POOL_MOST = 120
 """So many of what both searches bring are read, with the turns before and after each."""
 
 SHORT = 800
@@ -115,66 +115,67 @@ class StoredMemories:
             asking = _aside(lambda: self._vectors.read(question.topic))
             words = reader.by_words(question.words, most)
         asked: Embedding | None = None
-        near: dict[int, Hit] = {}
+        near: dict[int, float] = {}
         trouble = ""
         try:
             asked = asking.result(patience)
             if asked is None:
                 trouble = self._vectors.trouble or "questions cannot be embedded"
             else:
-                hits = self._vectors.search(asked.array, most, layers=layers_of(query), within=CANDIDATES_WITHIN)
-                near = {hit.seq: hit for hit in hits}
+                near = self._vectors.search(asked.array, most, layers=layers_of(query), within=CANDIDATES_WITHIN)
         except Late:
             trouble = "the embedder did not answer in time"
         except NoIndex as error:
             trouble = str(error)
         with reading(self._database, query) as reader:
-            rows, pool = self._pool(reader, words, near, asked, now)
-            seen = first_look(question, pool)
+            rows, former = _rows(reader, _chosen(words, near))
+            hits = {} if asked is None else self._vectors.nearest(asked.array, [row.seq for row in rows])
+            seen = first_look(question, _pool(rows, former, words, hits, now))
             seqs = [rows[place].seq for place in seen.places.tolist()]
-            chunks = [chunk for seq in seqs if (hit := near.get(seq)) for chunk in hit.chunks]
+            chunks = [chunk for seq in seqs if (hit := hits.get(seq)) for chunk in hit.chunks]
             read_of = reader.passages(seqs, chunks)
         texts: dict[int, str] = {}
         best: dict[int, tuple[float, bool, Passage]] = {}
         for passage, value in zip(read_of, _matched(asked, [one.tokens for one in read_of]).tolist(), strict=True):
             seq = passage.seq
             texts[seq] = f"{texts[seq]}\n{passage.text}" if seq in texts else passage.text
-            nearest = seq in near and passage.chunk_id == near[seq].chunks[0]
+            nearest = seq in hits and passage.chunk_id == hits[seq].chunks[0]
             if seq not in best or (value, nearest) > best[seq][:2]:
                 best[seq] = value, nearest, passage
         tokens = numpy.array([best[seq][0] for seq in seqs], numpy.float32)
         close_look(seen, [texts[seq] for seq in seqs], tokens)
         return Looked(seen, seqs, [best[seq][2] for seq in seqs], trouble and f"found by words only: {trouble}")
 
-    def _pool(
-        self, reader: Reader, words: Mapping[int, float], near: dict[int, Hit], asked: Embedding | None, now: datetime
-    ) -> tuple[list[Row], Pool]:
-        """The best of both searches and the turns beside them: rows, and a pool of what is known of them without texts.
-        What was not searched for is added to `near`."""
-        import numpy
 
-        chosen = _chosen(words, near)
-        former: dict[int, int] = {}
-        for seq, before, after in reader.beside(chosen):
-            former |= ({seq: before} if before else {}) | ({after: seq} if after else {})
-        rows = reader.rows({*chosen, *former.keys(), *former.values()})
-        if asked is not None:
-            near |= self._vectors.nearest(asked.array, [row.seq for row in rows if row.seq not in near])
-        place = {row.seq: number for number, row in enumerate(rows)}
-        later = {before: seq for seq, before in former.items()}
-        pool = Pool(
-            speakers=[row.speaker for row in rows],
-            sessions=[row.session for row in rows],
-            times=[row.at for row in rows],
-            before=numpy.array([place.get(former.get(row.seq, 0), -1) for row in rows], numpy.int64),
-            after=numpy.array([place.get(later.get(row.seq, 0), -1) for row in rows], numpy.int64),
-            words=numpy.array([words.get(row.seq, 0.0) for row in rows], numpy.float32),
-            meaning=numpy.array(
-                [near[row.seq].similarity if row.seq in near else math.nan for row in rows], numpy.float32
-            ),
-            now=now,
-        )
-        return rows, pool
+def _rows(reader: Reader, chosen: Sequence[int]) -> tuple[list[Row], dict[int, int]]:
+    """What was chosen and the turns beside each; and the number of the turn before, by number."""
+    former: dict[int, int] = {}
+    for seq, before, after in reader.beside(chosen):
+        if before:
+            former[seq] = before
+        if after:
+            former[after] = seq
+    return reader.rows({*chosen, *former.keys(), *former.values()}), former
+
+
+def _pool(
+    rows: Sequence[Row], former: Mapping[int, int], words: Mapping[int, float], hits: Mapping[int, Hit], now: datetime
+) -> Pool:
+    """What is known of rows without their texts, column by column."""
+    import numpy
+
+    place = {row.seq: number for number, row in enumerate(rows)}
+    before, after = numpy.full(len(rows), -1, numpy.int64), numpy.full(len(rows), -1, numpy.int64)
+    for seq, earlier in former.items():
+        if seq in place and earlier in place:
+            before[place[seq]], after[place[earlier]] = place[earlier], place[seq]
+    by_words = numpy.zeros(len(rows), numpy.float32)
+    for seq, value in words.items():
+        if seq in place:
+            by_words[place[seq]] = value
+    meaning = numpy.array([hits[row.seq].similarity if row.seq in hits else math.nan for row in rows], numpy.float32)
+    speakers, sessions = [row.speaker for row in rows], [row.session for row in rows]
+    return Pool(speakers, sessions, [row.at for row in rows], before, after, by_words, meaning, now)
 
 
 def _recalled(memory: Memory, one: Ranked, text: str, place: str, now: datetime) -> Recalled:
@@ -228,18 +229,15 @@ def _matched(asked: Embedding | None, kept: list[bytes | None]) -> Vector:
     return match(asked.kept, telling, kept)
 
 
-def _chosen(words: Mapping[int, float], near: Mapping[int, Hit]) -> list[int]:
-    """The numbers that both searches together put first, at most `POOL_MOST`, best first."""
+def _chosen(words: Mapping[int, float], near: Mapping[int, float]) -> list[int]:
+    """The numbers that both searches together put first, at most `POOL_MOST`, best first. `near` is best first."""
     best = max(words.values(), default=1.0) or 1.0
-    ordered = sorted((hit.similarity for hit in near.values()), reverse=True)[:FOUND_MOST]
-    top, floor = (ordered[0], ordered[-1]) if ordered else (1.0, 0.0)
-    span = max(top - floor, 1e-6)
-
-    def fused(seq: int) -> float:
-        meaning = max(0.0, (near[seq].similarity - floor) / span) if seq in near else 0.0
-        return WORDS_SHARE * words.get(seq, 0.0) / best + MEANING_SHARE * meaning
-
-    return sorted(words.keys() | near.keys(), key=lambda seq: (-fused(seq), seq))[:POOL_MOST]
+    ordered = list(near.values())[:FOUND_MOST] or [1.0]
+    floor, span = ordered[-1], max(ordered[0] - ordered[-1], 1e-6)
+    fused = {seq: MEANING_SHARE * max(0.0, (value - floor) / span) for seq, value in near.items()}
+    for seq, value in words.items():
+        fused[seq] = fused.get(seq, 0.0) + WORDS_SHARE * value / best
+    return sorted(fused, key=lambda seq: (-fused[seq], seq))[:POOL_MOST]
 
 
 def _aside(work: Callable[[], Any]) -> Future[Any]:

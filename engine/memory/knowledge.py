@@ -213,9 +213,9 @@ class Knowledge:
             hits = self._memory.vectors.search(vector, k, layers=frozenset({Layer.CONTEXT}), within=within)
         except NoIndex:
             return []
-        rows = self._memory.store.by_seq([hit.seq for hit in hits])
+        rows = self._memory.store.by_seq(hits)
         return [
-            (rows[hit.seq].session, 2.0 * (1.0 - hit.similarity))
-            for hit in hits
-            if hit.seq in rows and not rows[hit.seq].forgotten
+            (rows[seq].session, 2.0 * (1.0 - similarity))
+            for seq, similarity in hits.items()
+            if seq in rows and not rows[seq].forgotten
         ]

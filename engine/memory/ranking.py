@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from engine.memory.question import MONTHS, USERS, WORD, Question, stem
@@ -55,7 +55,7 @@ WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
 FOUND_MOST = 300
 """So many candidates each search brings; the last of them is the floor of "near in meaning"."""
 
-CLOSE_MOST = 120
+CLOSE_MOST = 80
 """So many candidates are looked at closely."""
 
 RECENT_DAYS = 14.0
@@ -100,13 +100,13 @@ class Pool:
     """Candidates and the turns beside them, column by column.
 
     `before` and `after` are the places in the pool of the turn before and after in the same session, -1 where there is
-    none. `words` is BM25, 0 where a search by words did not find it; `meaning` the cosine of the nearest passage with
-    the question, NaN where it is not known.
+    none. `times` are ISO 8601 in UTC, "" where none is known. `words` is BM25, 0 where a search by words did not find
+    it; `meaning` the cosine of the nearest passage with the question, NaN where it is not known.
     """
 
     speakers: Sequence[str]
     sessions: Sequence[str]
-    times: Sequence[datetime | None]
+    times: Sequence[str]
     before: Places
     after: Places
     words: Vector
@@ -156,19 +156,20 @@ def first_look(question: Question, pool: Pool) -> Candidates:
     numpy.maximum.at(session, of, fused)
     beside = numpy.maximum(_from(fused, pool.before), _from(fused, pool.after))
     who = numpy.array([one.casefold() in question.asked for one in pool.speakers], numpy.float32)
-    date = numpy.zeros(len(who), numpy.float32)
+    fits = numpy.zeros(len(who), numpy.float32)
     if question.whens:
         for place, at in enumerate(pool.times):
-            if at is not None:
-                date[place] = max(one.fits(at.date()) for one in question.whens)
-    best = numpy.argsort(-(fused + 0.3 * beside + 0.3 * who + 0.15 * date), kind="stable")[:CLOSE_MOST]
+            if at:
+                said = date.fromisoformat(at[:10])
+                fits[place] = max(one.fits(said) for one in question.whens)
+    best = numpy.argsort(-(fused + 0.3 * beside + 0.3 * who + 0.15 * fits), kind="stable")[:CLOSE_MOST]
     features = {
         "words": words,
         "meaning": numpy.clip(meaning, 0.0, 1.0),
         "beside": beside,
         "session": session[of],
         "who": who,
-        "date": date,
+        "date": fits,
     }
     return Candidates(question, pool, best, {name: values[best] for name, values in features.items()})
 
@@ -191,7 +192,7 @@ def close_look(seen: Candidates, texts: Sequence[str], tokens: Vector) -> None:
         for place, text in zip(places, texts, strict=True)
     ]
     ages = [
-        math.inf if at is None else max(0.0, (pool.now - at).total_seconds() / 86400)
+        max(0.0, (pool.now - datetime.fromisoformat(at)).total_seconds() / 86400) if at else math.inf
         for at in (pool.times[place] for place in places)
     ]
     recent = numpy.exp(-numpy.array(ages) / RECENT_DAYS) * (1.0 if question.asks_latest else 0.25)
@@ -265,8 +266,7 @@ def _reason(seen: Candidates, number: int) -> str:
     elif found["who"]:
         said.append(f"{seen.pool.speakers[place]} says it")
     if found["date"]:
-        at = seen.pool.times[place]
-        said.append(f"said on {at.date().isoformat()}" if at else "said then")
+        said.append(f"said on {seen.pool.times[place][:10]}")
     if found["beside"] >= TELLING:
         said.append("next to a matching turn")
     if not said:

@@ -39,10 +39,8 @@ BOTH = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
 
 class Hit(NamedTuple):
-    """A memory that was found, by its number, how near its nearest chunk is, and its nearest chunks, at most
-    `CHUNKS_KEPT`."""
+    """How near the nearest chunk of a memory is, and its nearest chunks, at most `CHUNKS_KEPT`."""
 
-    seq: int
     similarity: float
     chunks: tuple[int, ...]
 
@@ -90,11 +88,14 @@ class Vectors:
                 self._questions.popitem(last=False)
         return found
 
-    def search(self, query: Matrix, k: int, *, layers: frozenset[Layer] = BOTH, within: float = 2.0) -> tuple[Hit, ...]:
-        """The `k` nearest memories `within` a squared L2, best first, each once. Raises `NoIndex`."""
+    def search(
+        self, query: Matrix, k: int, *, layers: frozenset[Layer] = BOTH, within: float = 2.0
+    ) -> dict[int, float]:
+        """The `k` nearest memories `within` a squared L2, by number, best first, with their similarity. Raises
+        `NoIndex`."""
         exact = self._all()
         if exact is not None:
-            return _by_memory(exact.search(query, k, layers, within), k)
+            return exact.search(query, k, layers, within)
         found: list[int] = []
         for layer in sorted(layers & BOTH):
             nearest = self._index.search(layer, query.tobytes(), k)
@@ -102,13 +103,21 @@ class Vectors:
                 state = self._index.state
                 raise NoIndex(f"the index is {state.state}" + (f": {state.words}" if state.words else ""))
             found += [number for number, distance in nearest if distance <= within]
-        return _by_memory(_rescored(query, self._store.vectors_of(chunks=found)), k)
+        near = _rescored(query, self._store.vectors_of(chunks=found))
+        return _best(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)
 
     def nearest(self, query: Matrix, seqs: Sequence[int]) -> dict[int, Hit]:
-        """How near memories are, exactly, by number: each by its best chunk. Those without vectors are left out."""
+        """How near memories are, exactly, by number. Those without vectors are left out."""
         exact = self._all()
         near = exact.nearest(query, seqs) if exact is not None else _rescored(query, self._store.vectors_of(seqs=seqs))
-        return {hit.seq: hit for hit in _by_memory(near, len(near))}
+        chunks: dict[int, list[Near]] = {}
+        for one in near:
+            chunks.setdefault(one[2], []).append(one)
+        for some in chunks.values():
+            some.sort(reverse=True)
+        return {
+            seq: Hit(some[0][0], tuple(number for _, number, _ in some[:CHUNKS_KEPT])) for seq, some in chunks.items()
+        }
 
     def forget(self) -> None:
         """Vectors were deleted: read anew what is held in memory."""
@@ -148,15 +157,12 @@ def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[N
     return [(value, number, seq) for (number, seq, _), value in zip(chunks, near, strict=True)]
 
 
-def _by_memory(near: Iterable[Near], k: int) -> tuple[Hit, ...]:
-    """The `k` memories that have the nearest chunks, best first."""
-    found: dict[int, list[Near]] = {}
-    for one in sorted(near, reverse=True):
-        found.setdefault(one[2], []).append(one)
-    return tuple(
-        Hit(seq, some[0][0], tuple(number for _, number, _ in some[:CHUNKS_KEPT]))
-        for seq, some in itertools.islice(found.items(), k)
-    )
+def _best(near: Iterable[tuple[int, float]], k: int) -> dict[int, float]:
+    """The first `k` memories of (number, similarity), best first, each once."""
+    found: dict[int, float] = {}
+    for seq, value in near:
+        found.setdefault(seq, value)
+    return dict(itertools.islice(found.items(), k))
 
 
 def products(matrix: Matrix, vector: Matrix) -> Matrix:
@@ -168,61 +174,66 @@ def products(matrix: Matrix, vector: Matrix) -> Matrix:
 
 
 class _Exact:
-    """All vectors of a model. Rows are added at the end; a search works on what was there when it began."""
+    """All vectors of a model, row by row. Rows are added at the end; a search works on what was there when it began."""
 
     def __init__(self, model: str) -> None:
         self.model = model
         self.commits = -1
         self.last = 0
         """The id of the last chunk."""
+        self._size = 0
         self._chunks: list[int] = []
-        self._seqs: list[int] = []
-        self._layers: list[Layer] = []
         self._rows_of: dict[int, list[int]] = {}
         self._matrix: Any = None
+        self._seqs: Any = None
+        self._summaries: Any = None
 
     def __len__(self) -> int:
-        return len(self._chunks)
+        return self._size
 
     def add(self, page: Sequence[tuple[int, int, Layer, bytes]]) -> None:
         import numpy
 
         start, stop = len(self), len(self) + len(page)
         new = numpy.frombuffer(b"".join(vector for *_, vector in page), dtype="<f4").reshape(len(page), -1)
-        matrix = self._matrix
-        if matrix is None or stop > len(matrix):
-            grown = numpy.empty((max(256, 2 * stop), new.shape[1]), dtype="<f4")
-            if matrix is not None:
-                grown[:start] = matrix[:start]
-            matrix = grown
-        matrix[start:stop] = new
-        self._matrix = matrix
-        for row, (chunk, seq, layer, _) in enumerate(page, start):
-            self._seqs.append(seq)
-            self._layers.append(layer)
+        if self._matrix is None or stop > len(self._matrix):
+            room = max(256, 2 * stop)
+            matrix, seqs = numpy.empty((room, new.shape[1]), "<f4"), numpy.empty(room, numpy.int64)
+            summaries = numpy.empty(room, bool)
+            if start:
+                matrix[:start], seqs[:start] = self._matrix[:start], self._seqs[:start]
+                summaries[:start] = self._summaries[:start]
+            self._matrix, self._seqs, self._summaries = matrix, seqs, summaries
+        self._matrix[start:stop] = new
+        self._seqs[start:stop] = [seq for _, seq, _, _ in page]
+        self._summaries[start:stop] = [layer is Layer.CONTEXT for _, _, layer, _ in page]
+        for row, (chunk, seq, _, _) in enumerate(page, start):
+            self._chunks.append(chunk)
             self._rows_of.setdefault(seq, []).append(row)
-            self._chunks.append(chunk)  # at last: so many rows can be searched
         self.last = self._chunks[-1]
+        self._size = stop
 
     def nearest(self, query: Matrix, seqs: Iterable[int]) -> list[Near]:
         """How near all chunks of memories are."""
         rows = [row for seq in seqs for row in self._rows_of.get(seq, ())]
-        return self._near(rows, products(self._matrix[rows], query)) if rows else []
+        if not rows:
+            return []
+        near = products(self._matrix[rows], query).tolist()
+        owners = self._seqs[rows].tolist()
+        return [(value, self._chunks[row], seq) for value, row, seq in zip(near, rows, owners, strict=True)]
 
-    def search(self, query: Matrix, k: int, layers: frozenset[Layer], within: float) -> list[Near]:
-        """The nearest chunks, so many that they should be of `k` memories."""
+    def search(self, query: Matrix, k: int, layers: frozenset[Layer], within: float) -> dict[int, float]:
+        """The nearest memories; of so many chunks that they should be of `k`."""
         import numpy
 
-        size, matrix = len(self), self._matrix
+        size = len(self)
         if not size:
-            return []
-        near = products(matrix[:size], query)
-        chunks_each = min(CHUNKS_A_HIT, 1 + (size - 1) // len(self._rows_of))
-        most = min(size, chunks_each * k if layers >= BOTH else size)
+            return {}
+        near = products(self._matrix[:size], query)
+        if not layers >= BOTH:
+            near[self._summaries[:size] != (Layer.CONTEXT in layers)] = -numpy.inf
+        most = min(size, k * min(CHUNKS_A_HIT, 1 + (size - 1) // len(self._rows_of)))
         best = numpy.argpartition(-near, most - 1)[:most] if most < size else numpy.arange(size)
         best = best[near[best] >= 1 - within / 2]
-        rows = [row for row in best.tolist() if self._layers[row] in layers]
-        return self._near(rows, near[rows])
-
-    def _near(self, rows: list[int], values: Matrix) -> list[Near]:
-        return [(value, self._chunks[row], self._seqs[row]) for row, value in zip(rows, values.tolist(), strict=True)]
+        best = best[numpy.argsort(-near[best], kind="stable")]
+        return _best(zip(self._seqs[best].tolist(), near[best].tolist(), strict=True), k)

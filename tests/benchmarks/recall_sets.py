@@ -152,9 +152,7 @@ def plain(port: MemoryPort, text: str, most: int = 50) -> tuple[tuple[str, ...],
         words = reader.by_words(said, 300)
     vector = port.vectors.read(text)
     assert vector is not None
-    near: dict[int, float] = {}
-    for hit in port.vectors.search(vector.array, 300):
-        near.setdefault(hit.seq, hit.similarity)
+    near = port.vectors.search(vector.array, 300)
 
     def scaled(values: dict[int, float]) -> dict[int, float]:
         low, high = min(values.values(), default=0.0), max(values.values(), default=1.0)

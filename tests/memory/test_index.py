@@ -55,7 +55,7 @@ def nearest(memory: MemoryPort, text: str) -> str:
         hits = memory.vectors.search(query.array, 3)
     except dense.NoIndex:
         return ""
-    return memory.store.by_seq([hits[0].seq])[hits[0].seq].text if hits else ""
+    return memory.store.by_seq(hits)[next(iter(hits))].text if hits else ""
 
 
 def found_again(memory: MemoryPort) -> None:
@@ -73,11 +73,12 @@ def test_both_ways_of_searching_find_the_same(many: MemoryPort, monkeypatch: pyt
     monkeypatch.setattr(dense, "EXACT_MOST", 1000)
     monkeypatch.setattr(many.vectors, "_too_many", -1)
     exactly = many.vectors.search(query.array, 5)
-    assert [hit.chunks[0] for hit in by_index] == [hit.chunks[0] for hit in exactly]
-    assert [hit.similarity for hit in by_index] == pytest.approx([hit.similarity for hit in exactly])
-    near = many.vectors.nearest(query.array, [hit.seq for hit in exactly])
-    assert [near[hit.seq].chunks[0] for hit in exactly] == [hit.chunks[0] for hit in exactly]
-    assert [hit.similarity for hit in near.values()] == pytest.approx([hit.similarity for hit in exactly])
+    assert list(by_index) == list(exactly)
+    assert list(by_index.values()) == pytest.approx(list(exactly.values()))
+    near = many.vectors.nearest(query.array, list(exactly))
+    assert {seq: hit.similarity for seq, hit in near.items()} == pytest.approx(exactly)
+    only = many.vectors.search(query.array, 5, layers=frozenset({Layer.CONTEXT}))
+    assert [one.text for one in many.store.by_seq(only).values()] == ["task summary"]
     assert nearest(many, "task summary") == "task summary", "layer E is searched as well"
 
 
