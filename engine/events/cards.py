@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.events.event import Event, because, by, listed, local
+from engine.events.event import Event, because, by, event, listed, local
 from engine.model import Tier
 from engine.model.text import count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CycleFinished(Event):
     """A prediction cycle came to its end. `seconds` of wall time; `errors` in words, one for each failed collector."""
 
@@ -25,7 +24,7 @@ class CycleFinished(Event):
         return f"cards: {self.created} new, {self.withdrawn} withdrawn" + listed(self.errors)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class AutonomousCycleFinished(Event):
     """A cycle that may act came to its end (SPEC 7.2). `acted` is the card it started, "" for none; `blocked` and
     `kept` say for each other card what held it back (`pred_…: gate: …`); `reason` why the cycle ended early."""
@@ -43,7 +42,7 @@ class AutonomousCycleFinished(Event):
         return ", ".join([f"autonomous cycle: {done}", *held]) + listed(self.errors)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PredictionCreated(Event):
     """A card is pending. `tier` is 1 to 4 (SPEC 2.11); `stated`: its confidence says something."""
 
@@ -61,7 +60,7 @@ class PredictionCreated(Event):
         return f"card {self.subject}: {self.flow or 'a prompt'} on {self.channel}, {sure}{Tier(self.tier).word}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PredictionConfirmed(Event):
     topics: ClassVar = ("cards", "phase")
     decided_by: str
@@ -71,7 +70,7 @@ class PredictionConfirmed(Event):
         return f"approved by {by(self.decided_by)}: {self.subject}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PredictionRejected(Event):
     topics: ClassVar = ("cards", "phase")
     decided_by: str
@@ -80,7 +79,7 @@ class PredictionRejected(Event):
         return f"dismissed by {by(self.decided_by)}: {self.subject}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class DismissalExplained(Event):
     """The operator said why he dismissed a card, in the words of `DismissReason`."""
 
@@ -92,7 +91,7 @@ class DismissalExplained(Event):
         return f"dismissed as {self.reason.replace('-', ' ')}: {self.subject}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class MuteLifted(Event):
     """What was muted by dismissals may come back; `card_kind` is the kind of its cards, `title` its title."""
 
@@ -105,7 +104,7 @@ class MuteLifted(Event):
         return f"unmuted: cards “{self.title or self.card_kind}” ({self.subject})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PredictionSnoozed(Event):
     topics: ClassVar = ("cards",)
     until: str
@@ -114,7 +113,7 @@ class PredictionSnoozed(Event):
         return f"snoozed until {local(self.until)}: {self.subject}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PredictionExpired(Event):
     topics: ClassVar = ("cards",)
     withdrawn: bool
@@ -124,7 +123,7 @@ class PredictionExpired(Event):
         return f"{'withdrawn' if self.withdrawn else 'expired'}: {self.subject}, {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PredictionReopened(Event):
     """An approval or a dismissal was taken back; the card is pending again."""
 
@@ -136,7 +135,7 @@ class PredictionReopened(Event):
         return f"pending again: {self.subject}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PredictionReassigned(Event):
     """Another would do a pending card of prose now: `served`, "" when nobody would, for want of what `note` names."""
 
@@ -151,7 +150,7 @@ class PredictionReassigned(Event):
         return f"nothing can run card {self.subject}{because(self.note)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PredictionExecuted(Event):
     topics: ClassVar = ("cards",)
     outcome: str
@@ -160,7 +159,7 @@ class PredictionExecuted(Event):
         return f"finished: {self.subject}, {self.outcome.replace('_', ' ')}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class TaskAdded(Event):
     topics: ClassVar = ("tasks",)
     title: str
@@ -169,7 +168,7 @@ class TaskAdded(Event):
         return f"task {self.subject}: {self.title}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class TaskChanged(Event):
     topics: ClassVar = ("tasks",)
     state: str
@@ -178,7 +177,7 @@ class TaskChanged(Event):
         return f"task {self.subject}: {self.state}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PairsExported(Event):
     """A batch of preference pairs was brought out (SPEC 8.3)."""
 
@@ -189,7 +188,7 @@ class PairsExported(Event):
         return f"{count(self.pairs, 'preference pair')} written to {self.file}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class TwinAnswered(Event):
     """The Twin model (the subject) was asked. `reason`: why its answer could not be used (SPEC 2.3)."""
 
@@ -202,7 +201,7 @@ class TwinAnswered(Event):
         return f"Twin model {self.subject} gave no usable answer{because(self.reason)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class TrainingMoved(Event):
     """A training run came to another state (SPEC 8.4); `note` says why."""
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.events.event import Event, because
+from engine.events.event import Event, because, event
 from engine.model.text import count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class EngineStarted(Event):
     version: str
     recovered: tuple[str, ...] = ()
@@ -19,12 +18,12 @@ class EngineStarted(Event):
         return "; ".join([f"engine {self.version} started", *self.recovered])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class EngineStopped(Event):
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class StateChanged(Event):
     """The state machine of SPEC 7.1 moved."""
 
@@ -38,7 +37,7 @@ class StateChanged(Event):
         return f"{self.before} → {self.after}: {self.cause}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class SettingChanged(Event):
     topics: ClassVar = ("settings", "autonomy", "costs", "phase")
     value: str
@@ -49,7 +48,7 @@ class SettingChanged(Event):
         return f"setting {self.subject} is now {self.value or 'empty'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class WorkspaceAdded(Event):
     """A repository (`subject`) is looked after from now on, until the engine ends: a console was opened in it."""
 
@@ -59,7 +58,7 @@ class WorkspaceAdded(Event):
         return f"{self.subject} is looked after too"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class OperatorActed(Event):
     """The operator did something outside the console: files, index or HEAD moved (SPEC 2.2)."""
 
@@ -68,7 +67,7 @@ class OperatorActed(Event):
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class GatewayOpened(Event):
     """The gateway listens at an address (`subject`); `words` say who reaches it and where its token comes from."""
 
@@ -80,7 +79,7 @@ class GatewayOpened(Event):
         return f"listening at {self.subject} ({self.words})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class GatewayClosed(Event):
     """The gateway at an address (`subject`) listens no more."""
 
@@ -90,7 +89,7 @@ class GatewayClosed(Event):
         return f"no longer listening at {self.subject}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class NotificationsGivenUp(Event):
     """So many notifications for a surface (the subject) were not delivered and are tried no further (SPEC 10.2)."""
 
@@ -103,7 +102,7 @@ class NotificationsGivenUp(Event):
         return f"{count(self.number, 'notification')} to your {self.subject} not delivered{because(self.reason)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class FaultReported(Event):
     """Something went wrong that work can go on without: said once, with what, where and how to mend it."""
 
@@ -116,7 +115,7 @@ class FaultReported(Event):
         return f"fault in {self.where}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class RowsLetGo(Event):
     """Rows that were kept for the days of the settings went, so many by table; their sums by day stay (SPEC 4.2)."""
 

@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-MOST = 3
+Kind = TypeVar("Kind", bound="Event")
+
+MAX_NAMES = 3
 """Names that a sentence lists before it counts the others."""
 
 
@@ -48,6 +50,12 @@ class Event:
         return ""
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def event(kind: type[Kind]) -> type[Kind]:
+    """Makes a class of events: its fields are given by name and never change."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+
 def because(reason: str) -> str:
     return f"; {reason}" if reason else ""
 
@@ -59,8 +67,8 @@ def listed(errors: Sequence[str]) -> str:
 def some(names: Sequence[str]) -> str:
     """`a, b, c and 4 more`, each name once."""
     each = list(dict.fromkeys(names))
-    more = len(each) - MOST
-    return ", ".join(each[:MOST]) + (f" and {more} more" if more > 0 else "") or "nobody"
+    more = len(each) - MAX_NAMES
+    return ", ".join(each[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "") or "nobody"
 
 
 def by(who: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.events.event import Event, because, by
+from engine.events.event import Event, because, by, event
 from engine.model.text import count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class LearningsExtracted(Event):
     """What a session (`subject`) learnt was written down (SPEC 6.6): so many `entries`, in `scopes` such as
     "observations" or "corrective"; `by` is "rules" or "rules and model"."""
@@ -24,7 +23,7 @@ class LearningsExtracted(Event):
         return f"session {self.subject} left {count(self.entries, 'learning')}, found by {self.by}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class LearningPromoted(Event):
     """An entry (`subject`) went up to `scope`; `sources` are the entries that it came from, and the `sessions` are
     those that it is owed to (SPEC 6.5). `by` is "recurrence", "establishment", "operator" or "model"."""
@@ -40,7 +39,7 @@ class LearningPromoted(Event):
         return f"learning {self.subject} was promoted to {self.scope}, from {count(len(self.sessions), 'session')}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class LearningReinforced(Event):
     """`sessions` said again what an entry (`subject`) says already (SPEC 6.2)."""
 
@@ -52,7 +51,7 @@ class LearningReinforced(Event):
         return f"learning {self.subject} was repeated by {count(len(self.sessions), 'session')}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class LearningsCompacted(Event):
     """Entries of one scope (`subject` is its folder) that say the same were folded into one of them each: `folded` into
     `into`, in this order (SPEC 6.6)."""
@@ -66,7 +65,7 @@ class LearningsCompacted(Event):
         return f"{count(len(self.folded), 'learning')} of {self.subject} merged with others of the same content"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class LearningJudged(Event):
     """Whether an entry of a project (`subject`) holds beyond it (SPEC 6.4): `verdict` is "generalises", "does not" or
     "no answer", which promotes nothing."""
@@ -79,7 +78,7 @@ class LearningJudged(Event):
         return f"learning {self.subject} {verdict.get(self.verdict, 'was not judged')}{because(self.reason)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class LearningRetracted(Event):
     """An entry (`subject`) holds no longer (SPEC 6.5). `queued` were promoted from it and wait for the operator's word;
     `sessions` are those that it was owed to."""
@@ -95,7 +94,7 @@ class LearningRetracted(Event):
         return f"learning {self.subject} was retracted{because(self.reason)}{queued}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class LearningKept(Event):
     """The operator looked at an entry (`subject`) whose source was retracted, and it goes on holding."""
 
@@ -105,7 +104,7 @@ class LearningKept(Event):
         return f"you kept learning {self.subject}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class FactPromoted(Event):
     """A fact (`subject`) joined layer G (SPEC 4.8). `by` is "operator" or "nightly"; `draft` its draft, "" for none."""
 
@@ -118,7 +117,7 @@ class FactPromoted(Event):
         return f"fact {self.subject} was kept by {by(self.by)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class FactRejected(Event):
     """The operator turned a draft of a fact (`subject`) down."""
 
@@ -128,7 +127,7 @@ class FactRejected(Event):
         return f"the draft {self.subject} was dismissed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class NightlyFinished(Event):
     """The day `subject` (local, `2026-01-05`) was worked through (SPEC 4.8): facts that a model promoted, drafts that
     wait for the operator, what it cost, and why there was no promotion."""
@@ -145,7 +144,7 @@ class NightlyFinished(Event):
         return f"night of {self.subject}: {kept}{because(self.reason)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class MemoryForgotten(Event):
     """Something was forgotten at the operator's word (SPEC 4.10); of it only the number of places is known."""
 
@@ -157,7 +156,7 @@ class MemoryForgotten(Event):
         return f"you deleted memory in {count(self.places, 'place')}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class OverlayFoundHarmful(Event):
     """An effect in force (`subject` is the overlay) goes with worse work: of `with_runs` that had it `with_good` went
     well, of `without_runs` that were chosen by chance to do without it `without_good` (SPEC 5.7). `difference` of the
@@ -182,7 +181,7 @@ class OverlayFoundHarmful(Event):
         return f"active candidate {self.candidate_id} seems to make work worse: {with_it}, {without}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CandidateDrafted(Event):
     """A change of behaviour (`subject`) was proposed (SPEC 5.3), from these `records`, which scored so high."""
 
@@ -197,7 +196,7 @@ class CandidateDrafted(Event):
         return f"candidate {self.subject}: {self.title}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CandidateWeighed(Event):
     """What other records say of a candidate moved it to another `status`: "review", or "drafted" again."""
 
@@ -214,7 +213,7 @@ class CandidateWeighed(Event):
         return f"candidate {self.subject} {where}: score {self.score:.0f}, {evidence}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CandidatePromoted(Event):
     """The effect of a candidate is in force. `by` is "operator", "autonomy" or "api"."""
 
@@ -229,7 +228,7 @@ class CandidatePromoted(Event):
         return f"activated by {by(self.by)}: {self.subject}, {self.title}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CandidateRejected(Event):
     """It was turned down; it comes up again only when new evidence outweighs that."""
 
@@ -244,7 +243,7 @@ class CandidateRejected(Event):
         return f"rejected by {by(self.by)}: {self.subject}, {self.title}{because(self.reason)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CandidateRolledBack(Event):
     """Its effect was taken back: what was done before is done again, exactly."""
 
@@ -259,7 +258,7 @@ class CandidateRolledBack(Event):
         return f"rolled back by {by(self.by)}: {self.subject}, {self.title}{because(self.reason)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CandidateDecisionUndone(Event):
     """The operator took his last decision on a candidate back: it stands as before it, at `status`."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.events.event import Event, some
+from engine.events.event import Event, event, some
 from engine.model.text import count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class AgentAdded(Event):
     topics: ClassVar = ("agents",)
     reports_to: str
@@ -18,7 +17,7 @@ class AgentAdded(Event):
         return f"{self.subject} was added under {self.reports_to or 'nobody'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class AgentMoved(Event):
     topics: ClassVar = ("agents",)
     before: str
@@ -28,7 +27,7 @@ class AgentMoved(Event):
         return f"{self.subject} moved from {self.before or 'nobody'} to {self.after or 'nobody'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class AgentRetired(Event):
     topics: ClassVar = ("agents",)
 
@@ -36,7 +35,7 @@ class AgentRetired(Event):
         return f"{self.subject} was retired"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class AgentFileChanged(Event):
     """A file of an agent (`subject`) was edited (SPEC 4.1), or, without `file`, a folder came or went that has none of
     an agent's files. `how`: "in the console", "by the engine", or "on disk" when another program did it, or nobody said
@@ -53,7 +52,7 @@ class AgentFileChanged(Event):
         return f"{self.file} of {self.subject} was edited {self.how}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class TierAssigned(Event):
     """The operator said which tier an agent is; None lets the other rules decide again (SPEC 1.2)."""
 
@@ -67,7 +66,7 @@ class TierAssigned(Event):
         return f"you set the tier of {self.subject} to {self.tier}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class GuidanceApplied(Event):
     """A call of an agent's model (`subject` is the agent) carried its leaders' guidance (SPEC 1.10). `items` lead to
     what was said, for instance `cto#patterns/api_first`, `wordings` tell how, in the same order."""
@@ -84,7 +83,7 @@ class GuidanceApplied(Event):
         return f"guidance of {some(self.sources)} went to {self.subject}: {count(self.tokens, 'token')}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class WisdomTaught(Event):
     """The "Inherited Wisdom" of an agent's `soul.md` was written anew (SPEC 1.6)."""
 
@@ -96,7 +95,7 @@ class WisdomTaught(Event):
         return f"the soul of {self.subject} was updated from {some(self.leaders)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class TeachingRefreshed(Event):
     """A round of soul enrichment reached every worker (SPEC 1.6): so many souls were rewritten, so many said already
     what they would."""
@@ -108,7 +107,7 @@ class TeachingRefreshed(Event):
         return f"teaching: {count(self.taught, 'soul')} updated, {self.unchanged} unchanged"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class GuidanceFoundNoisy(Event):
     """Something that leaders say (`subject`, for instance `cto#patterns/api_first`) goes with worse work of an agent.
 
@@ -131,7 +130,7 @@ class GuidanceFoundNoisy(Event):
         return f"guidance {self.subject} may harm {self.agent}: {told}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class GuidanceFoundStale(Event):
     """Something that leaders say (`subject`) has outlived its time: it is `days` old where `most` are the rule, or
     names files that are `gone` (see `hierarchy.outcomes`). `told` sessions of the last 30 days carried it."""
@@ -149,7 +148,7 @@ class GuidanceFoundStale(Event):
         return f"guidance {self.subject} of {self.leader} is {count(self.days, 'day')} old; the limit is {self.most}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class BubbleQueued(Event):
     """A learning passed all gates of SPEC 1.7 and waits to go up to `leader`."""
 
@@ -162,7 +161,7 @@ class BubbleQueued(Event):
         return f"a finding of {self.agent} is waiting to go to {self.leader}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class BubbleApproved(Event):
     """The operator lets words of others go up to `leader`: the next round takes them."""
 
@@ -175,7 +174,7 @@ class BubbleApproved(Event):
         return f"you approved a finding of {self.agent} for {self.leader}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class BubbleRefused(Event):
     """A learning stays where it is; `gate` says which gate refused it, `reason` why."""
 
@@ -189,7 +188,7 @@ class BubbleRefused(Event):
         return f"a finding of {self.agent} was refused by {self.gate}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class MemoryBubbleFlushed(Event):
     """Bubbles became, or joined, patterns of a leader (`subject`), in this order (SPEC 1.8), with the confidence and
     importance, 0 to 1, that took each through the gates."""
@@ -206,7 +205,7 @@ class MemoryBubbleFlushed(Event):
         return f"{count(len(self.bubbles), 'finding')} of {some(self.agents)} went to {self.subject}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ProfileEdited(Event):
     """A leader's profile (`subject`) was changed by the operator: which section, and which item of it."""
 
@@ -219,7 +218,7 @@ class ProfileEdited(Event):
         return f"the profile of {self.subject} was edited: {self.section}, {self.key}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CloudSyncFailed(Event):
     """What machines share could not be sent or fetched (SPEC 1.8, 1.9, 4.5): `subject` is "leadership" or "summaries".
     What is unsent waits."""
@@ -231,7 +230,7 @@ class CloudSyncFailed(Event):
         return f"{self.subject} not shared with other machines: {self.message}; {self.unsent} unsent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CloudMemoryRecalled(Event):
     """A call of an agent's model (`subject` is the agent) was served summaries that other machines shared (SPEC 4.5):
     which `memories`, and from which homes."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.events.event import Event, money
+from engine.events.event import Event, event, money
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class TriggerBlocked(Event):
     topics: ClassVar = ("cards", "log")
     rail: str
@@ -19,14 +18,14 @@ class TriggerBlocked(Event):
         return f"blocked by {self.rail}: {self.subject}, {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PermitIssued(Event):
     topics: ClassVar = ("log",)
     prediction_id: str
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class LoopDetected(Event):
     topics: ClassVar = ("log",)
     reason: str
@@ -35,21 +34,21 @@ class LoopDetected(Event):
         return f"loop: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CostReserved(Event):
     topics: ClassVar = ("costs",)
     amount: int
     channel: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CostSettled(Event):
     topics: ClassVar = ("costs",)
     amount: int
     channel: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class CostWarned(Event):
     """A window passed 80 % of its cap, or reached it."""
 
@@ -63,7 +62,7 @@ class CostWarned(Event):
         return f"cost: {money(self.spent)} of {money(self.cap)} this {self.window}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class BudgetExceeded(Event):
     """An agent (`subject`) passed, or would have passed, its own budget of the day (SPEC 3.4)."""
 
@@ -74,7 +73,7 @@ class BudgetExceeded(Event):
         return f"budget of {self.subject}: {money(self.spent)} of {money(self.budget)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class HoldPlaced(Event):
     topics: ClassVar = ("costs", "autonomy")
     reason: str
@@ -83,7 +82,7 @@ class HoldPlaced(Event):
         return f"{self.subject}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class HoldLifted(Event):
     topics: ClassVar = ("costs", "autonomy")
     reason: str

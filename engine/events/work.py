@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from engine.events.event import Event, because, by, money, some
+from engine.events.event import Event, because, by, event, money, some
 from engine.model.text import count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class SessionQueued(Event):
     topics: ClassVar = ("sessions", "tasks")
     prediction_id: str
     flow: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class SessionStarted(Event):
     topics: ClassVar = ("sessions", "tasks", "agents")
     prediction_id: str
@@ -26,7 +25,7 @@ class SessionStarted(Event):
         return f"session {self.subject} started for {self.prediction_id}, sandbox {self.sandbox}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class SessionOutput(Event):
     """New transcript lines; `last_line` is the number of the newest. Volatile: the transcript file is the record."""
 
@@ -35,7 +34,7 @@ class SessionOutput(Event):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class SessionEnded(Event):
     """`result` as `SessionView.result` has it."""
 
@@ -51,7 +50,7 @@ class SessionEnded(Event):
         return f"session {self.subject} {self.state.replace('_', ' ')}, {money(self.cost)}: {self.summary}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ModelCallBegan(Event):
     """A call of a model, or a turn of an agent, began. Volatile: the table of calls is the record."""
 
@@ -59,7 +58,7 @@ class ModelCallBegan(Event):
     session_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ModelCallEnded(Event):
     """It ended: "done", "failed", "cancelled" or "interrupted"."""
 
@@ -70,7 +69,7 @@ class ModelCallEnded(Event):
     state: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PermissionAsked(Event):
     """A session wants something that a person must look at (SPEC 9.3)."""
 
@@ -84,7 +83,7 @@ class PermissionAsked(Event):
         return f"session {self.session_id} asks permission for {self.tool}: {self.title}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PermissionAnswered(Event):
     """`answer` is a `PermissionAnswer`; `by` names the request whose answer for the session counted again."""
 
@@ -102,7 +101,7 @@ class PermissionAnswered(Event):
         return f"{by(self.by)} {said} {self.tool} in session {self.session_id} {span}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class PermissionWithdrawn(Event):
     """Its session ended before anybody answered."""
 
@@ -116,7 +115,7 @@ class PermissionWithdrawn(Event):
         return f"request {self.subject} no longer needs an answer: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ToolRefused(Event):
     """A session (`subject`) was not let do something: by the content filter, its agent's policy, or the jail."""
 
@@ -129,7 +128,7 @@ class ToolRefused(Event):
         return f"session {self.subject} may not use {self.tool} ({self.rule}): {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ChangeSetReady(Event):
     topics: ClassVar = ("changes", "sessions")
     session_id: str
@@ -139,7 +138,7 @@ class ChangeSetReady(Event):
         return f"changes {self.subject} wait: {count(self.files, 'file')}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ChangeSetLanded(Event):
     """All of a change set was landed, in `files` files, or parts up to now: `left` files of it still wait."""
 
@@ -153,7 +152,7 @@ class ChangeSetLanded(Event):
         return f"landed: {self.subject}, {count(self.files, 'file')}" + (f", {self.left} left" if self.left else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ChangeSetBranched(Event):
     """It was committed to a branch; where `landed` files of it had been landed, the rest."""
 
@@ -166,7 +165,7 @@ class ChangeSetBranched(Event):
         return f"changes {self.subject} were committed to the branch {self.branch}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ChangeSetDiscarded(Event):
     """Thrown away, or, when `continued_in` names a session, part of that one's change set now."""
 
@@ -181,7 +180,7 @@ class ChangeSetDiscarded(Event):
         return f"changes {self.subject} were discarded"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ChangeSetNarrowed(Event):
     """Part of it is landed, in `files` files, and the rest was discarded."""
 
@@ -194,7 +193,7 @@ class ChangeSetNarrowed(Event):
         return f"the rest of changes {self.subject} was discarded"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ChangeSetCommented(Event):
     """Its comments changed; it has `comments` of them now."""
 
@@ -207,7 +206,7 @@ class ChangeSetCommented(Event):
         return f"changes {self.subject} have {count(self.comments, 'comment')}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class LandingUndone(Event):
     """The last landing of a change set was undone; `left` earlier ones, of parts, still stand."""
 
@@ -219,7 +218,7 @@ class LandingUndone(Event):
         return f"landing undone: {self.subject}" + (f", {count(self.left, 'part')} still landed" if self.left else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ValidationFailed(Event):
     """Healing was given up: `failing` tests stay red, after so many `attempts` and micro-dollars (SPEC 4.9)."""
 
@@ -234,7 +233,7 @@ class ValidationFailed(Event):
         return f"{self.agent} gave up on {_failing(self.failing)} after {spent}{because(self.reason)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ValidationHealed(Event):
     """What an agent broke, it mended: `failing` tests were red at its first attempt (SPEC 4.9)."""
 
@@ -248,7 +247,7 @@ class ValidationHealed(Event):
         return f"{self.agent} fixed {_failing(self.failing)} after {spent}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class RetryRepeated(Event):
     """A try to heal left exactly the same tests red as the one before (SPEC 4.9)."""
 
@@ -261,7 +260,7 @@ class RetryRepeated(Event):
         return f"{self.agent} tried again, and the same tests failed: {some(self.failing)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class WorkOverlapped(Event):
     """What two sessions changed touches the same files; `conflicting` ones would not land after each other. `subject`
     is the change set that came later, `other` the one that waits already."""
@@ -278,7 +277,7 @@ class WorkOverlapped(Event):
         return f"{told}; {count(len(self.conflicting), 'file')} in conflict" if self.conflicting else told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class AgentErred(Event):
     """A tool call of an agent's failed in a way that it cannot have meant, or its model or program did."""
 
@@ -290,7 +289,7 @@ class AgentErred(Event):
         return f"{self.agent} in session {self.subject}: {self.tool or 'the agent'} failed, {self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@event
 class ToolsUsed(Event):
     """The tool calls of a session in order, each as `tool` or `exec:program word`; at most 500."""
 
