@@ -11,21 +11,23 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from engine.config.agents import (
     AUTO,
-    MODELS,
     PROVIDERS,
     RUNNERS,
     AcpSettings,
+    ModelId,
     Name,
     ProviderSettings,
     Section,
     WebSettings,
-    model_fault,
+    checked,
+    fallback_fault,
     runner_fault,
     url_fault,
+    without_slash,
 )
 from engine.config.gateway import GatewaySettings
 from engine.config.notify import NotifySettings
@@ -70,34 +72,14 @@ class ChannelSettings(Section):
 
     agent: Name
     specialty: str = ""
-    runner: Annotated[str, Field(description=RUNNERS)] = AUTO
-    fallback: Annotated[tuple[str, ...], Field(description='a list of runners, for example ["model"]')] = ()
-    model: Annotated[str, Field(description=MODELS)] = ""
+    runner: Annotated[str, checked(runner_fault), Field(description=RUNNERS)] = AUTO
+    fallback: Annotated[
+        tuple[str, ...], checked(fallback_fault), Field(description='a list of runners, for example ["model"]')
+    ] = ()
+    model: ModelId = ""
     session_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 45
     session_silence_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 10
     session_cost_cap: Annotated[float, Field(gt=0)] = 1.00
-
-    @field_validator("runner", mode="after")
-    @classmethod
-    def _a_runner(cls, value: str) -> str:
-        if fault := runner_fault(value):
-            raise ValueError(fault)
-        return value
-
-    @field_validator("fallback", mode="after")
-    @classmethod
-    def _runners(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if fault := runner_fault(name, auto=False):
-                raise ValueError(fault)
-        return value
-
-    @field_validator("model", mode="after")
-    @classmethod
-    def _a_model(cls, value: str) -> str:
-        if value and (fault := model_fault(value)):
-            raise ValueError(fault)
-        return value
 
 
 class Production(Section):
@@ -182,26 +164,17 @@ class MemorySettings(Section):
     `transcripts`: folders of other agents' transcripts that are imported, as `["~/.claude/projects"]`.
     """
 
-    embedder: Annotated[str, Field(description=MODELS)] = ""
-    model: Annotated[str, Field(description=MODELS)] = ""
+    embedder: ModelId = ""
+    model: ModelId = ""
     recall_tokens: Annotated[int, Field(ge=0, le=20_000)] = 600
     learnings_tokens: Annotated[int, Field(ge=0, le=20_000)] = 300
-    chroma_url: Annotated[str, Field(description='an address, for example "http://127.0.0.1:8000"')] = ""
+    chroma_url: Annotated[
+        str,
+        checked(url_fault, optional=True),
+        AfterValidator(without_slash),
+        Field(description='an address, for example "http://127.0.0.1:8000"'),
+    ] = ""
     transcripts: tuple[str, ...] = ()
-
-    @field_validator("chroma_url", mode="after")
-    @classmethod
-    def _a_server(cls, value: str) -> str:
-        if value and (fault := url_fault(value)):
-            raise ValueError(fault)
-        return value.rstrip("/")
-
-    @field_validator("embedder", "model", mode="after")
-    @classmethod
-    def _a_model(cls, value: str) -> str:
-        if value and (fault := model_fault(value)):
-            raise ValueError(fault)
-        return value
 
 
 class AdaptationMode(StrEnum):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
@@ -29,12 +30,39 @@ RUNNERS = 'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding 
 MODELS = 'provider:model, for example "openai:gpt-6.1-terra"'
 
 
+def checked(fault_of: Callable[[str], str], *, optional: bool = False) -> AfterValidator:
+    """Refuses a text, or a list of them, in which `fault_of` finds something; `optional`: "" is fine."""
+
+    def check(value: Any) -> Any:
+        for text in (value,) if isinstance(value, str) else value:
+            if (text or not optional) and (fault := fault_of(text)):
+                raise ValueError(fault)
+        return value
+
+    return AfterValidator(check)
+
+
 class Section(BaseModel):
     """A section of the settings: names as the seed's, unknown keys refused, values fixed."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, allow_inf_nan=False
     )
+
+
+def _name_fault(name: str) -> str:
+    fault = "the name of a model must have no spaces and at most 200 characters"
+    return "" if re.fullmatch(r"[!-~]{1,200}", name) else fault
+
+
+def _host_fault(host: str) -> str:
+    told = f'{host[:80]!r} is not a host; write "api.example.com", without https:// and without a path'
+    return "" if _HOST.fullmatch(host) else told
+
+
+def _variable_fault(name: str) -> str:
+    # The value is not shown: it may be `NAME=secret`.
+    return "" if _VARIABLE.fullmatch(name) else "write only the names of variables here, never their values"
 
 
 class ProviderKind(StrEnum):
@@ -54,7 +82,11 @@ class ProviderSettings(Section):
     kind: ProviderKind
     insecure: bool = False
     base_url: Annotated[str, Field(description='an address, for example "http://127.0.0.1:8000/v1"')]
-    model: Annotated[str, Field(description="the name of a model as the provider calls it, in quotes")] = ""
+    model: Annotated[
+        str,
+        checked(_name_fault, optional=True),
+        Field(description="the name of a model as the provider calls it, in quotes"),
+    ] = ""
     keyless: bool = False
 
     @field_validator("base_url", mode="after")
@@ -63,13 +95,6 @@ class ProviderSettings(Section):
         if fault := url_fault(value, insecure=info.data.get("insecure", False)):
             raise ValueError(fault)
         return value.rstrip("/")
-
-    @field_validator("model", mode="after")
-    @classmethod
-    def _one_word(cls, value: str) -> str:
-        if value and not re.fullmatch(r"[!-~]{1,200}", value):
-            raise ValueError("the name of a model must have no spaces and at most 200 characters")
-        return value
 
     @property
     def host(self) -> str:
@@ -85,33 +110,20 @@ class AcpSettings(Section):
     """
 
     command: Annotated[tuple[str, ...], Field(description='a list of words, for example ["claude-agent-acp"]')]
-    hosts: Annotated[tuple[str, ...], Field(description='a list of hosts, for example ["api.anthropic.com"]')] = ()
-    env: Annotated[tuple[str, ...], Field(description='a list of variables, for example ["ANTHROPIC_API_KEY"]')] = ()
+    hosts: Annotated[
+        tuple[str, ...], checked(_host_fault), Field(description='a list of hosts, for example ["api.anthropic.com"]')
+    ] = ()
+    env: Annotated[
+        tuple[str, ...],
+        checked(_variable_fault),
+        Field(description='a list of variables, for example ["ANTHROPIC_API_KEY"]'),
+    ] = ()
 
     @field_validator("command", mode="after")
     @classmethod
     def _runnable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value or not value[0].strip() or any("\0" in word for word in value):
             raise ValueError('a command begins with a program, for example ["claude-agent-acp"]')
-        return value
-
-    @field_validator("hosts", mode="after")
-    @classmethod
-    def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for host in value:
-            if not _HOST.fullmatch(host):
-                raise ValueError(
-                    f'{host[:80]!r} is not a host; write "api.example.com", without https:// and without a path'
-                )
-        return value
-
-    @field_validator("env", mode="after")
-    @classmethod
-    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if not _VARIABLE.fullmatch(name):
-                # The value is not shown: it may be `NAME=secret`.
-                raise ValueError("write only the names of variables here, never their values")
         return value
 
 
@@ -121,6 +133,16 @@ def runner_fault(name: str, *, auto: bool = True) -> str:
         return ""
     accepted = RUNNERS if auto else RUNNERS.replace('"auto", ', "")
     return f"{name[:80]!r} is not a runner; expected {accepted}"
+
+
+def fallback_fault(name: str) -> str:
+    """What is wrong with the name of a runner that another falls back on, in words; "" when nothing is."""
+    return runner_fault(name, auto=False)
+
+
+def without_slash(url: str) -> str:
+    """An address without what it may end with."""
+    return url.rstrip("/")
 
 
 def model_fault(name: str) -> str:
@@ -154,6 +176,9 @@ def _near(host: str) -> bool:
         return "." not in host or host.endswith((".localhost", ".local", ".internal", ".lan", ".home.arpa"))
     return address.is_loopback or (address.is_private and not address.is_unspecified)
 
+
+ModelId = Annotated[str, checked(model_fault, optional=True), Field(description=MODELS)]
+"""`provider:model`, or "" for none."""
 
 PROVIDERS: dict[str, ProviderSettings] = {
     "openai": ProviderSettings(kind=ProviderKind.OPENAI, base_url="https://api.openai.com/v1", model="gpt-6.1-terra"),

@@ -8,13 +8,23 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from engine.config.agents import Section
+from engine.config.agents import Section, checked
 
 PORT = 8477
 """Where it listens unless said."""
 
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")
+
+
+def _name_fault(name: str) -> str:
+    told = f"{name[:80]!r} is not a host name; write it in lower case, without a port or https://"
+    return "" if _NAME.fullmatch(name) else told
+
+
+def _origin_fault(origin: str) -> str:
+    told = f"{origin[:80]!r} is not an origin; write, for example, https://phone.example, without a path"
+    return "" if _ORIGIN.fullmatch(origin) else told
 
 
 class GatewaySettings(Section):
@@ -31,8 +41,8 @@ class GatewaySettings(Section):
     certificate: str = ""
     certificate_key: str = ""
     tunnel: bool = False
-    hosts: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
+    hosts: Annotated[tuple[str, ...], checked(_name_fault)] = ()
+    origins: Annotated[tuple[str, ...], checked(_origin_fault)] = ()
 
     @field_validator("host", mode="after")
     @classmethod
@@ -45,23 +55,3 @@ class GatewaySettings(Section):
             raise ValueError(
                 f"{value[:80]!r} is not an address; write, for example, 127.0.0.1, or 0.0.0.0 for all"
             ) from error
-
-    @field_validator("hosts", mode="after")
-    @classmethod
-    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if not _NAME.fullmatch(name):
-                raise ValueError(
-                    f"{name[:80]!r} is not a host name; write it in lower case, without a port or https://"
-                )
-        return value
-
-    @field_validator("origins", mode="after")
-    @classmethod
-    def _origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for one in value:
-            if not _ORIGIN.fullmatch(one):
-                raise ValueError(
-                    f"{one[:80]!r} is not an origin; write, for example, https://phone.example, without a path"
-                )
-        return value

@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Annotated
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
-from engine.config.agents import Section, url_fault
+from engine.config.agents import Section, checked, url_fault, without_slash
 
 
 class Surface(StrEnum):
@@ -56,48 +56,6 @@ def variable(surface: str) -> str:
     return f"CLAWPY_NOTIFY_{surface.upper()}_URL"
 
 
-class SurfaceSettings(Section):
-    """`[notify.SURFACE]`"""
-
-    url: Annotated[str, Field(description=ADDRESS)] = ""
-
-    @field_validator("url", mode="after")
-    @classmethod
-    def _open(cls, value: str) -> str:
-        if fault := address_fault(value):
-            raise ValueError(fault)
-        return value
-
-
-class NotifySettings(Section):
-    """`[notify]`: what is not urgent waits `digestMinutes` for the like and then goes with it as one; 0: it does not.
-
-    `gateway` is the address by which a phone reaches the gateway, as `https://laptop.tailnet.ts.net`: with it cards on
-    ntfy have buttons.
-    """
-
-    digest_minutes: Annotated[float, Field(ge=0, le=24 * 60)] = 5
-    gateway: Annotated[str, Field(description='an address, for example "https://laptop.tailnet.ts.net"')] = ""
-    phone: SurfaceSettings = SurfaceSettings()
-    watch: SurfaceSettings = SurfaceSettings()
-    glasses: SurfaceSettings = SurfaceSettings()
-    discord: SurfaceSettings = SurfaceSettings()
-    web: SurfaceSettings = SurfaceSettings()
-    desktop: SurfaceSettings = SurfaceSettings()
-
-    @field_validator("gateway", mode="after")
-    @classmethod
-    def _reachable(cls, value: str) -> str:
-        if value and (fault := url_fault(value)):
-            raise ValueError(fault)
-        return value.rstrip("/")
-
-    def of(self, surface: Surface) -> SurfaceSettings:
-        """The section of one surface."""
-        found: SurfaceSettings = getattr(self, surface.value)
-        return found
-
-
 def address_fault(url: str) -> str:
     """Why an address may not stand in the settings, in words that never repeat it; "" when it may."""
     if url in ("", KEPT):
@@ -113,3 +71,36 @@ def address_fault(url: str) -> str:
     if secret:
         return 'this address may contain a secret: store it with `clawpy notify set SURFACE`, which writes "key" here'
     return ""
+
+
+class SurfaceSettings(Section):
+    """`[notify.SURFACE]`"""
+
+    url: Annotated[str, checked(address_fault), Field(description=ADDRESS)] = ""
+
+
+class NotifySettings(Section):
+    """`[notify]`: what is not urgent waits `digestMinutes` for the like and then goes with it as one; 0: it does not.
+
+    `gateway` is the address by which a phone reaches the gateway, as `https://laptop.tailnet.ts.net`: with it cards on
+    ntfy have buttons.
+    """
+
+    digest_minutes: Annotated[float, Field(ge=0, le=24 * 60)] = 5
+    gateway: Annotated[
+        str,
+        checked(url_fault, optional=True),
+        AfterValidator(without_slash),
+        Field(description='an address, for example "https://laptop.tailnet.ts.net"'),
+    ] = ""
+    phone: SurfaceSettings = SurfaceSettings()
+    watch: SurfaceSettings = SurfaceSettings()
+    glasses: SurfaceSettings = SurfaceSettings()
+    discord: SurfaceSettings = SurfaceSettings()
+    web: SurfaceSettings = SurfaceSettings()
+    desktop: SurfaceSettings = SurfaceSettings()
+
+    def of(self, surface: Surface) -> SurfaceSettings:
+        """The section of one surface."""
+        found: SurfaceSettings = getattr(self, surface.value)
+        return found
