@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from clawpy_console import words
+from clawpy_console.dialogs.ask import Ask, tell
 
 if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
+    from clawpy_console.console import Console
     from engine import Engine
     from engine.model import FoundAgent, LocalModels
 
 KEYS = "123456789"
 
 
-def offer(app: ConsoleApp, then: Callable[[], object] | None = None) -> None:
+def offer(app: Console, then: Callable[[], object] | None = None) -> None:
     """List the agents and models on this machine; the one that you choose serves koji-core. `then` is called once it
     does."""
 
@@ -28,7 +29,7 @@ def offer(app: ConsoleApp, then: Callable[[], object] | None = None) -> None:
 
 
 def _choose(
-    app: ConsoleApp, then: Callable[[], object] | None, served: str, found: list[FoundAgent], local: LocalModels
+    app: Console, then: Callable[[], object] | None, served: str, found: list[FoundAgent], local: LocalModels
 ) -> None:
     models = local.ids
     if not found and not models:
@@ -37,8 +38,6 @@ def _choose(
         return
     for fault in local.faults:
         app.say(fault, "warning")
-    from clawpy_console.dialogs.ask import Ask
-
     choices = [(item.name, _meaning(item)) for item in found] + [(model, "a model on this machine") for model in models]
     answers = [(key, name, meaning) for key, (name, meaning) in zip(KEYS, choices, strict=False)]
 
@@ -73,13 +72,13 @@ def _meaning(agent: FoundAgent) -> str:
     return agent.title + (reaches if agent.hosts else "")
 
 
-def _hired(app: ConsoleApp, name: str, agent: FoundAgent | None) -> None:
+def _hired(app: Console, name: str, agent: FoundAgent | None) -> None:
     app.renew(["settings", "cards"])
     if agent is None:
         app.say(f"koji-core is served by {name}")
         return
     told = f"It gets its own folder and no access to the rest of your home, so log in once:\n\n{agent.login}"
-    app.tell(f"koji-core is served by {agent.title}", told)
+    tell(app, f"koji-core is served by {agent.title}", told)
 
 
 def line(served: str, found: list[FoundAgent], models: list[str], key: str) -> Content:

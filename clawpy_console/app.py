@@ -15,7 +15,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
 from textual import events, on
 from textual.app import SystemCommand
@@ -24,31 +25,46 @@ from textual.driver import Driver
 from textual.screen import Screen
 from textual.timer import Timer
 
-from clawpy_console import bridge, modes, words
+from clawpy_console import bridge, words
+from clawpy_console.attach.host import Host
 from clawpy_console.bridge import Bridge, EngineMoved
-from clawpy_console.card_controller import CardController
+from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.knowing import KnowingApp
-from clawpy_console.pauses import Pauses
 from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.state import TOPICS
 from clawpy_console.themes import Looks
-from clawpy_console.widgets.status import Frame, gravest
+from clawpy_console.widgets.status import gravest
 from clawpy_console.widgets.whole import WholeScreen, type_into
 from engine.home import Home
 from engine.model import Hold, Refusal
 
 if TYPE_CHECKING:
-    from clawpy_console.attach.consoles import Consoles
     from clawpy_console.attach.terminal import Terminal
     from engine import Engine
     from engine.events import Event
 
+
+FIRST = "mission"
+"""The screen of a start."""
+
+
+def _screen(mode: str) -> Screen[None]:
+    module = import_module(f"clawpy_console.screens.{mode}.screen")
+    return cast(Screen[None], getattr(module, f"{mode.capitalize()}Screen")())
+
+
+SCREENS: dict[str, str | Callable[[], Screen[None]]] = {
+    FIRST: MissionScreen,
+    **{mode: partial(_screen, mode) for mode in ("work", "hierarchy", "memory", "learning", "safety", "insights")},
+}
+
+
 log = logging.getLogger(__name__)
 
 
-class ConsoleApp(KnowingApp):
+class ConsoleApp(CardConsole):
     """The console over one engine.
 
     Args:
@@ -66,8 +82,8 @@ class ConsoleApp(KnowingApp):
     CSS_PATH = ["app.tcss", "screens/mission/mission.tcss"]  # with the first screen's, or all is parsed twice
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
-    MODES = modes.MODES
-    DEFAULT_MODE = modes.FIRST
+    MODES = SCREENS
+    DEFAULT_MODE = FIRST
     BINDINGS = bindings("app")
 
     def __init__(
@@ -79,12 +95,11 @@ class ConsoleApp(KnowingApp):
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         terminal: Terminal | None = None,
-        consoles: Consoles | None = None,
+        consoles: Host | None = None,
     ) -> None:
-        self.terminal = terminal
-        super().__init__(home, workspaces, demo=demo, now=now)
+        super().__init__(home, workspaces, demo=demo, now=now, terminal=terminal)
         self._open_engine = open_engine
-        self._consoles = consoles
+        self._host = consoles or Host(own=True)
         self.held_elsewhere = False
         """It ended because another engine, which offers a console, holds the home."""
         if terminal is not None:
@@ -95,10 +110,7 @@ class ConsoleApp(KnowingApp):
             self._capture_stdout, self._capture_stderr = sys.stdout, sys.stderr  # type: ignore[assignment]
         self._bridge: Bridge | None = None
         self.cards = CardController(self)
-        self._stop_asked = False
         self._ticking: Timer | None = None
-        self._pauses = consoles.pauses if consoles else Pauses()
-        self._visited: set[str] = set()  # screens that were gone to
         self._title = ""
         self.looks = Looks(self, self.last)
         self._presence = Presence(self)
@@ -150,7 +162,7 @@ class ConsoleApp(KnowingApp):
         self.engine = engine
         self.opening = ""
         if not self.is_headless:
-            self._pauses.begin()
+            self._host.pauses.begin()
         if self._stop_asked:
             self._stop_in_thread(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
@@ -189,16 +201,6 @@ class ConsoleApp(KnowingApp):
         again = ("r", "try again", "")
         self.push_screen(Ask("The engine could not start", text, (again,), cancel=("q", "quit")), answered)
 
-    @property
-    def keymap(self) -> dict[str, str]:
-        """Keys that the operator gave actions, by the action's id."""
-        return self.looks.keymap
-
-    @property
-    def holds(self) -> tuple[Hold, ...]:
-        """What holds the engine, a stop that was just pressed included."""
-        return self.known.holds if self._own_stop is None else (self._own_stop, *self.known.holds)
-
     def known_moved(self, changed: frozenset[str]) -> None:
         self._draw_known(changed)
         if "sessions" in changed and self.known.running and self._ticking is not None:
@@ -214,31 +216,15 @@ class ConsoleApp(KnowingApp):
             self.say(str(refusal), "warning")
         self._complaints.clear()
         if self.not_here is not None:
-            self.tell("Not this repository", f"{self.not_here.message}\n\n→ {self.not_here.fix}")
+            from clawpy_console.dialogs.ask import tell
+
+            tell(self, "Not this repository", f"{self.not_here.message}\n\n→ {self.not_here.fix}")
         self._presence.came()
 
     def _in_sight(self) -> ConsoleScreen | None:
         """The screen that is drawn on. One that a dialog covers is a picture; it catches up when it comes up again."""
         top = self.screen_stack[-1] if self.screen_stack else None  # none while the app ends
         return top if isinstance(top, ConsoleScreen) and top.ready else None
-
-    def draw_frame(self, frame: Frame, now: datetime) -> None:
-        """Bring the state line and the banner of a screen or a dialog up to date."""
-        resume = shown_key("app.resume", self.keymap)
-        how = f"Press {resume} to resume" if len(self.screen_stack) < 2 else f"Close this, then {resume} to resume"
-        frame.show(
-            self.known, now, self.holds, visited=self._visited, opening=self.opening, demo=self.demo, resume=resume,
-            how=how,
-        )  # fmt: skip
-
-    def draw_frames(self) -> None:
-        """The state line in sight is live, whatever is open below it."""
-        for screen in reversed(self.screen_stack):
-            frame = next(iter(screen.query(Frame)), None)
-            if frame is not None and frame.is_mounted:
-                self.draw_frame(frame, self.now())
-                break
-            screen.refresh()  # the palette shows the frame of the screen behind it
 
     def _draw_known(self, changed: frozenset[str]) -> None:
         self.draw_frames()
@@ -266,7 +252,7 @@ class ConsoleApp(KnowingApp):
         text, grave = said
         self.say(text, grave, of=event.subject if event.kind == "HoldPlaced" else "")
         if not self.app_focus:
-            if self.looks.bell:
+            if self.rings:
                 self.bell()
             bridge.notify(self, f"clawpy: {text}")
 
@@ -284,7 +270,7 @@ class ConsoleApp(KnowingApp):
         """Bring times up to date: every second while something runs, else once a minute."""
         if self.engine is None:
             return
-        self._pauses.collect()
+        self._host.pauses.collect()
         now = self.now()
         if (screen := self._in_sight()) is not None:
             screen.tick(now)
@@ -303,7 +289,7 @@ class ConsoleApp(KnowingApp):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, (events.Key, events.MouseDown)):
-            self._pauses.pressed()
+            self._host.pauses.pressed()
             self._presence.acted(event.key if isinstance(event, events.Key) else "")
             await asyncio.sleep(0)  # a terminal that sends thousands of keys leaves their turn to the others
         await super().on_event(event)
@@ -355,57 +341,12 @@ class ConsoleApp(KnowingApp):
         self.renew(["costs", "autonomy"])
         self.say(f"Stop failed: {error}. Run `clawpy stop`.", "error")
 
-    def resume(self, word: str) -> None:
-        """End the stop, the month stop or the pause `word`."""
-
-        def done(_: object) -> None:
-            self._own_stop = None
-            self._stop_asked = False
-            self.renew(["costs", "autonomy"])
-            self._draw_known(frozenset({"holds"}))
-
-        self.ask(lambda engine: engine.safety.resume(word), done)
-
     def action_resume(self) -> None:
         """Resume after what stops most; asks first after a stop and a month stop."""
         if (hold := gravest(self.holds)) is not None:
-            self.ask_to_resume(hold)
+            from clawpy_console.palette import ask_to_resume
 
-    def ask_to_resume(self, hold: Hold) -> None:
-        """End `hold`; asks first where approved work may start again."""
-        from clawpy_console.screens.safety.standing import QUESTIONS
-
-        if hold.word not in QUESTIONS:
-            self.resume(hold.word)
-            return
-        title, meaning = QUESTIONS[hold.word]
-        question = f"Since {words.moment(hold.since, self.now())}: {words.one_line(hold.reason)}\n\n{meaning}"
-        self.confirm(title, question, "resume", partial(self.resume, hold.word))
-
-    # Questions
-
-    def confirm(
-        self, title: str, question: str | Content, verb: str, then: Callable[[], object], *, risky: bool = False
-    ) -> None:
-        """Ask first: y calls `then`. What is `risky`, since it cannot be undone, has X in place of y. Escape, n and
-        Enter do nothing."""
-        from clawpy_console.dialogs.ask import Ask
-
-        key = "X" if risky else "y"
-        asked = Ask(title, question, ((key, verb, ""),), cancel=("n", "cancel"))
-
-        def answered(answer: str | None) -> None:
-            if answer == key:
-                then()
-
-        self.push_screen(asked, answered)
-
-    def tell(self, title: str, text: str) -> None:
-        """Show a few words that have to be read, and maybe copied, until they are closed."""
-        from clawpy_console.dialogs.ask import Ask
-
-        told = Ask(title, text, (("c", "copy", ""),), cancel=("escape", "close"))
-        self.push_screen(told, lambda answer: self.copy_to_clipboard(text) if answer else None)
+            ask_to_resume(self, hold)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Nothing is resumed while nothing holds; and a letter is a letter while you type."""
@@ -414,21 +355,6 @@ class ConsoleApp(KnowingApp):
         if action == "jump" and not parameters and self.focused is not None:
             return not self.focused.check_consume_key("apostrophe", "'")
         return super().check_action(action, parameters)
-
-    async def action_go(self, mode: str) -> None:
-        """Show another screen; dialogs stay where they are."""
-        if len(self.screen_stack) == 1 and mode in self.MODES and mode != self.current_mode:
-            self._visited.add(mode)
-            await self.switch_mode(mode)
-
-    def open(self, mode: str, *what: object) -> None:
-        """Go to a screen, and have it show something by its method `show`."""
-        self.in_background(partial(self._open, mode, *what), "go", exclusive=False)
-
-    async def _open(self, mode: str, *what: object) -> None:
-        await self.action_go(mode)
-        if len(self.screen_stack) == 1:
-            self.call_after_refresh(self.screen.show, *what)  # type: ignore[attr-defined]
 
     def action_help(self) -> None:
         from clawpy_console.dialogs.help import Help
@@ -460,8 +386,7 @@ class ConsoleApp(KnowingApp):
         """Quit; asks how when the engine ends with this console although it has something to do, or was kept once."""
         running = len(self.known.running)
         acts = dict(self.known.switches).get("autonomousModeEnabled", False) and not self.demo
-        kept, stays = (self._consoles.kept, self._consoles.goes_on()) if self._consoles else (False, False)
-        if self.engine is None or stays or not (running or acts or kept):
+        if self.engine is None or self._host.goes_on() or not (running or acts or self._host.kept):
             self.in_background(self._leave, "leave")
             return
         from clawpy_console.dialogs.ask import Ask
@@ -478,9 +403,12 @@ class ConsoleApp(KnowingApp):
 
     def leave(self, *, keep: bool) -> None:
         """Quit, and have the engine go on without a console, or not."""
-        if self._consoles is not None:
-            self._consoles.kept = keep
+        self._host.kept = keep
         self.in_background(self._leave, "leave")
+
+    def action_keep_running(self) -> None:
+        """Quit; the engine goes on."""
+        self.leave(keep=True)
 
     def hang_up(self) -> None:
         """The terminal is gone."""
@@ -512,14 +440,3 @@ class ConsoleApp(KnowingApp):
         from clawpy_console.palette import commands
 
         yield from commands(self, screen)
-
-    def keep_setting(self, key: str, value: Any) -> None:
-        """Write a setting through the engine."""
-        self.ask(lambda engine: engine.settings.set(key, value), lambda _: self.renew(["settings", "autonomy"]))
-        self._save_soon()
-
-    def want_mouse(self, wanted: bool) -> None:
-        """Take the mouse, or leave it to the terminal, after a restart."""
-        self.looks.mouse = wanted
-        self.keep_setting("console.mouse", wanted)
-        self.say(f"the mouse is {'on' if wanted else 'off'} after a restart")

@@ -126,6 +126,8 @@ def sentence(event: Any) -> tuple[str, SeverityLevel] | None:
     match event.kind:
         case "SessionEnded":
             said, grave = ENDED.get(event.result or event.state, (event.state, "error"))
+            if event.state == "succeeded" and event.result == "failed":  # it ran to its end, and found something
+                said, grave = "Finished", "warning"
             return words.one_line(f"{said}: {event.summary}"), grave
         case "ChangeSetReady":
             return f"{words.count(event.files, 'changed file')} to land  (2)", "warning"

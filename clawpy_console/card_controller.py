@@ -13,11 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
+from clawpy_console.console import Console
 from engine.model import Card, DismissReason, Refusal, SessionView
 
 if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
-    from clawpy_console.screens.mission.details import Details
     from engine import Engine
 
 Say = Callable[[str, str], object]
@@ -27,12 +26,11 @@ Say = Callable[[str, str], object]
 class CardController:
     """What one console does with cards; remembers the cards decided here, so that the last decision can be undone."""
 
-    def __init__(self, app: ConsoleApp) -> None:
+    def __init__(self, app: Console) -> None:
         self._app = app
         self._decided: list[Card] = []
         self._unsettled: dict[str, list[Card | None]] = {}  # by card id, not listed yet; None is gone
         self._in_turn = asyncio.Lock()
-        self._details: Details | None = None
 
     def pending(self, listed: Sequence[Card]) -> tuple[Card, ...]:
         """The cards that the engine `listed` as pending, those of this console's workspace first, with the decisions
@@ -144,17 +142,6 @@ class CardController:
         if not changes:
             self._unsettled.pop(card_id, None)
 
-    def show_details(self, card: Card) -> None:
-        """Open the details of `card`."""
-        from clawpy_console.screens.mission.details import Details
-
-        if self._details is None:
-            self._details = Details(card)
-            self._app.install_screen(self._details, "details")  # kept when it closes
-        if self._details not in self._app.screen_stack:
-            self._details.show(card)
-            self._app.push_screen(self._details)
-
     def write_own_prompt(
         self,
         workspace: str,
@@ -210,3 +197,9 @@ class CardController:
 
         say("Checking…", "$grey")
         self._app.ask(lambda engine: engine.predictions.run_cycle(requested=True), done, group="cycle")
+
+
+class CardConsole(Console):
+    """A console whose cards can be decided."""
+
+    cards: CardController

@@ -18,14 +18,14 @@ from clawpy_console.attach.client import PASSED_ON
 from engine.model import Layer, PromptSource, Refusal, SourceKind
 
 if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
+    from clawpy_console.card_controller import CardConsole
 
 
 TMUX_WITHIN = 5
 """Seconds that tmux may take to open a window."""
 
 
-def open_shell(app: ConsoleApp, folder: str, *, says: str = "", banner: str = "") -> None:
+def open_shell(app: CardConsole, folder: str, *, says: str = "", banner: str = "") -> None:
     """A shell in `folder`: a new tmux window where there is tmux, else this terminal until the shell ends. `says` is
     told to you, `banner` is the line before the shell. A folder that is gone is said, and nothing opens."""
 
@@ -47,7 +47,7 @@ def open_shell(app: ConsoleApp, folder: str, *, says: str = "", banner: str = ""
     app.ask(lambda _: Path(folder).is_dir(), found)
 
 
-def open_editor(app: ConsoleApp, path: str) -> None:
+def open_editor(app: CardConsole, path: str) -> None:
     """The operator's editor (`VISUAL`, `EDITOR`) on `path`; without one, or without the file, its path is said."""
     environment = _environment(app)
     command = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "")
@@ -66,7 +66,7 @@ def open_editor(app: ConsoleApp, path: str) -> None:
     app.ask(lambda _: Path(path).is_file(), looked)
 
 
-def _environment(app: ConsoleApp) -> Mapping[str, str]:
+def _environment(app: CardConsole) -> Mapping[str, str]:
     """That of the terminal, which may not be that of the engine's process."""
     if app.terminal is None:
         return os.environ
@@ -85,7 +85,7 @@ def _tmux(environment: Mapping[str, str], *arguments: str) -> None:
         ) from error
 
 
-def lead_to(app: ConsoleApp, source: PromptSource, session_id: str) -> None:
+def lead_to(app: CardConsole, source: PromptSource, session_id: str) -> None:
     """Open what `source` names: a file in the editor, a card, the session's transcript; else say what it is."""
     match source.kind:
         case SourceKind.SOUL | SourceKind.PROJECT if source.ref:
@@ -107,8 +107,10 @@ def lead_to(app: ConsoleApp, source: PromptSource, session_id: str) -> None:
             app.say(f"{source.kind.value}: {source.label or source.ref}" + (f" ({source.ref})" if source.label else ""))
 
 
-def _open_card(app: ConsoleApp, card_id: str) -> None:
+def _open_card(app: CardConsole, card_id: str) -> None:
     def gone(refusal: Refusal) -> None:
         app.say(f"the card {card_id} is gone: {refusal.message}", "warning")
 
-    app.ask(lambda engine: engine.cards.get(card_id), app.cards.show_details, gone)
+    from clawpy_console.screens.mission.details import show_details
+
+    app.ask(lambda engine: engine.cards.get(card_id), lambda card: show_details(app, card), gone)

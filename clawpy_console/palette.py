@@ -10,22 +10,25 @@ from textual.app import SystemCommand
 from textual.screen import Screen
 
 from clawpy_console import words
+from clawpy_console.dialogs.ask import Ask, confirm, tell
 from clawpy_console.keys import BY_ID, shown_key
+from clawpy_console.screens.safety.standing import QUESTIONS
 from engine import kind_title
-from engine.model import Mute
+from engine.model import Hold, Mute
 
 if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
+    from clawpy_console.card_controller import CardConsole
+    from clawpy_console.console import Console
 
 
 LEFT_OUT = ("rows.", "panes.", "columns.", "app.resume", "app.commands", "app.palette", "app.jump_", "app.quit_")
 """Actions that only move about, and those that are there under another name."""
 
 
-def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
+def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
     """The commands that make sense on `screen`: those of the focused pane first."""
     for hold in app.holds:
-        yield SystemCommand(f"Resume after the {hold.word}", hold.reason, partial(app.ask_to_resume, hold))
+        yield SystemCommand(f"Resume after the {hold.word}", hold.reason, partial(ask_to_resume, app, hold))
     bound = {
         active.binding.id: active
         for active in screen.active_bindings.values()
@@ -45,7 +48,7 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     for name in sorted(app.available_themes):
         if name != app.theme:
             yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
-    mouse = "off" if app.looks.mouse else "on"
+    mouse = "off" if app.mouse else "on"
     yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.want_mouse, mouse == "on"))
     api = "off" if app.known.gateway else "on"
     yield SystemCommand(
@@ -58,18 +61,30 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
     if app.engine is not None and not app.demo:
         yield SystemCommand(
-            "Quit, keep the engine running", "`clawpy` attaches to it again", partial(app.leave, keep=True)
+            "Quit, keep the engine running",
+            "`clawpy` attaches to it again",
+            partial(_act, app, "app.keep_running", app),
         )
 
 
-def _act(app: ConsoleApp, action: str, node: Any) -> None:
+def ask_to_resume(app: Console, hold: Hold) -> None:
+    """End `hold`; asks first where approved work may start again."""
+    if hold.word not in QUESTIONS:
+        app.resume(hold.word)
+        return
+    title, meaning = QUESTIONS[hold.word]
+    question = f"Since {words.moment(hold.since, app.now())}: {words.one_line(hold.reason)}\n\n{meaning}"
+    confirm(app, title, question, "resume", partial(app.resume, hold.word))
+
+
+def _act(app: Console, action: str, node: Any) -> None:
     async def act() -> None:
         await app.run_action(action, node)
 
     app.in_background(act, "palette")
 
 
-def choose_theme(app: ConsoleApp, name: str) -> None:
+def choose_theme(app: Console, name: str) -> None:
     """Take theme `name` and keep it in the settings."""
     app.theme = name
     app.keep_setting("console.theme", name)
@@ -79,15 +94,13 @@ KEYS = "abcdefghilmnopqrstuvwxyz"
 """So many are listed at once, the newest; `clawpy muted` lists all. j and k move the cursor."""
 
 
-def show_muted(app: ConsoleApp) -> None:
+def show_muted(app: Console) -> None:
     """List what is muted; the key of one ends it."""
 
     def listed(muted: Sequence[Mute]) -> None:
         if not muted:
             app.say("Nothing is muted.")
             return
-        from clawpy_console.dialogs.ask import Ask
-
         by_key = dict(zip(KEYS, muted, strict=False))
 
         def chosen(key: str | None) -> None:
@@ -114,12 +127,12 @@ def _when(mute: Mute) -> str:
     return f"{until}, {mute.why}"
 
 
-def switch_gateway(app: ConsoleApp, on: bool) -> None:
+def switch_gateway(app: Console, on: bool) -> None:
     """Have the engine open or close it, and say what came of that."""
     app.ask(lambda engine: (engine.gateway.switch(on), engine.gateway.state()), lambda done: _told(app, *done))
 
 
-def _told(app: ConsoleApp, fresh: str, state: Any) -> None:
+def _told(app: Console, fresh: str, state: Any) -> None:
     app.renew(["place", "settings"])
     if not state.listening:
         app.say("the gateway is off")
@@ -127,13 +140,13 @@ def _told(app: ConsoleApp, fresh: str, state: Any) -> None:
     _show(app, fresh, state)
 
 
-def show_gateway(app: ConsoleApp) -> None:
+def show_gateway(app: Console) -> None:
     """Say where it listens, and its token if nobody has read that yet."""
     app.look_up(lambda engine: (engine.gateway.reveal(), engine.gateway.state()), lambda known: _show(app, *known))
 
 
-def _show(app: ConsoleApp, fresh: str, state: Any) -> None:
+def _show(app: Console, fresh: str, state: Any) -> None:
     token = f"the token, shown once:\n{fresh}\n" if fresh else ""
     kept = "" if state.token == "this run" else "clawpy token      shows the token\n"
     lasts = "clawpy token new --store file      makes a token that lasts\n" if state.token == "this run" else ""
-    app.tell("The gateway listens", f"{state.url}\n{state.words}\n\n{token}{kept}{lasts}".rstrip())
+    tell(app, "The gateway listens", f"{state.url}\n{state.words}\n\n{token}{kept}{lasts}".rstrip())

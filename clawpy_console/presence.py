@@ -10,7 +10,7 @@ from clawpy_console.screens.mission.screen import MissionScreen
 if TYPE_CHECKING:
     from textual.content import Content
 
-    from clawpy_console.app import ConsoleApp
+    from clawpy_console.console import Console
 
 ABSENCE = timedelta(minutes=30)
 """Away for longer than this, and the operator is told what happened meanwhile."""
@@ -22,7 +22,7 @@ HEARD_EVERY = timedelta(seconds=30)
 class Presence:
     """The operator in front of one console."""
 
-    def __init__(self, app: ConsoleApp) -> None:
+    def __init__(self, app: Console) -> None:
         self._app = app
         self._blurred_at: datetime | None = None
         self._heard_at: datetime | None = None

@@ -23,7 +23,7 @@ from clawpy_console.keys import check_keymap
 from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
+    from clawpy_console.console import Console
     from clawpy_console.last_screen import LastScreen
     from engine import Engine
 
@@ -146,14 +146,11 @@ class Looks:
     What cannot be used is complained of, and the console goes on with what can.
     """
 
-    def __init__(self, app: ConsoleApp, last: LastScreen) -> None:
+    def __init__(self, app: Console, last: LastScreen) -> None:
         """Take what `last` kept, before the first frame."""
         self._app = app
-        self.bell = True
-        self.mouse = last.mouse
-        """Whether the console takes the mouse at its next start."""
-        self.keymap, _ = check_keymap(last.keys)
-        app.set_keymap(self.keymap)
+        self._app.keymap, _ = check_keymap(last.keys)
+        app.set_keymap(self._app.keymap)
         if not self.use_theme(last.theme):
             self.use_theme(DEFAULT)
 
@@ -197,12 +194,12 @@ class Looks:
     async def take(self, engine: Engine) -> None:
         """Take over what the settings say. At the start and whenever a setting changes."""
         current = await asyncio.to_thread(lambda: engine.settings.current)
-        self.keymap, refusals = check_keymap(current.keys)
-        self._app.set_keymap(self.keymap)
+        self._app.keymap, refusals = check_keymap(current.keys)
+        self._app.set_keymap(self._app.keymap)
         for refusal in refusals:
             self._app.complain(refusal)
-        self.bell = current.console.bell
-        self.mouse = current.console.mouse
+        self._app.rings = current.console.bell
+        self._app.mouse = current.console.mouse
         if current.console.theme != self._app.theme and not self.use_theme(current.console.theme):
             self._app.say(f"there is no theme {current.console.theme!r}; see config/themes", "warning")
 

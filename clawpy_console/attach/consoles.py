@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console.attach.client import here
-from clawpy_console.pauses import Pauses
+from clawpy_console.attach.host import Host
 from engine import Home, Refusal
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def serve(
     return 0
 
 
-class Consoles:
+class Consoles(Host):
     """Opens a console for each terminal that attaches.
 
     Args:
@@ -72,14 +72,13 @@ class Consoles:
         own: the engine ends with the last console, unless the operator keeps it (`kept`); else it ends by itself.
     """
 
+    apps: dict[Terminal, ConsoleApp]
+
     def __init__(self, open_engine: Callable[[], Engine], home: Home, *, own: bool, demo: bool = False) -> None:
         self._open_engine = open_engine
         self._home = home
-        self._own = own
+        super().__init__(own=own)
         self._demo = demo
-        self.kept = False
-        self.pauses = Pauses()
-        self._apps: dict[Terminal, ConsoleApp] = {}
         self._ending = False
         self._left: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._last: list[tuple[Terminal, dict[str, Any]]] = []
@@ -91,10 +90,6 @@ class Consoles:
     def attach(self, connection: socket.socket, hello: Mapping[str, Any]) -> None:
         """Open a console for the client at `connection`, whose `hello` is what `client.here` says. From any thread."""
         self._loop.call_soon_threadsafe(self._begin, connection, hello)
-
-    def goes_on(self) -> bool:
-        """Whether the engine stays when a console is closed now, without being asked to. On the loop."""
-        return not self._own or len(self._apps) > 1
 
     def wait(self) -> None:
         """Wait until the last console is closed and the engine is not kept."""
@@ -142,15 +137,15 @@ class Consoles:
         )
         if attaches and mine:
             app.only = mine[0]
-        self._apps[terminal] = app
-        app.together = self._apps.values()
+        self.apps[terminal] = app
+        app.together = self.apps.values()
         error: BaseException | None = None
         try:
-            await app.run_async(mouse=app.looks.mouse)
+            await app.run_async(mouse=app.mouse)
             error = app._exception
         except Exception as failure:
             error = failure
-        del self._apps[terminal]
+        del self.apps[terminal]
         how: dict[str, Any] = {"code": app.return_code or 0, "text": ""}
         if error is not None:
             from clawpy_console.crash import report
@@ -164,7 +159,7 @@ class Consoles:
         """The console of `terminal` is closed, `how` says how its client ends."""
         if self._ending:
             self._last.append((terminal, how if how.get("code") else {"code": 1, "text": STOPPED}))
-        elif self._own and not self._apps and not self.kept:
+        elif self.own and not self.apps and not self.kept:
             self._ending = True
             self._last.append((terminal, how))
             if not terminal.connected:
@@ -202,7 +197,7 @@ class Consoles:
 
     async def _close(self) -> None:
         self._ending = True
-        for app in list(self._apps.values()):
+        for app in list(self.apps.values()):
             app.exit()
         if self._tasks:
             await asyncio.wait(set(self._tasks))

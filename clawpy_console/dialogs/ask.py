@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -17,7 +17,7 @@ from clawpy_console.widgets.drawn import Drawn
 from engine.model import Bubble, BubbleState, FlushReport
 
 if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
+    from clawpy_console.console import Console
 
 
 Answer = tuple[str, str, str]
@@ -106,14 +106,41 @@ class Ask(Dialog[str | None]):
         event.stop()
 
 
-def send_up(app: ConsoleApp) -> None:
+def confirm(
+    app: Console,
+    title: str,
+    question: str | Content,
+    verb: str,
+    then: Callable[[], object],
+    *,
+    risky: bool = False,
+) -> None:
+    """Ask first: y calls `then`. What is `risky`, since it cannot be undone, has X in place of y. Escape, n and
+    Enter do nothing."""
+    key = "X" if risky else "y"
+    asked = Ask(title, question, ((key, verb, ""),), cancel=("n", "cancel"))
+
+    def answered(answer: str | None) -> None:
+        if answer == key:
+            then()
+
+    app.push_screen(asked, answered)
+
+
+def tell(app: Console, title: str, text: str) -> None:
+    """Show a few words that have to be read, and maybe copied, until they are closed."""
+    told = Ask(title, text, (("c", "copy", ""),), cancel=("escape", "close"))
+    app.push_screen(told, lambda answer: app.copy_to_clipboard(text) if answer else None)
+
+
+def send_up(app: Console) -> None:
     """Show the findings that passed all gates, and send them up once you confirm."""
 
     def ask(queued: Sequence[Bubble]) -> None:
         def send() -> None:
             app.ask(lambda engine: engine.wisdom.flush(), lambda report: _sent(app, report))
 
-        app.confirm("Send these findings up now?", question(queued), "send up", send)
+        confirm(app, "Send these findings up now?", question(queued), "send up", send)
 
     app.look_up(lambda engine: engine.wisdom.bubbles(state=BubbleState.QUEUED), ask)
 
@@ -136,7 +163,7 @@ def question(queued: Sequence[Bubble]) -> str:
     )
 
 
-def _sent(app: ConsoleApp, report: FlushReport) -> None:
+def _sent(app: Console, report: FlushReport) -> None:
     up = sum(len(ids) for ids in report.flushed.values())
     left = f", {report.waiting:,} still waiting" if report.waiting else ""
     app.say(f"{words.count(up, 'finding')} sent up{left}")

@@ -20,6 +20,7 @@ from clawpy_console.widgets.status import Frame
 from clawpy_console.widgets.whole import WholeScreen
 
 if TYPE_CHECKING:
+    from clawpy_console.card_controller import CardConsole
     from clawpy_console.fields import Field
 
 
@@ -33,6 +34,8 @@ class ConsoleScreen(WholeScreen[None]):
     only the column of the pane in focus is shown: its class is `-at-COLUMN` on the screen. `PURPOSE` is the sentence
     at its top.
     """
+
+    app: CardConsole
 
     BINDINGS = bindings("panes", "zoom")
 

@@ -16,8 +16,8 @@ from textual.worker import Worker
 if TYPE_CHECKING:
     from textual.widgets import TextArea
 
-    from clawpy_console.app import ConsoleApp
-    from engine.engine import Engine
+    from clawpy_console.console import Console
+    from engine import Engine
     from engine.model import Refusal
 
 Answer = TypeVar("Answer")
@@ -41,7 +41,7 @@ class WholeScreen(Screen[Answer]):
     ALLOW_IN_MAXIMIZED_VIEW = "Frame, KeyLine"
     ESCAPE_TO_MINIMIZE = False  # a binding of ours does it: it is shown, can be remapped, and leaves Escape to a filter
 
-    app: ConsoleApp
+    app: Console
     typed_ahead = ""
     """What was typed before anything had the focus here: it goes into the text that gets it first."""
 

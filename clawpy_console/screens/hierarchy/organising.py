@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import outside, words
-from clawpy_console.dialogs.ask import Ask, send_up
+from clawpy_console.dialogs.ask import Ask, confirm, send_up
 from clawpy_console.dialogs.edit_file import EditFile
 from clawpy_console.keys import shown_key
 from clawpy_console.screens.base import ConsoleScreen
@@ -187,7 +187,7 @@ class Organising(ConsoleScreen):
 
         self.app.look_up(
             lambda engine: engine.hierarchy.check_retire(agent.id),
-            lambda _: self.app.confirm(title, question, "retire", retire),
+            lambda _: confirm(self.app, title, question, "retire", retire),
         )
 
     def action_restore(self) -> None:
@@ -220,7 +220,7 @@ class Organising(ConsoleScreen):
         def teach() -> None:
             self.app.ask(lambda engine: engine.wisdom.teach(), taught)
 
-        self.app.confirm("Teach every worker now?", question, "teach", teach)
+        confirm(self.app, "Teach every worker now?", question, "teach", teach)
 
     def action_flush(self) -> None:
         """Send findings that passed all gates to their leaders, after a question."""

@@ -12,6 +12,7 @@ from textual.containers import Horizontal
 from textual.timer import Timer
 
 from clawpy_console import words
+from clawpy_console.dialogs.ask import confirm, tell
 from clawpy_console.fields import Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen
@@ -169,7 +170,7 @@ class InsightsScreen(ConsoleScreen):
         def stop() -> None:
             self.app.ask(lambda engine: engine.training.cancel(), lambda _: self._moved("the training is stopped"))
 
-        self.app.confirm("Stop the training?", figures.stopping(run), "stop it", stop, risky=True)
+        confirm(self.app, "Stop the training?", figures.stopping(run), "stop it", stop, risky=True)
 
     def _offered(self, offer: TrainingOffer) -> None:
         if (read := self._read) is None:
@@ -180,10 +181,10 @@ class InsightsScreen(ConsoleScreen):
 
         key = shown_key("insights.train", self.app.keymap)
         question = figures.question(offer, read.training, key)
-        self.app.confirm("Train a Twin model?", question, "send and train", train, risky=True)
+        confirm(self.app, "Train a Twin model?", question, "send and train", train, risky=True)
 
     def _not_yet(self, refusal: Refusal) -> None:
-        self.app.tell("No training yet", f"{refusal.message}\n\n{refusal.fix}")
+        tell(self.app, "No training yet", f"{refusal.message}\n\n{refusal.fix}")
 
     def action_swap(self) -> None:
         """Use the model that was trained last, or again the one before it."""
@@ -196,7 +197,7 @@ class InsightsScreen(ConsoleScreen):
             return engine.training.adopt() if run.state == "kept_old" else engine.training.put_back()
 
         # The engine's report says the rest.
-        self.app.confirm(title, question, "swap", lambda: self.app.ask(swap, lambda _: self.read_again()))
+        confirm(self.app, title, question, "swap", lambda: self.app.ask(swap, lambda _: self.read_again()))
 
     def _moved(self, said: str) -> None:
         self.app.say(said)

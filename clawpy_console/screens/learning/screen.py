@@ -16,6 +16,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from clawpy_console import words
+from clawpy_console.dialogs.ask import confirm
 from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings, shown_key
@@ -346,7 +347,7 @@ class LearningScreen(Filtering):
             self.app.push_screen(dialog, answered)
         else:
             told = Content("\n").join(drawn(preview(view), UNWRAPPED))
-            self.app.confirm(title, told, decision.verb, partial(answered, ""))
+            confirm(self.app, title, told, decision.verb, partial(answered, ""))
 
     def _decided(self, how: str, id: str, result: object) -> None:
         said = DECISIONS[how].done

@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from clawpy_console import outside, words
+from clawpy_console.dialogs.ask import confirm
 from clawpy_console.dialogs.edit_file import EditFile
 from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings, shown_key
@@ -333,7 +334,7 @@ class MemoryScreen(Filtering):
         def asked(found: Document) -> None:
             title = f"Forget it in {words.count(sum(found['counts'].values()), 'place')}?"
             text = "\n".join(item.text for item in forgetting(found))
-            self.app.confirm(title, text, "forget", forget, risky=True)
+            confirm(self.app, title, text, "forget", forget, risky=True)
 
         self.app.look_up(lambda engine: dispatch(engine, "forget", {"what": entry.id}), asked)
 

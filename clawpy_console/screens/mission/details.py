@@ -21,7 +21,7 @@ from clawpy_console.widgets.keyline import KeyLine
 from engine.model import Card, RailVerdict, Refusal
 
 if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
+    from clawpy_console.card_controller import CardConsole
     from engine import Engine
 
 
@@ -57,7 +57,7 @@ class Details(Dialog[None]):
     Details #details { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
     """
 
-    app: ConsoleApp
+    app: CardConsole
 
     def __init__(self, card: Card) -> None:
         super().__init__()
@@ -187,3 +187,13 @@ class Details(Dialog[None]):
             )
 
         self.app.cards.approve_edited(card, call, self.dismiss, refused)
+
+
+def show_details(app: CardConsole, card: Card) -> None:
+    """Open the details of `card`. Their screen is kept when it closes."""
+    if not app.is_screen_installed("details"):
+        app.install_screen(Details(card), "details")
+    details = app.get_screen("details")
+    if isinstance(details, Details) and details not in app.screen_stack:
+        details.show(card)
+        app.push_screen(details)

@@ -322,7 +322,9 @@ class MissionScreen(ConsoleScreen):
     def action_details(self) -> None:
         """Everything about the card that is shown."""
         if (card := self.query_one("#stack", CardStack).front) is not None:
-            self.app.cards.show_details(card)
+            from clawpy_console.screens.mission.details import show_details
+
+            show_details(self.app, card)
 
     def action_undo(self) -> None:
         """Undo the last decision."""
@@ -411,7 +413,9 @@ class MissionScreen(ConsoleScreen):
             self.app.say(f"Approved. It reaches {finding.leader} with the next round.")
             self.app.renew(["changes"])
 
-        self.app.confirm("Use it as guidance?", question, "approve", approve, risky=bool(hostile))
+        from clawpy_console.dialogs.ask import confirm
+
+        confirm(self.app, "Use it as guidance?", question, "approve", approve, risky=bool(hostile))
 
     def _ask_to_retry(self, waiting: Waiting) -> None:
         """Ask whether to send a notification again now; one that is out of date by then is not sent."""
@@ -420,7 +424,9 @@ class MissionScreen(ConsoleScreen):
         def retry() -> None:
             self.app.ask(lambda engine: engine.notify.retry_waiting(waiting.id), lambda _: self.app.renew(["changes"]))
 
-        self.app.confirm("Try again?", question, "try again", retry)
+        from clawpy_console.dialogs.ask import confirm
+
+        confirm(self.app, "Try again?", question, "try again", retry)
 
     def action_dismiss_waiting(self) -> None:
         """Dismiss what needs no decision."""

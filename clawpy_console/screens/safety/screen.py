@@ -14,6 +14,7 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from clawpy_console import words
+from clawpy_console.dialogs.ask import Ask, confirm
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.safety import standing
@@ -190,7 +191,7 @@ class SafetyScreen(Filtering):
         def allow() -> None:
             self.app.ask(lambda engine: engine.safety.allow_once(entry.prediction_id), lambda _: self._allowed())
 
-        self.app.confirm("Allow this once?", question, "allow once", allow, risky=True)
+        confirm(self.app, "Allow this once?", question, "allow once", allow, risky=True)
 
     def _allowed(self) -> None:
         self.app.say("Allowed once. Approve the card to run it.")
@@ -212,11 +213,9 @@ class SafetyScreen(Filtering):
             return
 
         said = SWITCH_WORDS.get(name, "")
-        self.app.confirm(f"Turn {name} on?", said, "turn on", lambda: self.app.keep_setting(name, True))
+        confirm(self.app, f"Turn {name} on?", said, "turn on", lambda: self.app.keep_setting(name, True))
 
     def _choose_autonomy(self, workspace: str) -> None:
-        from clawpy_console.dialogs.ask import Ask
-
         present = dict(self.known.autonomies).get(workspace, "")
 
         def answered(key: str | None) -> None:

@@ -22,7 +22,7 @@ from clawpy_console.widgets.whole import WholeScreen
 from engine.model import ChangeSet, FilePart, LandPreview, SessionView
 
 if TYPE_CHECKING:
-    from clawpy_console.app import ConsoleApp
+    from clawpy_console.console import Console
 
 
 MOST_MARKED = 8
@@ -52,7 +52,7 @@ class Files(Rows):
 class Changes(Vertical):
     """Shows one change set, or that there is none."""
 
-    app: ConsoleApp
+    app: Console
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)

@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from clawpy_console import words
+from clawpy_console.dialogs.ask import confirm
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.work.changes import Changes
@@ -299,7 +300,7 @@ class WorkScreen(Conversing, Filtering):
                 "discarding", lambda engine, id: engine.changes.discard(id), lambda _: "Discarded.", change=change
             )
 
-        self.app.confirm("Discard the changes?", question, "discard", discard, risky=True)
+        confirm(self.app, "Discard the changes?", question, "discard", discard, risky=True)
 
     def action_undo(self) -> None:
         done = f"Landing undone. {shown_key('work.land', self.app.keymap)} lands it again."

@@ -19,7 +19,7 @@ from clawpy_console.widgets.rows import Row, Rows
 from engine.model import ModelCall, PromptPart, PromptSource, SessionView
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine import Engine
 
 STATES = {
     "running": ("◐", "accent"), "done": ("✓", "grey"), "failed": ("✗", "wrong"), "cancelled": ("✗", "grey"),

@@ -20,12 +20,14 @@ from textual.notifications import Notification, Notify, SeverityLevel
 from textual.worker import Worker
 
 from clawpy_console import last_screen, words
+from clawpy_console.keys import shown_key
 from clawpy_console.state import NEWEST, TOPICS, Autonomy, Wanted, in_use, read
+from clawpy_console.widgets.status import Frame
 from engine.home import Home
 from engine.model import Hold, Refusal, TranscriptLine
 
 if TYPE_CHECKING:
-    from clawpy_console.themes import Looks
+    from clawpy_console.attach.terminal import Terminal
     from engine import Engine
 
 log = logging.getLogger(__name__)
@@ -40,12 +42,18 @@ SAVE_AFTER = 2.0
 """Seconds from a change to the writing of the last screen."""
 
 
-class KnowingApp(App[None]):
+class Console(App[None]):
     """An app over one engine: `known` is what its screens draw, `engine` None until it is open."""
 
-    looks: Looks
-
-    def __init__(self, home: Home, workspaces: Sequence[str], *, demo: bool, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        workspaces: Sequence[str],
+        *,
+        demo: bool,
+        now: Callable[[], datetime],
+        terminal: Terminal | None,
+    ) -> None:
         """What is known begins as it was kept at the last quit, for the `workspaces` of this start, the first of which
         is the one that this console is for."""
         super().__init__()
@@ -54,8 +62,9 @@ class KnowingApp(App[None]):
         self.now = now
         self.engine: Engine | None = None
         self.opening = "opening"
+        self.terminal = terminal
         self.last = last_screen.load(home.last_screen)
-        self.together: Collection[KnowingApp] = (self,)
+        self.together: Collection[Console] = (self,)
         """The consoles of this process."""
         self.known = self.last.known
         self.workspace = workspaces[0] if workspaces else ""
@@ -70,6 +79,13 @@ class KnowingApp(App[None]):
         self._newest = NEWEST
         self._before: list[Callable[[], object]] = []
         self._own_stop: Hold | None = None
+        self._stop_asked = False
+        self._visited: set[str] = set()  # screens that were gone to
+        self.keymap: dict[str, str] = {}
+        """Keys that the operator gave actions, by the action's id."""
+        self.rings = True
+        self.mouse = self.last.mouse
+        """Whether the console takes the mouse at its next start."""
         self._saving = False
         self.greeted = False
         """True once everything has been read for the first time."""
@@ -254,6 +270,68 @@ class KnowingApp(App[None]):
         A function, not a coroutine: one whose turn never comes, since the console is being left, leaves nothing."""
         _: Worker[None] = self.run_worker(work, group=group, exclusive=exclusive)
 
+    # Screens, settings, holds
+
+    async def action_go(self, mode: str) -> None:
+        """Show another screen; dialogs stay where they are."""
+        if len(self.screen_stack) == 1 and mode in self.MODES and mode != self.current_mode:
+            self._visited.add(mode)
+            await self.switch_mode(mode)
+
+    def open(self, mode: str, *what: object) -> None:
+        """Go to a screen, and have it show something by its method `show`."""
+        self.in_background(partial(self._open, mode, *what), "go", exclusive=False)
+
+    async def _open(self, mode: str, *what: object) -> None:
+        await self.action_go(mode)
+        if len(self.screen_stack) == 1:
+            self.call_after_refresh(self.screen.show, *what)  # type: ignore[attr-defined]
+
+    def draw_frame(self, frame: Frame, now: datetime) -> None:
+        """Bring the state line and the banner of a screen or a dialog up to date."""
+        resume = shown_key("app.resume", self.keymap)
+        how = f"Press {resume} to resume" if len(self.screen_stack) < 2 else f"Close this, then {resume} to resume"
+        frame.show(
+            self.known, now, self.holds, visited=self._visited, opening=self.opening, demo=self.demo, resume=resume,
+            how=how,
+        )  # fmt: skip
+
+    def draw_frames(self) -> None:
+        """The state line in sight is live, whatever is open below it."""
+        for screen in reversed(self.screen_stack):
+            frame = next(iter(screen.query(Frame)), None)
+            if frame is not None and frame.is_mounted:
+                self.draw_frame(frame, self.now())
+                break
+            screen.refresh()  # the palette shows the frame of the screen behind it
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        """What holds the engine, a stop that was just pressed included."""
+        return self.known.holds if self._own_stop is None else (self._own_stop, *self.known.holds)
+
+    def resume(self, word: str) -> None:
+        """End the stop, the month stop or the pause `word`."""
+
+        def done(_: object) -> None:
+            self._own_stop = None
+            self._stop_asked = False
+            self.renew(["costs", "autonomy"])
+            self.known_moved(frozenset({"holds"}))
+
+        self.ask(lambda engine: engine.safety.resume(word), done)
+
+    def keep_setting(self, key: str, value: Any) -> None:
+        """Write a setting through the engine."""
+        self.ask(lambda engine: engine.settings.set(key, value), lambda _: self.renew(["settings", "autonomy"]))
+        self._save_soon()
+
+    def want_mouse(self, wanted: bool) -> None:
+        """Take the mouse, or leave it to the terminal, after a restart."""
+        self.mouse = wanted
+        self.keep_setting("console.mouse", wanted)
+        self.say(f"the mouse is {'on' if wanted else 'off'} after a restart")
+
     # The last screen
 
     def _save_soon(self) -> None:
@@ -271,8 +349,8 @@ class KnowingApp(App[None]):
             known=self.known,
             saved_at=self.now(),
             theme=self.theme,
-            keys=dict(self.looks.keymap),
-            mouse=self.looks.mouse,
+            keys=dict(self.keymap),
+            mouse=self.mouse,
         )
         try:
             await asyncio.to_thread(last_screen.save, self.home.last_screen, screen)
