@@ -34,9 +34,9 @@ from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.state import TOPICS
-from clawpy_console.themes import Looks
+from clawpy_console.themes import Appearance
+from clawpy_console.widgets.base_screen import BaseScreen, type_into
 from clawpy_console.widgets.status import gravest
-from clawpy_console.widgets.whole import WholeScreen, type_into
 from engine.home import Home
 from engine.model import Hold, Refusal
 
@@ -112,7 +112,7 @@ class ConsoleApp(CardConsole):
         self.cards = CardController(self)
         self._ticking: Timer | None = None
         self._title = ""
-        self.looks = Looks(self, self.last)
+        self.appearance = Appearance(self, self.last)
         self._presence = Presence(self)
 
     def get_driver_class(self) -> type[Driver]:
@@ -140,7 +140,7 @@ class ConsoleApp(CardConsole):
     # Start
 
     def on_mount(self) -> None:
-        self.looks.only_ours()
+        self.appearance.only_ours()
         self.call_after_refresh(self.begin)
 
     def begin(self) -> None:
@@ -166,10 +166,10 @@ class ConsoleApp(CardConsole):
         if self._stop_asked:
             self._stop_in_thread(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
-        await self.looks.take(engine)
+        await self.appearance.take(engine)
         self.renew(TOPICS)
         self._tick()
-        self.in_background(self.looks.load_themes, "themes", exclusive=False)
+        self.in_background(self.appearance.load_themes, "themes", exclusive=False)
         self.in_background(self._warm, "warm")
 
     async def _warm(self) -> None:
@@ -238,7 +238,7 @@ class ConsoleApp(CardConsole):
             screen.engine_moved(message.topics)
             screen.output_grew(message.sessions)
         if "settings" in message.topics and self.engine is not None:
-            self.in_background(partial(self.looks.take, self.engine), "settings")
+            self.in_background(partial(self.appearance.take, self.engine), "settings")
         for event in message.noticed:
             self._notice(event)
 
@@ -305,7 +305,7 @@ class ConsoleApp(CardConsole):
         if event.is_printable and event.character:
             if self.focused is not None:
                 type_into(self.focused, event.character)
-            elif isinstance(self.screen, WholeScreen) and self.screen.is_modal:
+            elif isinstance(self.screen, BaseScreen) and self.screen.is_modal:
                 self.screen.typed_ahead += event.character
 
     # Actions

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.events import Event, EventBus
 
 
-INTERVAL = 0.1
+BATCH_INTERVAL_S = 0.1
 """Seconds between two batches: a kind of event reaches the screen at most ten times a second."""
 
 OF_SCREENS = frozenset({"training"})
@@ -82,7 +82,7 @@ class Bridge:
             self._loop.call_soon_threadsafe(self._due)
 
     def _due(self) -> None:
-        wait = self._last + INTERVAL - self._loop.time()
+        wait = self._last + BATCH_INTERVAL_S - self._loop.time()
         if wait > 0:
             self._loop.call_later(wait, self._deliver)
         else:

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-PROMPTS = 50
+MAX_PROMPTS = 50
 """So many prompts are kept."""
 
 STARTING = Refusal("starting", "The engine is still starting.", "")
 
-SAVE_AFTER = 2.0
+SAVE_DELAY_S = 2.0
 """Seconds from a change to the writing of the last screen."""
 
 
@@ -115,7 +115,7 @@ class Console(App[None]):
         before = self.last.prompts
         kept = (sent, *(item for item in before if item != sent)) if sent else before
         if redact(draft) == draft and redact(sent) == sent:
-            self.keep(draft=draft, draft_of=workspace, prompts=kept[:PROMPTS])
+            self.keep(draft=draft, draft_of=workspace, prompts=kept[:MAX_PROMPTS])
 
     def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
         """Read `topics` again, off the loop; a topic that `AppState` does not have is a screen's own. Topics that come
@@ -337,7 +337,7 @@ class Console(App[None]):
     def _save_soon(self) -> None:
         if not self._saving and self.is_running and not self._closing:  # a timer of an app that ends would hold it
             self._saving = True
-            self.set_timer(SAVE_AFTER, self._save_now, name="save")
+            self.set_timer(SAVE_DELAY_S, self._save_now, name="save")
 
     def _save_now(self) -> None:
         self.in_background(self._save, "save", exclusive=False)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clawpy_console.attach.terminal import Terminal
     from engine import Engine
 
-EVENTS = 30
+MAX_EVENTS = 30
 """So many of the last events are named."""
 
 
@@ -60,6 +60,6 @@ def report(error: BaseException, home: Home, engine: Engine | None, terminal: Te
 def _events(engine: Engine) -> list[str]:
     """The kinds of the last events, newest first."""
     try:
-        return [f"{fact.at.isoformat(timespec='seconds')} {fact.kind}" for fact in engine.ledger.latest(EVENTS)]
+        return [f"{fact.at.isoformat(timespec='seconds')} {fact.kind}" for fact in engine.ledger.latest(MAX_EVENTS)]
     except Exception as failure:  # the report is worth more than its last part
         return [f"not readable: {type(failure).__name__}"]

@@ -18,10 +18,10 @@ from clawpy_console import words
 Document = Mapping[str, Any]
 """A value of the engine as verbs print it in JSON."""
 
-BAR = 10
+BAR_CELLS = 10
 """Cells of a bar."""
 
-AROUND = 3
+CONTEXT_LINES = 3
 """Lines that stay the same, shown before and after those that change."""
 
 
@@ -47,8 +47,8 @@ def present(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Iterator[Fie
 
 def bar(share: float) -> str:
     """A share from 0 to 1 as `▇▇▇▇▇▇▇···`."""
-    filled = round(max(0.0, min(1.0, share)) * BAR)
-    return "▇" * filled + "·" * (BAR - filled)
+    filled = round(max(0.0, min(1.0, share)) * BAR_CELLS)
+    return "▇" * filled + "·" * (BAR_CELLS - filled)
 
 
 def when(instant: str | None, now: datetime) -> str:
@@ -69,7 +69,7 @@ def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
     import difflib  # not before the first frame
 
     tones = {"-": "wrong", "+": "good", "@": "faint"}
-    for number, line in enumerate(difflib.unified_diff(before, after, n=AROUND, lineterm="")):
+    for number, line in enumerate(difflib.unified_diff(before, after, n=CONTEXT_LINES, lineterm="")):
         if number < 2 or (number == 2 and line.startswith(("@@ -0,", "@@ -1,", "@@ -1 "))):
             continue  # the names of the files, and a first part that begins at the top
         text = "  ⋮" if line.startswith("@@") else f"{line[0]} {line[1:]}".expandtabs(4)

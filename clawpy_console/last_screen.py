@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 VERSION = 1
 
-MOST = {
+MAX_KEPT = {
     "cards": 10, "recent": 12, "sessions": 16, "tasks": 30, "agents": 30, "waiting": 20,
     "changes": 0, "permissions": 0, "retired": 0, "log": 0, "blocked": 0, "rails": 0, "burn": 0, "chain": 0,
     "levels": 0,
@@ -83,7 +83,7 @@ def save(file: Path, screen: LastScreen) -> None:
 def trim(screen: LastScreen) -> LastScreen:
     """Only what a first frame can show, so that reading it costs a millisecond or two."""
     kept = dataclasses.replace(
-        screen.known, **{name: getattr(screen.known, name)[:most] for name, most in MOST.items()}
+        screen.known, **{name: getattr(screen.known, name)[:most] for name, most in MAX_KEPT.items()}
     )
     return dataclasses.replace(screen, known=kept, saved_at=screen.saved_at or datetime.now(UTC))
 

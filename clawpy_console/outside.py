@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
 
 
-TMUX_WITHIN = 5
+TMUX_TIMEOUT_S = 5
 """Seconds that tmux may take to open a window."""
 
 
@@ -77,7 +77,7 @@ def _tmux(environment: Mapping[str, str], *arguments: str) -> None:
     """A new window of the tmux that the terminal is in. Raises `Refusal` with what tmux says."""
     command = ["tmux", "new-window", *arguments]
     try:
-        subprocess.run(command, check=True, timeout=TMUX_WITHIN, capture_output=True, text=True, env=environment)
+        subprocess.run(command, check=True, timeout=TMUX_TIMEOUT_S, capture_output=True, text=True, env=environment)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         raise Refusal(

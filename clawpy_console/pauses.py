@@ -12,11 +12,11 @@ import sys
 import time
 from collections.abc import Callable
 
-SWITCH = 0.001
+SWITCH_INTERVAL_S = 0.001
 """Seconds after which a computing thread lets another one run; the interpreter's own 5 ms, several times in the way
 of a key, are felt."""
 
-QUIET = 1.5
+IDLE_S = 1.5
 """Seconds without a key after which the operator may be taken to be reading."""
 
 DUE, OVERDUE = 10, 200
@@ -37,7 +37,7 @@ class Pauses:
         """From now on full collections wait for `collect`; what there is now is not looked at again. Once is enough."""
         if self._ours:
             return
-        sys.setswitchinterval(SWITCH)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         gc.freeze()
         first, second, _ = gc.get_threshold()
         gc.set_threshold(first, second, 100 * OVERDUE)
@@ -56,5 +56,5 @@ class Pauses:
     def collect(self) -> None:
         """A full collection, when one is due and nobody types, or when it is overdue."""
         waiting = gc.get_count()[2] if self._ours else 0
-        if waiting >= OVERDUE or (waiting >= DUE and self._clock() - self._pressed_at >= QUIET):
+        if waiting >= OVERDUE or (waiting >= DUE and self._clock() - self._pressed_at >= IDLE_S):
             gc.collect()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ABSENCE = timedelta(minutes=30)
 """Away for longer than this, and the operator is told what happened meanwhile."""
 
-HEARD_EVERY = timedelta(seconds=30)
+REPORT_INTERVAL = timedelta(seconds=30)
 """The engine hears of the operator no more often than this."""
 
 
@@ -49,7 +49,7 @@ class Presence:
             self._greet([])
         if app.greeted and key == "escape" and not app.last.welcomed:
             app.keep(welcomed=True)
-        if app.engine is None or (self._heard_at is not None and now - self._heard_at < HEARD_EVERY):
+        if app.engine is None or (self._heard_at is not None and now - self._heard_at < REPORT_INTERVAL):
             return
         self._heard_at = now
         app.ask(lambda engine: engine.autonomy.heard("console"), lambda _: app.renew(["autonomy"]), group="heard")

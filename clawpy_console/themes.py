@@ -140,7 +140,7 @@ def _theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) -> Them
     )
 
 
-class Looks:
+class Appearance:
     """Theme and keys of one app: first as they were last time, then as the settings say.
 
     What cannot be used is complained of, and the console goes on with what can.

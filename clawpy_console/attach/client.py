@@ -27,7 +27,7 @@ from engine.home import Home
 
 HEAD = struct.Struct(">cI")
 
-LARGEST = 16 * 1024 * 1024
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Bytes of one message at most."""
 
 # To the client
@@ -68,7 +68,7 @@ class Messages:
         found = []
         while len(self._buffer) >= HEAD.size:
             kind, length = HEAD.unpack_from(self._buffer)
-            if length > LARGEST:
+            if length > MAX_MESSAGE_BYTES:
                 raise ValueError(f"a message of {length} bytes")
             end = HEAD.size + length
             if len(self._buffer) < end:
@@ -89,16 +89,16 @@ RESTORE = (
 """Ends everything that a console may have switched on: synchronized output, paste, no wrap, mouse, Kitty's keys,
 the alternate screen, the hidden cursor, focus."""
 
-PATIENCE = 10.0
+TIMEOUT_S = 10.0
 """Seconds to wait for an engine that starts or ends."""
 
-ORDERLY = 5
+SHUTDOWN_S = 5
 """Seconds that the engine may take to end after a signal to its last client."""
 
-CHUNK = 1024
+CHUNK_BYTES = 1024
 """Bytes written to the terminal at a time: so many fit when it says that it takes some."""
 
-AHEAD = 65536
+MAX_PENDING_BYTES = 65536
 """Bytes that wait for the terminal before nothing more is read from the console."""
 
 
@@ -106,7 +106,7 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
     """Attach this terminal to the engine of `home`, or to one that `serve` opens in a process of its own; the exit
     code. `home` is None for a throw-away one. `serve` gets the connection to this terminal, and returns the exit code
     of its process. `workspaces` are what the operator named, to be told what is not looked after."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             connection, child = attach(home, workspaces) if home else None, 0
@@ -149,7 +149,7 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     request = {"verb": "attach", "arguments": hello}
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.settimeout(PATIENCE)
+        connection.settimeout(TIMEOUT_S)
         connection.connect(str(address))
         if note.get("version") != __version__:
             fix = f"end it and start `clawpy` again: kill {note.get('pid')}"
@@ -220,7 +220,7 @@ class Client:
 
     def _once(self, woken: int) -> None:
         reads = [woken, *([0] if self._before else [])]
-        if len(self._pending) < AHEAD:
+        if len(self._pending) < MAX_PENDING_BYTES:
             reads.append(self._connection.fileno())
         readable, writable, _ = select.select(reads, [1] if self._pending else [], [])
         if woken in readable:
@@ -229,7 +229,7 @@ class Client:
         if 0 in readable and self._before:
             self._typed()
         if writable:
-            self._write(CHUNK)
+            self._write(CHUNK_BYTES)
         if self._connection.fileno() in readable:
             self._received()
 
@@ -284,7 +284,7 @@ class Client:
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(ORDERLY)
+        signal.alarm(SHUTDOWN_S)
         with suppress(OSError):
             while self._connection.recv(65536):
                 pass
@@ -301,7 +301,7 @@ class Client:
         """Write what waits for the terminal: all of it, or `most` bytes."""
         while self._pending:
             try:
-                written = os.write(1, self._pending[: most or CHUNK])
+                written = os.write(1, self._pending[: most or CHUNK_BYTES])
             except OSError:  # the terminal is gone; the signal that says so comes
                 self._pending.clear()
                 return

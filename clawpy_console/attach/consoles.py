@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 STOPPED = "The engine stopped. Start it again with `clawpy`."
 
-ORDERLY_SECONDS = 5.0
+SHUTDOWN_S = 5.0
 """Seconds that an engine whose last terminal is gone may take to end."""
 
-LARGEST_LOG = 1024 * 1024
+MAX_LOG_BYTES = 1024 * 1024
 """Bytes of `logs/console.log` with which it begins anew."""
 
 
@@ -163,7 +163,7 @@ class Consoles(Host):
             self._ending = True
             self._last.append((terminal, how))
             if not terminal.connected:
-                end_within(ORDERLY_SECONDS, 1)
+                end_within(SHUTDOWN_S, 1)
             self._left.put(None)
         else:
             on = f"The engine keeps running (process {os.getpid()}). `clawpy` attaches to it."
@@ -219,7 +219,7 @@ def _speak_to_log(home: Home) -> None:
     file = home.logs / "console.log"
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        whole = file.exists() and file.stat().st_size > LARGEST_LOG
+        whole = file.exists() and file.stat().st_size > MAX_LOG_BYTES
         log = os.open(file, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if whole else os.O_APPEND), 0o600)
     except OSError:  # a home that cannot be written is told by the engine
         log = os.open(os.devnull, os.O_WRONLY)

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BEHIND = 512 * 1024
+MAX_QUEUED_BYTES = 512 * 1024
 """Bytes that wait for a client at most. What is drawn then is dropped, and the screen is drawn anew when the client has
 read what waited."""
 
 
-LARGEST = (2000, 1000)
+MAX_SIZE = (2000, 1000)
 """Columns and rows that are drawn at most: a terminal may say any size, and each cell costs memory."""
 
 
 def bounded(size: Sequence[int]) -> tuple[int, int]:
     """A terminal's size as it is drawn. Raises ValueError or TypeError for what is no size."""
     columns, rows = size
-    return max(1, min(int(columns), LARGEST[0])), max(1, min(int(rows), LARGEST[1]))
+    return max(1, min(int(columns), MAX_SIZE[0])), max(1, min(int(rows), MAX_SIZE[1]))
 
 
 class Terminal(asyncio.Protocol):
@@ -108,7 +108,7 @@ class Terminal(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=BEHIND, low=0)
+        transport.set_write_buffer_limits(high=MAX_QUEUED_BYTES, low=0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.connected = False

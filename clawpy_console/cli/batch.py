@@ -14,7 +14,7 @@ from typing import Any
 import engine
 from clawpy_console.cli.options import Where, WrongUse
 
-PIECE_BYTES = 1024 * 1024
+MAX_PIECE_BYTES = 1024 * 1024
 """A piece is at most so large, written as JSON: answers come out as they are made."""
 
 
@@ -39,12 +39,12 @@ def answer(name: str, ask: Callable[[list[str]], Mapping[str, Any]], *, most: in
 
 
 def pieces(lines: Iterable[tuple[int, str]], most: int) -> Iterator[dict[int, str]]:
-    """Lines by their numbers, in pieces of at most so many, and of `PIECE_BYTES` but for one line that alone is
+    """Lines by their numbers, in pieces of at most so many, and of `MAX_PIECE_BYTES` but for one line that alone is
     larger."""
     piece, size = dict[int, str](), 0
     for number, line in lines:
         length = len(json.dumps(line))
-        if piece and (len(piece) >= most or size + length > PIECE_BYTES):
+        if piece and (len(piece) >= most or size + length > MAX_PIECE_BYTES):
             yield piece
             piece, size = {}, 0
         piece[number] = line
@@ -71,15 +71,15 @@ def numbered(name: str) -> Iterator[tuple[int, str]]:
         raise engine.Refusal("no_file", told, "name a file of JSON lines") from error
 
 
-PIECE_LINES = 200
+MAX_PIECE_LINES = 200
 
-LONGEST_LINE = 3 * 1024 * 1024
+MAX_LINE_BYTES = 3 * 1024 * 1024
 """Bytes, written as JSON once more: what the engine takes in one piece."""
 
-BAD_NAMED = 1_000
+MAX_BAD_LINES = 1_000
 """So many bad lines are named in the document; all are counted."""
 
-SETTLE_SECONDS = 2.0
+SETTLE_S = 2.0
 
 
 def remember(name: str, where: Where, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
@@ -96,14 +96,14 @@ def remember(name: str, where: Where, *, opener: Callable[..., Any], wait: bool)
     def tally(some: Iterable[dict[str, Any]]) -> None:
         for item in some:
             found["badLines"] += 1
-            if len(bad) < BAD_NAMED:
+            if len(bad) < MAX_BAD_LINES:
                 bad.append(item)
             print(f"line {item['line']}: {item['message']}", file=sys.stderr)
 
     def lines() -> Iterator[tuple[int, str]]:
         """Those that fit into a piece. A longer one leaves an empty one in its place: the engine counts them too."""
         for number, line in numbered(name):
-            fits = len(json.dumps(line)) <= LONGEST_LINE
+            fits = len(json.dumps(line)) <= MAX_LINE_BYTES
             if not fits:
                 tally([{"line": number, "message": f"{len(line):,} characters is too long", "kept": False}])
             yield number, line if fits else ""
@@ -112,14 +112,14 @@ def remember(name: str, where: Where, *, opener: Callable[..., Any], wait: bool)
         Console(stderr=True).status("Reading…") as progress,
         engine.talk(where.home, workspaces=where.all(), opener=opener) as ask,
     ):
-        for piece in pieces(lines(), PIECE_LINES):
+        for piece in pieces(lines(), MAX_PIECE_LINES):
             answer = ask("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
             found["remembered"] += answer["remembered"]
             found["known"] += answer["known"]
             tally(answer["bad"])
             progress.update(f"{found['remembered'] + found['known']} remembered")
         while wait:
-            answer = ask("remember", {"settle": SETTLE_SECONDS})
+            answer = ask("remember", {"settle": SETTLE_S})
             if answer["settled"] or answer["trouble"] or (not answer["missing"] and answer["index"] == "degraded"):
                 break
             missing = answer["missing"]

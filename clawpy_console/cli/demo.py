@@ -259,7 +259,7 @@ TASK = "Summarise the day"
 SESSIONS = 3
 """What recurs in so many goes up to the project."""
 
-PATIENCE = 20.0
+TIMEOUT_S = 20.0
 """Seconds for one of them."""
 
 
@@ -312,4 +312,4 @@ def _run(engine: Engine, prompt: str, workspace: str) -> None:
     engine.cards.approve(card.id)
     session = engine.sessions.of_prediction(card.id)
     if session is not None:
-        engine.sessions.wait(session.id, PATIENCE)
+        engine.sessions.wait(session.id, TIMEOUT_S)

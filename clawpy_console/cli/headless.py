@@ -29,7 +29,7 @@ from engine.model import sanitise
 if TYPE_CHECKING:
     from engine import Engine
 
-LOOK = 60.0
+POLL_S = 60.0
 """Seconds after which it looks for news without being woken."""
 
 
@@ -88,7 +88,7 @@ def run(
                 feed.drain()  # only its waking counts: what happened is read from the ledger
                 say.news()
                 show_once(engine.gateway.reveal(), engine.gateway.state().token)
-                left = LOOK if until is None else min(LOOK, until - time.monotonic())
+                left = POLL_S if until is None else min(POLL_S, until - time.monotonic())
                 if left <= 0:
                     ending.end("the time set by --for is over", finish=True)
                     break

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 DONE, REFUSED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
-UNREAD = 128 + signal.SIGPIPE
+PIPE_CLOSED = 128 + signal.SIGPIPE
 """Nobody read the answer to its end; what a shell says of a program that a closed pipe ended."""
 
-GARBAGE = (50_000, 20, 50)
+GC_THRESHOLD = (50_000, 20, 50)
 """When garbage is looked for (`gc.set_threshold`). Python's own 700 is for small programs: of a screen, which is made
 of tens of thousands of objects, the looking took two fifths of the time."""
 
@@ -43,7 +43,7 @@ of tens of thousands of objects, the looking took two fifths of the time."""
 def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = None) -> int:
     """Run `clawpy` with `argv` (the process's own by default) and return its exit code. `terminal` is the client that a
     console is for (`clawpy_console.attach`)."""
-    gc.set_threshold(*GARBAGE)
+    gc.set_threshold(*GC_THRESHOLD)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = Non
         return INTERRUPTED
     except BrokenPipeError:
         _drop(sys.stdout)
-        return UNREAD
+        return PIPE_CLOSED
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = Non
             if error.errno not in (errno.EPIPE, errno.EIO):
                 raise
             _drop(stream)
-            code = code or UNREAD
+            code = code or PIPE_CLOSED
     return code
 
 
@@ -125,9 +125,9 @@ def _ending_in_order() -> AbstractContextManager[None]:
 
 def _end(number: int, _frame: object) -> None:
     """Leave in order; where that does not come to an end, leave anyway."""
-    from clawpy_console.attach.consoles import ORDERLY_SECONDS, end_within
+    from clawpy_console.attach.consoles import SHUTDOWN_S, end_within
 
-    end_within(ORDERLY_SECONDS, 128 + number)
+    end_within(SHUTDOWN_S, 128 + number)
     sys.exit(128 + number)
 
 

@@ -17,9 +17,9 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from clawpy_console.fields import Field
+from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.drawn import Drawn, drawn
 from clawpy_console.widgets.status import Frame
-from clawpy_console.widgets.whole import WholeScreen
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 
-class Dialog(ModalScreen[Answer], WholeScreen[Answer]):  # styles come by the first base
+class Dialog(ModalScreen[Answer], BaseScreen[Answer]):  # styles come by the first base
     """A modal screen over a picture of the one behind it.
 
     Textual draws that picture anew whenever a part of the dialog is drawn, and mixes colours for each of its

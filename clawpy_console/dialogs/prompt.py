@@ -23,7 +23,7 @@ from engine.model import Card, FlowForm, FoundAgent, Refusal
 if TYPE_CHECKING:
     from engine import Engine
 
-SHOWN = 6
+MAX_COMPLETIONS = 6
 """So many completions are shown at once."""
 
 NO_MODEL = Refusal(
@@ -189,8 +189,8 @@ class OwnPrompt(Dialog[Card | None]):
         self._draw_options()
 
     def _draw_options(self) -> None:
-        first = max(0, self._chosen - SHOWN + 1)
-        shown = self._options[first : first + SHOWN]
+        first = max(0, self._chosen - MAX_COMPLETIONS + 1)
+        shown = self._options[first : first + MAX_COMPLETIONS]
         wide = max((len(text.split(" ")[-1] or text) for text, _ in shown), default=0)
 
         def draw(width: int) -> list[Content]:
@@ -200,8 +200,8 @@ class OwnPrompt(Dialog[Card | None]):
                 word = text.rstrip().rpartition(" ")[2]
                 line = f"{word:<{wide}}  {means}"
                 lines.append(Content.assemble((mark, "$accent"), (words.crop(line, width - 2), "$grey")))
-            if len(self._options) > first + SHOWN:
-                lines.append(Content.styled(f"  {len(self._options) - first - SHOWN} more", "$faint"))
+            if len(self._options) > first + MAX_COMPLETIONS:
+                lines.append(Content.styled(f"  {len(self._options) - first - MAX_COMPLETIONS} more", "$faint"))
             return [*lines, *self._unserved.wrap(width)]
 
         self.query_one("#options", Drawn).show(draw)

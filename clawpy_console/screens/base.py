@@ -14,10 +14,10 @@ from textual.widgets import Input, Static
 
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.state import AppState
+from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.drawn import Drawn, drawn
 from clawpy_console.widgets.keyline import Columns, Filter, KeyLine
 from clawpy_console.widgets.status import Frame
-from clawpy_console.widgets.whole import WholeScreen
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class ConsoleScreen(WholeScreen[None]):
+class ConsoleScreen(BaseScreen[None]):
     """A full screen: status line, banner, body, key line.
 
     `PANES` maps each pane, in the order of Tab, to the id of the widget that takes its focus. On a narrow terminal

@@ -75,7 +75,7 @@ class Columns(Tabs):
     ACTION = "screen.show_column"
 
 
-GAP = 2
+GAP_CELLS = 2
 """Cells between two keys."""
 
 LAST = ("app.help", "app.quit")
@@ -120,10 +120,10 @@ class KeyLine(Widget):
                 break
             if id not in LAST:
                 line += piece
-        return (line + " " * (room + GAP - line.cell_length) + ends).rstrip()
+        return (line + " " * (room + GAP_CELLS - line.cell_length) + ends).rstrip()
 
 
 def _pressed(action_id: str, key: str, label: str) -> Content:
     """A key and what it does, and the gap after it; a click presses it."""
     piece = Content.assemble((key, "$accent"), " ", (label, "$grey")).stylize(f"@click=screen.press('{action_id}')")
-    return piece + " " * GAP
+    return piece + " " * GAP_CELLS

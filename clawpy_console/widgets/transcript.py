@@ -77,7 +77,7 @@ def bar(percent: float) -> str:
 Fetch = Callable[[str, int, int], Sequence[TranscriptLine]]
 """`fetch(session_id, after, limit)`: blocking, called in a thread."""
 
-PAGE = 2000
+PAGE_LINES = 2000
 
 
 class Transcript(LinesView):
@@ -125,7 +125,7 @@ class Transcript(LinesView):
             while True:
                 self._again = False
                 session_id = self.session_id
-                lines = await asyncio.to_thread(fetch, session_id, self._seen, PAGE)
+                lines = await asyncio.to_thread(fetch, session_id, self._seen, PAGE_LINES)
                 if session_id != self.session_id:
                     continue
                 if lines:
@@ -133,7 +133,7 @@ class Transcript(LinesView):
                     self._add(lines)
                     self.last_line = lines[-1].text
                     self.post_message(self.Grew())
-                if len(lines) < PAGE and not self._again:
+                if len(lines) < PAGE_LINES and not self._again:
                     self._conclude()
                     return
                 await asyncio.sleep(0.05)

@@ -156,7 +156,7 @@ def test_messages_that_come_in_pieces() -> None:
         found += messages.feed(bytes([byte]))
     assert found == [(b"O", b"one"), (b"L", b""), (b"O", b"two")]
     with pytest.raises(ValueError, match="a message of"):
-        messages.feed(wire.HEAD.pack(b"O", wire.LARGEST + 1))
+        messages.feed(wire.HEAD.pack(b"O", wire.MAX_MESSAGE_BYTES + 1))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_an_engine_of_another_version_is_named(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clawpy_console.attach.client.PATIENCE", 0.05)
+    monkeypatch.setattr("clawpy_console.attach.client.TIMEOUT_S", 0.05)
     home = Home.locate(tmp_path)
     home.data.mkdir()
     address = str(tmp_path / "socket")

@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 from clawpy_console.app import ConsoleApp
 from clawpy_console.attach import client as wire
 from clawpy_console.attach.consoles import Consoles
-from clawpy_console.attach.terminal import BEHIND, LARGEST, Terminal, TerminalDriver
+from clawpy_console.attach.terminal import MAX_QUEUED_BYTES, MAX_SIZE, Terminal, TerminalDriver
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask
 from engine.api.operations import OPERATIONS
@@ -113,7 +113,7 @@ async def test_f12_waits_for_no_other_key() -> None:
 
 @pytest.mark.parametrize(
     ("said", "size"),
-    [(b"[100000, 100000]", LARGEST), (b"[0, -1]", (1, 1)), (b'["a", 1]', None), (b"7", None), (b"[", None)],
+    [(b"[100000, 100000]", MAX_SIZE), (b"[0, -1]", (1, 1)), (b'["a", 1]', None), (b"7", None), (b"[", None)],
 )
 async def test_a_size_that_no_terminal_has_is_bounded_or_ends_the_connection(
     said: bytes, size: tuple[int, int] | None
@@ -131,7 +131,7 @@ async def test_a_client_that_reads_nothing_holds_up_nothing_and_gets_the_whole_s
         for _ in range(40):
             terminal.draw("#" * 100_000)
         assert terminal._transport is not None
-        assert terminal._transport.get_write_buffer_size() < BEHIND + 200_000
+        assert terminal._transport.get_write_buffer_size() < MAX_QUEUED_BYTES + 200_000
         drawn = await client.read(until=b"hello")
         assert len(drawn) < 2_000_000
 

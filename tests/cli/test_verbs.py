@@ -342,7 +342,7 @@ def test_a_batch_answers_line_by_line(clawpy: Clawpy, tmp_path: Path, monkeypatc
 
 
 def test_a_large_batch_keeps_its_order(clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clawpy_console.cli.batch.PIECE_BYTES", 100)
+    monkeypatch.setattr("clawpy_console.cli.batch.MAX_PIECE_BYTES", 100)
     (tmp_path / "many").write_text("".join(f'{{"id": {n}, "command": "ls"}}\n' for n in range(50)))
     said = clawpy("check", "--batch", str(tmp_path / "many"))
     assert [json.loads(line)["id"] for line in said.out.splitlines()] == list(range(50))

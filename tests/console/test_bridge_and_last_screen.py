@@ -11,7 +11,7 @@ import pytest
 
 from clawpy_console import bridge, last_screen
 from clawpy_console.app import ConsoleApp
-from clawpy_console.bridge import INTERVAL, OF_SCREENS, Bridge, EngineMoved
+from clawpy_console.bridge import BATCH_INTERVAL_S, OF_SCREENS, Bridge, EngineMoved
 from clawpy_console.state import TOPICS, AppState, read
 from engine.events import Event, EventBus, PredictionCreated, SessionEnded, SessionOutput
 from engine.home import Home
@@ -44,7 +44,7 @@ async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
     await asyncio.gather(*(asyncio.to_thread(burst) for _ in range(4)))
     bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="", cost=0))
     await last.wait()
-    each = (time.monotonic() - began) / INTERVAL + 2
+    each = (time.monotonic() - began) / BATCH_INTERVAL_S + 2
     assert 1 <= len(posted) <= each
     assert {session for message in posted for session in message.sessions} == {"sess_1"}
     assert {"cards", "sessions"} <= {topic for message in posted for topic in message.topics}
@@ -52,7 +52,7 @@ async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
 
 
 async def test_after_it_is_closed_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clawpy_console.bridge.INTERVAL", 0.0)
+    monkeypatch.setattr("clawpy_console.bridge.BATCH_INTERVAL_S", 0.0)
     bus, posted = EventBus(), list[EngineMoved]()
     bridge = Bridge(bus, posted.append)
     counts = []

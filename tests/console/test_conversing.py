@@ -15,7 +15,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.mission.details import Details
 from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.screens.mission.stack import CardStack
-from clawpy_console.screens.work.conversing import STEADY, Asked, ReplyLine
+from clawpy_console.screens.work.conversing import GUARD_S, PermissionPane, ReplyLine
 from clawpy_console.screens.work.xray import XRay
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Rows
@@ -34,19 +34,19 @@ def agent(engine: StandIn) -> StandIn:
     return engine.with_agent()
 
 
-async def to_work(pilot: Pilot) -> Asked:
+async def to_work(pilot: Pilot) -> PermissionPane:
     """On the work screen, on the agent's session, with the moment over in which no key answers."""
     await live(pilot)
     pilot.app.open("work", AGENT)
     await until(pilot, lambda: pilot.app.screen.query("#asked"))
     await until(pilot, lambda: pilot.app.screen.session and pilot.app.screen.session.id == AGENT)
-    asked = pilot.app.screen.query_one(Asked)
+    asked = pilot.app.screen.query_one(PermissionPane)
     settle(asked)
     return asked
 
 
-def settle(asked: Asked) -> None:
-    later = asked.clock() + STEADY + 0.01  # sums of seconds since the start of the machine are not exact
+def settle(asked: PermissionPane) -> None:
+    later = asked.clock() + GUARD_S + 0.01  # sums of seconds since the start of the machine are not exact
     asked.clock = lambda: later
 
 
@@ -153,7 +153,7 @@ async def test_mission_control_has_it_in_the_one_queue_and_leads_to_it(console: 
         queue.select("perm_000000000001")
         await pilot.press("enter")
         await until(pilot, lambda: console.screen.query("#asked"))
-        await until(pilot, lambda: console.screen.query_one(Asked).current is not None)
+        await until(pilot, lambda: console.screen.query_one(PermissionPane).current is not None)
 
 
 # Replies

@@ -174,7 +174,7 @@ async def test_models_are_swapped_in_and_out(console: ConsoleApp, engine: StandI
 async def test_the_end_of_a_training_is_told_and_read(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(insights, "SETTLED", 0.05)
+    monkeypatch.setattr(insights, "DEBOUNCE_S", 0.05)
     async with console.run_test(size=(120, 40)) as pilot:
         await to_insights(pilot)
         engine.insights.training = dataclasses.replace(engine.insights.training, pairs=7)

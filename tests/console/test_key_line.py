@@ -46,7 +46,7 @@ async def _at(pilot: Pilot, mode: str, pane: str) -> ConsoleScreen:
 async def test_every_key_that_is_shown_does_something(
     console: ConsoleApp, engine: StandIn, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversing, "STEADY", 0.0)  # a request may be answered as soon as it is shown
+    monkeypatch.setattr(conversing, "GUARD_S", 0.0)  # a request may be answered as soon as it is shown
     engine.with_agent()
     if mode == "hierarchy":
         (tmp_path / "made").mkdir()

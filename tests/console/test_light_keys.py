@@ -17,7 +17,7 @@ from textual.selection import Selection
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.pauses import DUE, OVERDUE, QUIET, Pauses
+from clawpy_console.pauses import DUE, IDLE_S, OVERDUE, Pauses
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Rows
 from tests.console.conftest import running, until
@@ -110,10 +110,10 @@ def test_full_collections_wait_until_nobody_types(collector: None) -> None:
     pauses.begin()
     young(DUE)
     pauses.pressed()
-    now[0] = QUIET - 0.1
+    now[0] = IDLE_S - 0.1
     pauses.collect()
     assert waiting() >= DUE, "a key was pressed just now"
-    now[0] = QUIET
+    now[0] = IDLE_S
     pauses.collect()
     assert waiting() == 0
     young(DUE // 2)

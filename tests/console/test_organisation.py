@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console.screens.hierarchy.tree import LONG, Folds, Node, below, leaders, tree
+from clawpy_console.screens.hierarchy.tree import FOLD_ABOVE, Folds, Node, below, leaders, tree
 from engine.model import AgentView
 
 
@@ -32,9 +32,9 @@ def test_everyone_stands_below_his_leader() -> None:
 def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
     agents = [
         agent("ceo", "owner", worked=False),
-        *(agent(f"w{number}", "ceo", worked=number == 0) for number in range(LONG - 1)),
+        *(agent(f"w{number}", "ceo", worked=number == 0) for number in range(FOLD_ABOVE - 1)),
     ]
-    assert len(tree(agents, folds=Folds())) == 1 + LONG  # not so long that it needs folding
+    assert len(tree(agents, folds=Folds())) == 1 + FOLD_ABOVE  # not so long that it needs folding
     agents.append(agent("junior", "w1", worked=False))
     assert drawn(tree(agents, folds=Folds())) == [
         "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, w2, w3, w4, w5, w6",

@@ -10,9 +10,9 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.keyline import Filter, KeyLine
 from clawpy_console.widgets.rows import Row, Rows
-from clawpy_console.widgets.whole import WholeScreen
 from tests.console.conftest import live, running, until
 
 MODES = [*ConsoleApp.MODES]
@@ -75,7 +75,7 @@ async def test_while_words_are_typed_z_is_a_letter_and_escape_leaves_the_words(c
         assert screen.maximized is None
 
 
-class LongList(WholeScreen[None]):
+class LongList(BaseScreen[None]):
     """A screen with a list that is longer than it."""
 
     BINDINGS = bindings("zoom", "panes")

@@ -28,9 +28,9 @@ from clawpy_console.fields import Field
 from clawpy_console.screens.insights import figures
 from clawpy_console.screens.insights.figures import STATES
 from clawpy_console.screens.mission.since import since
-from clawpy_console.screens.safety import standing
+from clawpy_console.screens.safety import rail_status
 
-MOST = 5
+MAX_LISTED = 5
 """Sessions that ran since you were away, and that were blocked, which are listed: the last ones."""
 
 
@@ -86,7 +86,7 @@ def _hold(hold: Document) -> Field:
     """A stop or a pause, and how it ends."""
     until, now = hold["until"] and datetime.fromisoformat(hold["until"]), datetime.now(UTC)
     left = words.duration(until - now) if until and until > now else ""
-    return standing.hold(hold["word"], hold["reason"], time(hold["since"]), f"`clawpy resume {hold['word']}`", left)
+    return rail_status.hold(hold["word"], hold["reason"], time(hold["since"]), f"`clawpy resume {hold['word']}`", left)
 
 
 def _since(then: Document) -> Lines:
@@ -96,13 +96,13 @@ def _since(then: Document) -> Lines:
         return
     yield bold(f"since {time(then['at'])}")
     yield from printed(fields)
-    if len(ran) > MOST:
-        yield dim(f"    and {len(ran) - MOST} earlier ones; `clawpy work` lists them")
-    for run in ran[-MOST:]:
+    if len(ran) > MAX_LISTED:
+        yield dim(f"    and {len(ran) - MAX_LISTED} earlier ones; `clawpy work` lists them")
+    for run in ran[-MAX_LISTED:]:
         yield f"    {time(run['endedAt'])}  {how_it_ended(run)}  {words.one_line(run['prompt'])}"
-    if len(blocked) > MOST:
-        yield dim(f"    and {len(blocked) - MOST} earlier blocked ones")
-    for run in blocked[-MOST:]:
+    if len(blocked) > MAX_LISTED:
+        yield dim(f"    and {len(blocked) - MAX_LISTED} earlier blocked ones")
+    for run in blocked[-MAX_LISTED:]:
         rail = f"{wants('blocked')} by {run['rail']}"
         yield f"    {time(run['createdAt'])}  {rail}  {words.one_line(run['prompt'])}: {run['reason']}"
 
@@ -118,7 +118,8 @@ def dnd(document: Document) -> Lines:
 def resume(document: Document) -> Lines:
     """What ended, and how everything stands now."""
     for hold in document.get("lifted", ()):
-        yield f"{good('▶')} Resumed after the {standing.HOLDS[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
+        what = f"{rail_status.HOLDS[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
+        yield f"{good('▶')} Resumed after the {what}"
     yield from status(document)
 
 
@@ -343,7 +344,7 @@ def _totals(document: Document) -> Iterator[Field]:
             "", f"{count(len(cost['endedByCap']), 'session')} stopped before a call that would have exceeded a cap"
         )
     for hold in document["holds"]:
-        yield Field(standing.HOLDS[hold["word"]], f"{_when(hold['at'])}: {hold['reason']}")
+        yield Field(rail_status.HOLDS[hold["word"]], f"{_when(hold['at'])}: {hold['reason']}")
 
 
 def _example(example: Document | None, key: str) -> str:

@@ -16,7 +16,7 @@ from engine.model.wisdom import telling
 if TYPE_CHECKING:
     from engine import Engine
 
-MOST = 50
+MAX_PROBLEMS = 50
 """Problems of the organisation that are shown."""
 
 FINDINGS = {
@@ -107,9 +107,9 @@ def problems(found: list[str]) -> Iterator[Field]:
         yield Field("", "✓ No problems.", "grey")
         return
     yield Field("", words.count(len(found), "problem"), "heading")
-    yield from (Field("", f"▲ {words.one_line(problem)}", "wants") for problem in found[:MOST])
-    if len(found) > MOST:
-        yield Field("", f"and {len(found) - MOST:,} more", "faint")
+    yield from (Field("", f"▲ {words.one_line(problem)}", "wants") for problem in found[:MAX_PROBLEMS])
+    if len(found) > MAX_PROBLEMS:
+        yield Field("", f"and {len(found) - MAX_PROBLEMS:,} more", "faint")
 
 
 # Guidance

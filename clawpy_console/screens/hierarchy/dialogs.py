@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-TYPED = 0.3
+TYPING_DEBOUNCE_S = 0.3
 """Seconds without a key before what the text changes is worked out."""
 
 
@@ -67,7 +67,7 @@ class EditProfile(PreviewDialog[bool]):
     def _typed(self, event: TextArea.Changed) -> None:
         self._leaving, self._edits = False, None
         text = event.text_area.text
-        self.preview(lambda engine: self._work_out(engine, text), self._show, wait=TYPED)
+        self.preview(lambda engine: self._work_out(engine, text), self._show, wait=TYPING_DEBOUNCE_S)
 
     def _work_out(self, engine: Engine, text: str) -> tuple[tuple[ProfileEdit, ...], Document]:
         edits = engine.wisdom.profile_edits(self._before, text)
@@ -100,7 +100,7 @@ class EditProfile(PreviewDialog[bool]):
         self.say("▲ Not saved. Press the same key again to discard your edit.")
 
 
-SETTLED = 0.08
+CURSOR_DEBOUNCE_S = 0.08
 """Seconds that the cursor rests on a leader before what changes is worked out."""
 
 
@@ -169,7 +169,7 @@ class MoveAgent(PreviewDialog[str | None]):
         self.show([Field("", "Working out the preview…", "grey")] if leader else [])
         if leader:
             asked = {"id": self._agent.id, "reportsTo": leader}
-            self.preview(lambda engine: dispatch(engine, "guidance", asked), self._show, wait=SETTLED)
+            self.preview(lambda engine: dispatch(engine, "guidance", asked), self._show, wait=CURSOR_DEBOUNCE_S)
 
     def _show(self, document: Document) -> None:
         self._previewed = True

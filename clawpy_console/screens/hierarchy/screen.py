@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 TABS = ("who", "guidance", "findings", "teaching", "work")
 
-MOST = 200
+MAX_ITEMS = 200
 """So many findings and sessions of an agent are listed."""
 
-SETTLED = 0.06
+DEBOUNCE_S = 0.06
 """Seconds that the cursor rests on a row before it is read: walking through a long tree reads nothing."""
 
 
 def read(engine: Engine, id: str) -> dict[str, Any]:
     """What is shown of an agent or of the owner, by tab. Raises `Refusal` `unknown_agent`."""
     if id == OWNER:
-        queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MOST})["bubbles"]
+        queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MAX_ITEMS})["bubbles"]
         return {"id": id, "who": told.organisation(engine), "findings": queued}
     agent = dispatch(engine, "agents", {"action": "show", "id": id})
     shown: dict[str, Any] = {"id": id, "who": [*told.agent(agent)]}
@@ -53,8 +53,8 @@ def read(engine: Engine, id: str) -> dict[str, Any]:
     if not agent["agent"]["broken"]:
         guidance = dispatch(engine, "guidance", {"id": id})
         shown |= {"guidance": guidance, "teaching": guidance["teaching"], "block": engine.wisdom.guidance(id)}
-    findings = dispatch(engine, "bubbles", {"agent": id, "limit": MOST})["bubbles"]
-    return shown | {"findings": findings, "work": engine.sessions.list(agent=id, limit=MOST)}
+    findings = dispatch(engine, "bubbles", {"agent": id, "limit": MAX_ITEMS})["bubbles"]
+    return shown | {"findings": findings, "work": engine.sessions.list(agent=id, limit=MAX_ITEMS)}
 
 
 class HierarchyScreen(Organising, Filtering):
@@ -238,7 +238,7 @@ class HierarchyScreen(Organising, Filtering):
     def _row_moved(self) -> None:
         self.draw_columns()
         self.refresh_bindings()
-        self._read_detail(SETTLED)
+        self._read_detail(DEBOUNCE_S)
 
     @on(Tree.Fold)
     def _fold(self, message: Tree.Fold) -> None:

@@ -26,10 +26,10 @@ GROUP = "="
 
 RETIRED = f"{GROUP}retired"
 
-LONG = 8
+FOLD_ABOVE = 8
 """In an organisation of more agents than this, agents that never worked are folded (SPEC 6)."""
 
-NAMED = 12
+MAX_NAMES = 12
 """So many of the folded agents are named on their row."""
 
 STATES: Mapping[str, tuple[str, str, str]] = {
@@ -77,7 +77,7 @@ def tree(
     found = {agent.id for agent in (*agents, *retired) if all(word in searched(agent) for word in needle)}
     kept = found if needle else {agent.id for agent in agents if busy(agent) or agent.id in folds.kept}
     kept = kept.union(leaders(agents, kept))
-    folding = not needle and not folds.everyone and len(agents) > LONG
+    folding = not needle and not folds.everyone and len(agents) > FOLD_ABOVE
 
     def is_open(id: str) -> bool:
         return bool(needle) or (id in folds.shown if id == RETIRED else id not in folds.closed)
@@ -95,7 +95,7 @@ def tree(
         with_all = node.id in folds.shown or (node.agent is not None and node.id not in kept)
         if hidden < 2 or with_all or node.id.startswith(GROUP):
             return rows
-        names = ", ".join(agent.id for agent in unused[:NAMED]) + (" …" if len(unused) > NAMED else "")
+        names = ", ".join(agent.id for agent in unused[:MAX_NAMES]) + (" …" if len(unused) > MAX_NAMES else "")
         fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{hidden:,} not used yet: {names}", above=node.id)
         return [*(row for row in rows if row.id in kept), fold]
 
@@ -189,7 +189,7 @@ def _places(
     return under | {f"{GROUP}{title}": heads for title, heads in groups.items() if heads}, why
 
 
-DEEPEST = 12
+MAX_INDENT = 12
 """Rows deeper than this are not indented further, so that names stay in sight."""
 
 MARKED = 3
@@ -245,7 +245,7 @@ class Tree(Rows):
         if number >= len(self._rows):
             return
         node = self.nodes[self._rows[number].id]
-        at = MARKED + 2 * min(node.depth, DEEPEST)
+        at = MARKED + 2 * min(node.depth, MAX_INDENT)
         if node.id.startswith((FOLD, GROUP)) or (node.open is not None and at <= event.x < at + 2):
             event.prevent_default()  # a click on the mark folds; it opens nothing
             self.cursor = number
@@ -255,7 +255,7 @@ class Tree(Rows):
 def row(node: Node) -> Row:
     """A row: state, indentation, fold mark, tier, name; at the right the state in a word, and the tokens used."""
     agent = node.agent
-    indent = "  " * min(node.depth, DEEPEST)
+    indent = "  " * min(node.depth, MAX_INDENT)
     mark = "  " if node.open is None else "▾ " if node.open else "▸ "
     if agent is None:
         if node.id == OWNER:

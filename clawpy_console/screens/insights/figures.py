@@ -19,10 +19,10 @@ COUNTS = {
 ALWAYS = ("approved", "rejected")
 """Counts that are told when they are 0, too."""
 
-FEW = 5
+MIN_DECISIONS = 5
 """Fewer decisions than this say little about a range of confidence."""
 
-NAME = 24
+NAME_CELLS = 24
 """Cells of a name in a table."""
 
 
@@ -96,7 +96,9 @@ def verdict(bucket: Document) -> tuple[str, str]:
     if stated is None or bucket["unstated"] == bucket["predictions"]:
         return "cold start", "faint"
     if bucket["low"] <= stated <= bucket["high"]:
-        return (f"✓ stated {stated:.0%}", "ink") if bucket["predictions"] >= FEW else ("few decisions", "faint")
+        return (
+            (f"✓ stated {stated:.0%}", "ink") if bucket["predictions"] >= MIN_DECISIONS else ("few decisions", "faint")
+        )
     return (f"▲ too low: {stated:.0%}", "wants") if stated < bucket["low"] else (f"▼ too high: {stated:.0%}", "wrong")
 
 
@@ -108,7 +110,7 @@ def tables(insights: Document, names: Sequence[str], most: int = 8) -> Iterator[
         if found:
             title = {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
             costs = any(group["costPerAccepted"] for group in found)
-            head = f"{title.upper():<{NAME}}{'cards':>6}{'decided':>8}{'approved':>9}{'cost' if costs else '':>7}"
+            head = f"{title.upper():<{NAME_CELLS}}{'cards':>6}{'decided':>8}{'approved':>9}{'cost' if costs else '':>7}"
             yield from blank
             blank = [Field("", "")]
             yield Field("", head.rstrip(), "faint")
@@ -117,7 +119,7 @@ def tables(insights: Document, names: Sequence[str], most: int = 8) -> Iterator[
             cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
             decided = group["approved"] + group["rejected"]
             row = f"{group['predictions']:>6,}{decided:>8,}{percent(group['approvalRate']):>9}{cost:>7}"
-            yield Field("", f"{words.fit(said, NAME)}{row}".rstrip())
+            yield Field("", f"{words.fit(said, NAME_CELLS)}{row}".rstrip())
         if len(found) > most:
             yield Field("", f"and {len(found) - most} more", "faint")
 

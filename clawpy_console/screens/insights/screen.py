@@ -30,7 +30,7 @@ PERIODS: tuple[int | None, ...] = (7, 30, 90, None)
 MOVES = frozenset({"cards", "phase", "costs", "settings", "changes", "training"})
 """What the engine reports before figures may be others."""
 
-SETTLED = 1.0
+DEBOUNCE_S = 1.0
 """Seconds after a report before the figures are read again: reports come in bursts, and while agents work in a row."""
 
 NO_TABLES = "No cards yet."
@@ -72,12 +72,12 @@ class InsightsScreen(ConsoleScreen):
 
     def engine_moved(self, topics: frozenset[str]) -> None:
         if topics & MOVES and self._settling is None:
-            self._settling = self.set_timer(SETTLED, self._settled, name="settling")
+            self._settling = self.set_timer(DEBOUNCE_S, self._settled, name="settling")
 
     def _settled(self) -> None:
         """Read now; after the reading that is under way, however often something is reported meanwhile."""
         under_way = any(worker.group == "insights" and worker.is_running for worker in self.workers)
-        self._settling = self.set_timer(SETTLED, self._settled, name="settling") if under_way else None
+        self._settling = self.set_timer(DEBOUNCE_S, self._settled, name="settling") if under_way else None
         if not under_way and self.is_current:
             self.read_again()
 

@@ -15,7 +15,7 @@ from engine import document
 if TYPE_CHECKING:
     from engine import Engine
 
-MOST = 500
+MAX_ITEMS = 500
 """So many candidates, and so many learnings, are listed: the newest. The filter finds older learnings too."""
 
 YOURS = "Needs your decision"
@@ -41,10 +41,10 @@ class Listing(NamedTuple):
 
 def read_listing(engine: Engine, needle: str, wanted: str) -> Listing:
     """What there is now, the learning `wanted` among it however old it is. Raises what the engine raises."""
-    candidates = [document(candidate) for candidate in engine.adaptation.candidates(limit=MOST)]
+    candidates = [document(candidate) for candidate in engine.adaptation.candidates(limit=MAX_ITEMS)]
     active = [candidate["id"] for candidate in candidates if candidate["status"] == "promoted"]
     lifts = {id: document(engine.adaptation.view(id))["lift"] for id in active}
-    found = engine.learnings.entries(words=needle, limit=MOST)
+    found = engine.learnings.entries(words=needle, limit=MAX_ITEMS)
     if wanted and not wanted.startswith("cand_") and all(learning.id != wanted for learning in found):
         found = [*found, engine.learnings.view(wanted).entry]
     faults = [fault for scope in engine.learnings.scopes() for fault in scope.faults]

@@ -75,13 +75,13 @@ class Decide(PreviewDialog[str | None]):
 NOTHING = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
 """What stands in place of details while there are none."""
 
-SETTLED = 0.06
+CURSOR_DEBOUNCE_S = 0.06
 """Seconds that the cursor rests on a row before it is read: walking through a long list reads nothing."""
 
-TYPING = 0.15
+TYPING_DEBOUNCE_S = 0.15
 """Seconds without a key after which the words typed are looked for."""
 
-UNWRAPPED = 10_000
+UNWRAPPED_CELLS = 10_000
 """Cells of a line that the dialog wraps."""
 
 
@@ -214,7 +214,7 @@ class LearningScreen(Filtering):
 
     def filtered(self) -> None:
         self._draw_list()
-        self.read_again(TYPING)
+        self.read_again(TYPING_DEBOUNCE_S)
 
     def _draw_list(self) -> None:
         if self._listing is None:
@@ -263,7 +263,7 @@ class LearningScreen(Filtering):
     @on(Rows.Moved, "#list")
     def _row_moved(self) -> None:
         self.refresh_bindings()
-        self._read_view(SETTLED)
+        self._read_view(CURSOR_DEBOUNCE_S)
 
     @on(Rows.Opened, "#list")
     def _row_opened(self) -> None:
@@ -346,7 +346,7 @@ class LearningScreen(Filtering):
             dialog = Decide(title, list(preview(view)), self._reasons.get((id, how), ""))
             self.app.push_screen(dialog, answered)
         else:
-            told = Content("\n").join(drawn(preview(view), UNWRAPPED))
+            told = Content("\n").join(drawn(preview(view), UNWRAPPED_CELLS))
             confirm(self.app, title, told, decision.verb, partial(answered, ""))
 
     def _decided(self, how: str, id: str, result: object) -> None:

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-RECALLED_MOST = 300
+MAX_RECALLED_CHARS = 300
 """Characters of a recalled memory that are shown."""
 
-PLACES_MOST = 6
+MAX_PLACES = 6
 """Places of a text to forget that are shown."""
 
 NAMES: Mapping[Layer, tuple[str, str]] = {
@@ -199,7 +199,7 @@ def whole(entry: Entry) -> str:
 
 def recalled(memory: Document) -> Iterator[Field]:
     """A memory that was recalled: its score, layer and text, then where it is from and why it was found."""
-    said = words.crop(words.one_line(memory["text"]), RECALLED_MOST)
+    said = words.crop(words.one_line(memory["text"]), MAX_RECALLED_CHARS)
     yield Field("", f"{memory['score']:.2f}  {memory['layer']}  {said}")
     origin = " · ".join(
         part for part in (memory["speaker"], (memory["timestamp"] or "")[:10], memory["source"]) if part
@@ -212,22 +212,22 @@ def forgetting(report: Document) -> Iterator[Field]:
     counts = " · ".join(f"{count:,} in {store}" for store, count in report["counts"].items())
     yield Field("", f"{words.count(sum(report['counts'].values()), 'place')}: {counts}")
     if not report["forgotten"]:
-        for place in report["places"][:PLACES_MOST]:
+        for place in report["places"][:MAX_PLACES]:
             yield Field("", f"▸ {place['store']}: {words.crop(words.one_line(place['text']), 120)}", "grey")
-        if (more := sum(report["counts"].values()) - PLACES_MOST) > 0:
+        if (more := sum(report["counts"].values()) - MAX_PLACES) > 0:
             yield Field("", f"and {more:,} more", "faint")
     yield from (Field("", f"stays: {words.one_line(left)}", "grey") for left in report["left"])
     if not report["forgotten"]:
         yield Field("", "Empty entries stay, so that graphs and chains stay complete. This cannot be undone.")
 
 
-PAGE = 200
+PAGE_SIZE = 200
 """Entries that are read at once."""
 
-BY_MEANING = 50
+MAX_BY_MEANING = 50
 """So many entries a search by meaning gives, best first."""
 
-SCAN = 10
+MAX_SCANNED_PAGES = 10
 """So many pages of the ledger are searched for words."""
 
 RELATIONS = {
@@ -245,11 +245,11 @@ def page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ())
         case Layer.LEDGER:
             return _ledger(engine, needle, before)
         case Layer.VECTORS | Layer.CONTEXT:
-            return [entry(item) for item in memory.entries(layer, words=needle, before=before, limit=PAGE)]
+            return [entry(item) for item in memory.entries(layer, words=needle, before=before, limit=PAGE_SIZE)]
         case Layer.CAPTURE:
-            return [entry(item) for item in memory.captures.entries(words=needle, before=before, limit=PAGE)]
+            return [entry(item) for item in memory.captures.entries(words=needle, before=before, limit=PAGE_SIZE)]
         case Layer.GRAPH:
-            found = memory.graph.newest(words=needle, limit=len(after) + PAGE)
+            found = memory.graph.newest(words=needle, limit=len(after) + PAGE_SIZE)
             return [entry(item) for item in found[len(after) :]]
     if after:
         return []  # files and facts are read at once
@@ -262,16 +262,16 @@ def page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ())
 
 def by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tuple[str, ...]]:
     """Entries of a layer that mean about the same as `text`, best first; and what was left out, in words."""
-    recall = engine.memory.recall(RecallQuery(text, k=BY_MEANING, layers=frozenset({layer})))
+    recall = engine.memory.recall(RecallQuery(text, k=MAX_BY_MEANING, layers=frozenset({layer})))
     return [entry(item) for item in recall.items], recall.left_out
 
 
 def _ledger(engine: Engine, needle: str, before: int | None) -> list[Entry]:
     found: list[Entry] = []
-    for _ in range(SCAN if needle else 1):
-        rows = engine.ledger.latest(PAGE, before=before)
+    for _ in range(MAX_SCANNED_PAGES if needle else 1):
+        rows = engine.ledger.latest(PAGE_SIZE, before=before)
         found += [item for item in map(entry, rows) if _has(f"{item.word} {item.text}", needle)]
-        if len(rows) < PAGE or len(found) >= PAGE:
+        if len(rows) < PAGE_SIZE or len(found) >= PAGE_SIZE:
             break
         before = rows[-1].id
     return found

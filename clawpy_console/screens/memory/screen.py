@@ -19,7 +19,7 @@ from clawpy_console.fields import Document, Field
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.memory import entries
-from clawpy_console.screens.memory.entries import NAMES, PAGE, STATES, Entry, detail, forgetting, layer
+from clawpy_console.screens.memory.entries import NAMES, PAGE_SIZE, STATES, Entry, detail, forgetting, layer
 from clawpy_console.screens.memory.recalled import WouldRecall
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import Filter
@@ -31,10 +31,10 @@ from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, Pro
 if TYPE_CHECKING:
     from engine import Engine
 
-TYPING = 0.15
+TYPING_DEBOUNCE_S = 0.15
 """Seconds without a key after which the words typed are searched."""
 
-LOOK_EVERY = 2.0
+REFRESH_S = 2.0
 """Seconds between two readings of how the layers stand, while they change."""
 
 
@@ -86,7 +86,7 @@ class MemoryScreen(Filtering):
         self.read_again()
 
     def on_mount(self) -> None:
-        self.set_interval(LOOK_EVERY, self._look_again, name="building")
+        self.set_interval(REFRESH_S, self._look_again, name="building")
 
     def _look_again(self) -> None:
         if self.is_current and (self._stale or any(layer.state == "building" for layer in self.known.layers)):
@@ -175,14 +175,14 @@ class MemoryScreen(Filtering):
     @property
     def _more(self) -> bool:
         """Whether the layer may have entries beyond those read."""
-        return bool(self._entries) and len(self._entries) % PAGE == 0
+        return bool(self._entries) and len(self._entries) % PAGE_SIZE == 0
 
     @on(Rows.Moved, "#layers")
     def _layer_moved(self) -> None:
         here = self.query_one("#layers", Rows).current
         if here and Layer(here) is not self._layer:
             self._go_to_layer(Layer(here))
-            self.read_again(TYPING)
+            self.read_again(TYPING_DEBOUNCE_S)
 
     def _go_to_layer(self, there: Layer) -> None:
         self._layer, self._entries, self._shown = there, [], None
@@ -255,7 +255,7 @@ class MemoryScreen(Filtering):
 
     def filtered(self) -> None:
         if not self._meaning:
-            self.read_again(TYPING)
+            self.read_again(TYPING_DEBOUNCE_S)
 
     def action_filter(self) -> None:
         self._led = self._meaning = False

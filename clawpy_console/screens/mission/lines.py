@@ -16,7 +16,7 @@ from engine.model import Card, Result, SessionState, SessionView, Tier
 
 WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
 
-RECENT = 20
+MAX_SESSIONS = 20
 """Sessions in the list of work."""
 
 
@@ -42,7 +42,7 @@ def work_rows(known: AppState, now: datetime, width: int) -> list[Row]:
     sessions = sorted(known.sessions, key=lambda session: (not session.state.over, event_time(session)), reverse=True)
     several = len({session.workspace for session in sessions}) > 1
     rows = []
-    for session in sessions[:RECENT]:
+    for session in sessions[:MAX_SESSIONS]:
         place = f"{words.name(session.workspace)}: " if several else ""
         mark, style, _ = ended(session)
         ink = "grey" if session.state.over else "ink"

@@ -23,13 +23,13 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.mission.card import CardView
 from engine.model import Card, DismissReason, Tier
 
-STEADY = 0.15
+GUARD_S = 0.15
 """Seconds for which keys are ignored after another card came up by itself."""
 
-WHY = 4.0
+REASON_S = 4.0
 """Seconds after a dismissal in which one more key may say why. Any other key ends them and does what it always does."""
 
-FLIGHT = 0.18
+ANIMATION_S = 0.18
 """Seconds that a card takes to leave."""
 
 
@@ -91,7 +91,7 @@ class CardStack(Widget, can_focus=True):
     def asks_why(self) -> str:
         """The id of the card that was just dismissed, while a key may still say why; "" for none."""
         card_id, at = self._dismissed
-        return card_id if card_id and self.clock() - at < WHY else ""
+        return card_id if card_id and self.clock() - at < REASON_S else ""
 
     @property
     def armed(self) -> bool:
@@ -146,7 +146,7 @@ class CardStack(Widget, can_focus=True):
         return super().check_action(action, parameters)
 
     def _steady(self) -> bool:
-        return self.clock() - self._changed_at >= STEADY
+        return self.clock() - self._changed_at >= GUARD_S
 
     def _decide(self, how: str, direction: Offset) -> None:
         card = self.front
@@ -157,7 +157,7 @@ class CardStack(Widget, can_focus=True):
         self._replace(tuple(other for other in self.cards if other.id != card.id), self._at, own=True)
         self.post_message(self.Decided(card, how))
         if how == "dismiss":
-            self.set_timer(WHY, self._asked_why)
+            self.set_timer(REASON_S, self._asked_why)
         self.refresh_bindings()
 
     def _asked_why(self) -> None:
@@ -180,7 +180,7 @@ class CardStack(Widget, can_focus=True):
         leaving.animate(
             "offset",
             Offset(direction.x * self.size.width, direction.y * self.size.height),
-            duration=FLIGHT,
+            duration=ANIMATION_S,
             easing="out_cubic",
             on_complete=lambda: setattr(leaving, "display", False),
         )

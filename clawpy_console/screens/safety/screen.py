@@ -17,7 +17,7 @@ from clawpy_console import words
 from clawpy_console.dialogs.ask import Ask, confirm
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import Filtering
-from clawpy_console.screens.safety import standing
+from clawpy_console.screens.safety import rail_status
 from clawpy_console.state import AppState
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import Filter
@@ -29,7 +29,7 @@ NOTHING = "Nothing was blocked."
 MOVE_THE_RAILS = frozenset({"log", "blocked", "costs", "holds", "autonomy", "switches", "autonomies", "sessions"})
 """Fields of `AppState` whose change makes what is read of the rails old."""
 
-READ_EVERY = timedelta(minutes=1)
+READ_INTERVAL = timedelta(minutes=1)
 """Windows slide and waits end without an event: so often the rails are read again while they are looked at."""
 
 DND = timedelta(hours=2)
@@ -99,9 +99,9 @@ class SafetyScreen(Filtering):
     def _second(self) -> None:
         """While this screen is looked at, a second that makes a difference is drawn."""
         now = self.app.now()
-        if self.ready and standing.counts_down(self.known, now):
+        if self.ready and rail_status.counts_down(self.known, now):
             self._draw_standing(now)
-        if self._read_at is not None and now - self._read_at >= READ_EVERY:
+        if self._read_at is not None and now - self._read_at >= READ_INTERVAL:
             self._read_again(now)
 
     def _read_again(self, now: datetime) -> None:
@@ -123,7 +123,7 @@ class SafetyScreen(Filtering):
         self._draw_standing(now)
         self._draw_blocked(now)
         self.query_one("#switches", Rows).show(list(switch_rows(known)))
-        self.show_fields("#machine", standing.machine(known, now))
+        self.show_fields("#machine", rail_status.machine(known, now))
         self.refresh_bindings()
 
     def _draw_standing(self, now: datetime) -> None:
@@ -132,8 +132,8 @@ class SafetyScreen(Filtering):
         rows.show(list(rail_rows(known, now)))
         rail = next((rail for rail in known.rails if rail.rail == rows.current), None)
         keys = [shown_key(action, self.app.keymap) for action in ("app.resume", "safety.dnd")]
-        fields = [*standing.rails(known, rail, now), *standing.state(known, self.app.holds, now, *keys),
-                  *standing.cost(known.burn, now)]  # fmt: skip
+        fields = [*rail_status.rails(known, rail, now), *rail_status.state(known, self.app.holds, now, *keys),
+                  *rail_status.cost(known.burn, now)]  # fmt: skip
         self.show_fields("#standing", fields)
 
     def columns(self) -> Mapping[str, str]:
@@ -152,7 +152,7 @@ class SafetyScreen(Filtering):
     @on(Rows.Moved, "#blocked")
     def _draw_why(self) -> None:
         entry, key = self._current, shown_key("safety.allow_once", self.app.keymap)
-        self.show_fields("#why", standing.blocked(entry, self.app.now(), key) if entry else ())
+        self.show_fields("#why", rail_status.blocked(entry, self.app.now(), key) if entry else ())
         self.refresh_bindings()
 
     @on(Rows.Moved, "#rails")
@@ -176,7 +176,7 @@ class SafetyScreen(Filtering):
         """Allow once exactly what the content filter blocked, after a second key."""
         if (entry := self._current) is None:
             return
-        block = standing.content_block(entry)
+        block = rail_status.content_block(entry)
         if block is None:
             self.app.say("Only a block by the content filter can be allowed once.", "warning")
             return
@@ -232,7 +232,7 @@ class SafetyScreen(Filtering):
         if action == "allow_once":
             entry = self._current
             seen = self.pane == "blocked"
-            return seen and entry is not None and not entry.lifted and standing.content_block(entry) is not None
+            return seen and entry is not None and not entry.lifted and rail_status.content_block(entry) is not None
         return super().check_action(action, parameters)
 
     def action_dnd(self) -> None:
@@ -259,14 +259,14 @@ def searched(entry: LogEntry) -> str:
 def rail_rows(known: AppState, now: datetime) -> Iterator[Row]:
     """The rails in their order, each with how it stands and what it said last; then what becomes of work."""
     for rail in known.rails:
-        sign, said, tone = standing.rail_now(rail, now, known.acts)
+        sign, said, tone = rail_status.rail_now(rail, now, known.acts)
         last = ""
         if rail.last is not None and rail.last_at is not None:
-            last = f"last {standing.SIGNS[rail.last.verdict][0]} {words.moment(rail.last_at, now)}"
+            last = f"last {rail_status.SIGNS[rail.last.verdict][0]} {words.moment(rail.last_at, now)}"
         stopped = f"{rail.stopped} stopped in 24 h  " if rail.stopped else ""
-        yield Row(rail.rail, f"{standing.name(rail.rail):<12} {said}", sign, stopped + last, "ink", tone, "grey")
+        yield Row(rail.rail, f"{rail_status.name(rail.rail):<12} {said}", sign, stopped + last, "ink", tone, "grey")
     if known.rails:
-        sign, said, tone = standing.executes(known.rails, known.acts)
+        sign, said, tone = rail_status.executes(known.rails, known.acts)
         yield Row("execute", f"{'execute':<12} {said}", sign, f"{len(known.running)} running", "ink", tone, "grey")
 
 
@@ -285,7 +285,7 @@ def switch_rows(known: AppState) -> Iterator[Row]:
 
 def blocked_row(entry: LogEntry, now: datetime) -> Row:
     """One decision that did not pass: the rail, what was asked, when."""
-    no = standing.decisive(entry.verdicts)
-    sign, style = ("◌", "accent") if entry.lifted else standing.SIGNS[no.verdict if no else Verdict.BLOCK]
-    text = f"{standing.name(no.rail) if no else '':<11} {words.one_line(entry.prompt)}"
+    no = rail_status.decisive(entry.verdicts)
+    sign, style = ("◌", "accent") if entry.lifted else rail_status.SIGNS[no.verdict if no else Verdict.BLOCK]
+    text = f"{rail_status.name(no.rail) if no else '':<11} {words.one_line(entry.prompt)}"
     return Row(str(entry.id), text, sign, words.moment(entry.at, now), "ink", style)

@@ -16,20 +16,20 @@ from clawpy_console import words
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.diff_view import DiffView
+from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import change_words, check_words, marked_files, waits
-from clawpy_console.widgets.whole import WholeScreen
 from engine.model import ChangeSet, FilePart, LandPreview, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
 
 
-MOST_MARKED = 8
+MAX_MARKED = 8
 """Lines about files that need a look, above the list, on a terminal that is not small."""
 
 
-STEADY = 0.2
+DEBOUNCE_S = 0.2
 """Seconds without another mark until it is found out what landing would do."""
 
 
@@ -120,8 +120,8 @@ class Changes(Vertical):
         return change is not None or (session is not None and session.check is not None)
 
     @property
-    def _reads(self) -> WholeScreen[None]:
-        assert isinstance(self.screen, WholeScreen)
+    def _reads(self) -> BaseScreen[None]:
+        assert isinstance(self.screen, BaseScreen)
         return self.screen
 
     def _read(self, change: ChangeSet) -> None:
@@ -168,7 +168,7 @@ class Changes(Vertical):
                 found,
                 lambda refusal: found(LandPreview(False, unsupported=(str(refusal),))),
                 group="preview",
-                wait=STEADY if parts else 0.0,
+                wait=DEBOUNCE_S if parts else 0.0,
             )
 
     def _draw(self) -> None:
@@ -182,7 +182,7 @@ class Changes(Vertical):
         if check:
             lines.append(check_words(check))
         files = change.files if change else ()
-        lines += marked_files(files, max(self.size.width - 2, 20), MOST_MARKED if self.app.size.height >= 40 else 2)
+        lines += marked_files(files, max(self.size.width - 2, 20), MAX_MARKED if self.app.size.height >= 40 else 2)
         if self.unsent:
             key = shown_key("work.send_comments", self.app.keymap)
             lines.append(Content.assemble((key, "$accent"), " send comments to the agent"))

@@ -71,10 +71,10 @@ class ReplyLine(Input):
             self._then(text)
 
 
-STEADY = 0.6
+GUARD_S = 0.6
 """Seconds after the request on screen changed in which no key answers it."""
 
-DETAIL, SHARE, OTHERS = 12, 60, 9
+MAX_DETAIL_LINES, MAX_HEIGHT_PERCENT, OTHER_LINES = 12, 60, 9
 """Lines of the detail at most; per cent of the screen's height, all in all; rows of the rest: frame, head, keys."""
 
 KEYS = (
@@ -89,11 +89,11 @@ DIFF = {"added": "+", "removed": "-", "": " "}
 """The sign before a line of a diff, by its kind."""
 
 
-class Asked(Vertical):
+class PermissionPane(Vertical):
     """Shows one request of a session at a time; hidden when there is none."""
 
     DEFAULT_CSS = """
-    Asked { height: auto; max-height: 60%; display: none; border: round $wants; padding: 0 1; margin: 0 1;
+    PermissionPane { height: auto; max-height: 60%; display: none; border: round $wants; padding: 0 1; margin: 0 1;
         border-title-color: $wants; border-title-style: bold; border-subtitle-color: $grey;
         &.-shown { display: block; }
         & > Drawn { height: auto; }
@@ -126,7 +126,7 @@ class Asked(Vertical):
     def settled(self) -> PermissionRequest | None:
         """What a key answers now; None in the moment after it changed."""
         request = self.current
-        steady = request is not None and request.id == self._shown and self.clock() - self._changed_at >= STEADY
+        steady = request is not None and request.id == self._shown and self.clock() - self._changed_at >= GUARD_S
         return request if steady else None
 
     def show(self, requests: Sequence[PermissionRequest], now: datetime, keymap: Mapping[str, str]) -> None:
@@ -166,7 +166,7 @@ class Asked(Vertical):
     def _fit(self) -> int:
         """Give the detail the room that head and keys leave it, so that these are always in sight; returns how many of
         its lines are not."""
-        room = max(1, min(DETAIL, self.screen.size.height * SHARE // 100 - OTHERS))
+        room = max(1, min(MAX_DETAIL_LINES, self.screen.size.height * MAX_HEIGHT_PERCENT // 100 - OTHER_LINES))
         self.query_one("#asked-detail", LinesView).styles.height = max(1, min(room, self._lines))
         return max(0, self._lines - room)
 
@@ -217,7 +217,7 @@ def diff_lines(text: str) -> Iterable[tuple[str, str]]:
 
 
 class Conversing(ConsoleScreen):
-    """Base of a screen that has an `Asked`, a `ReplyLine` and a session under the cursor."""
+    """Base of a screen that has an `PermissionPane`, a `ReplyLine` and a session under the cursor."""
 
     @property
     def session(self) -> SessionView | None:
@@ -227,7 +227,7 @@ class Conversing(ConsoleScreen):
     # Permissions
 
     def action_answer(self, answer: str) -> None:
-        if (request := self.query_one(Asked).settled) is None:
+        if (request := self.query_one(PermissionPane).settled) is None:
             return
         given = PermissionAnswer(answer)
         said = ("allowed" if given.allows else "denied") + (" for this session" if given.lasts else "")
@@ -243,7 +243,7 @@ class Conversing(ConsoleScreen):
         self.app.ask(lambda engine: engine.permissions.answer(request.id, given), done, refused)
 
     def action_next_request(self) -> None:
-        self.query_one(Asked).next()
+        self.query_one(PermissionPane).next()
         self.refresh_known(frozenset({"permissions"}))
 
     # Replies

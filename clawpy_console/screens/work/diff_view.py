@@ -26,13 +26,13 @@ from engine.model import DiffComment
 SIDE_BY_SIDE, LEAST = 160, 100
 """Columns of the terminal, and of the view, from which the files before and after stand side by side."""
 
-BLOCK = 64
+HIGHLIGHT_LINES = 64
 """Lines that are highlighted at once."""
 
-KEPT = 2000
+MAX_CACHED_ROWS = 2000
 """Rows that are kept as they were drawn."""
 
-SHIFT = 16
+SHIFT_COLUMNS = 16
 """Columns that a long line is moved by."""
 
 
@@ -230,7 +230,7 @@ class DiffView(CursorView, can_focus=True):
         here = number == self.cursor and self.has_focus
         strip = self._strips.get((number, here))
         if strip is None:
-            if len(self._strips) > KEPT:
+            if len(self._strips) > MAX_CACHED_ROWS:
                 self._strips.clear()
             strip = self._drawn(self._entry(number), here, width, base).apply_offsets(0, number)
             self._strips[number, here] = strip
@@ -316,10 +316,10 @@ class DiffView(CursorView, can_focus=True):
 
     def _highlighted(self, hunk: Hunk, line: Line) -> list[tuple[str, str]]:
         """The words of `line`, each with its tone."""
-        side, block = "-" if line.sign == "-" else "+", line.number // BLOCK
+        side, block = "-" if line.sign == "-" else "+", line.number // HIGHLIGHT_LINES
         key = (id(hunk), side, block)
         if key not in self._tokens:
-            around = hunk.lines[block * BLOCK : (block + 1) * BLOCK]
+            around = hunk.lines[block * HIGHLIGHT_LINES : (block + 1) * HIGHLIGHT_LINES]
             lines = [around_line for around_line in around if around_line.sign in (" ", side)]
             language = language_of(self.files[hunk.file].change.path)
             plain = [[("", line.text)] for line in lines]
@@ -369,7 +369,7 @@ class DiffView(CursorView, can_focus=True):
 
     def action_shift(self, by: int) -> None:
         """Move long lines."""
-        self._left = max(0, self._left + by * SHIFT)
+        self._left = max(0, self._left + by * SHIFT_COLUMNS)
         self._strips.clear()
         self.refresh()
 

@@ -17,7 +17,7 @@ from clawpy_console.dialogs.ask import confirm
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import Filtering
 from clawpy_console.screens.work.changes import Changes
-from clawpy_console.screens.work.conversing import Asked, Conversing, ReplyLine
+from clawpy_console.screens.work.conversing import Conversing, PermissionPane, ReplyLine
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.state import NEWEST
 from clawpy_console.widgets.drawn import Drawn
@@ -67,7 +67,7 @@ class WorkScreen(Conversing, Filtering):
 
     def body(self) -> ComposeResult:
         yield Columns(id="tabs")
-        yield Asked(id="asked")
+        yield PermissionPane(id="asked")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static("SESSIONS", id="sessions-title", classes="heading", markup=False)
@@ -198,7 +198,7 @@ class WorkScreen(Conversing, Filtering):
 
     def _draw_asked(self, now: datetime) -> None:
         requests = self.known.asked_by(self.session.id) if self.session else ()
-        asked = self.query_one(Asked)
+        asked = self.query_one(PermissionPane)
         before = asked.current
         asked.show(requests, now, self.app.keymap)
         if before != asked.current:
@@ -260,7 +260,7 @@ class WorkScreen(Conversing, Filtering):
         if action == "stop":
             return self.session is not None and not self.session.state.over
         if action in ("answer", "next_request"):
-            return len(self.query_one(Asked).requests) > (action == "next_request")
+            return len(self.query_one(PermissionPane).requests) > (action == "next_request")
         if action in ("reply", "xray"):
             return self.session is not None and self.session.flow is None  # a flow talks with no model
         if action == "open_folder":

@@ -26,7 +26,7 @@ STATES = {
     "interrupted": ("✗", "wants"),
 }  # fmt: skip
 
-AGAIN = 1.0
+REFRESH_S = 1.0
 """Seconds after which a session that still makes calls is looked at again."""
 
 
@@ -69,7 +69,7 @@ class XRay(Dialog[PromptSource | None]):
 
     def on_mount(self) -> None:
         self._read_calls()
-        self.set_interval(AGAIN, self._look_again, name="calls")
+        self.set_interval(REFRESH_S, self._look_again, name="calls")
 
     @property
     def call(self) -> ModelCall | None:

@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 T = TypeVar("T")
 
 
-class WholeScreen(Screen[Answer]):
+class BaseScreen(Screen[Answer]):
     """A screen that never shows what another one left.
 
     Textual asks for the whole of a screen to be drawn when it comes up, and forgets it when a layout falls into the
