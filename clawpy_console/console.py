@@ -56,13 +56,13 @@ class Console(App[None]):
     ) -> None:
         """What is known begins as it was kept at the last quit, for the `workspaces` of this start, the first of which
         is the one that this console is for."""
+        self.terminal = terminal  # Textual asks for its driver while it is made
         super().__init__()
         self.home = home
         self.demo = demo
         self.now = now
         self.engine: Engine | None = None
         self.opening = "opening"
-        self.terminal = terminal
         self.last = last_screen.load(home.last_screen)
         self.together: Collection[Console] = (self,)
         """The consoles of this process."""

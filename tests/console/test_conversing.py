@@ -21,7 +21,7 @@ from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Rows
 from engine.events import PermissionAsked
 from engine.model import ChangeState, Refusal, SessionState
-from tests.console.conftest import live, running, screen_text, sees, until
+from tests.console.conftest import at, live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions
 from tests.support.texts import says
@@ -58,8 +58,7 @@ def answers(engine: StandIn) -> list[tuple[Any, ...]]:
 
 
 async def test_a_request_shows_what_exactly_why_and_since_when(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=WIDE):
         text = screen_text(console)
         says(text, "run `git push origin main`", "it leaves this machine", "waits 1m 20s", "1 of 2", "ASKING YOU")
 
@@ -68,16 +67,14 @@ async def test_a_request_shows_what_exactly_why_and_since_when(console: ConsoleA
     ("key", "answer"), [("a", "allow-once"), ("A", "allow-session"), ("n", "deny-once"), ("N", "deny-session")]
 )
 async def test_each_answer_has_a_key(console: ConsoleApp, agent: StandIn, key: str, answer: str) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=WIDE) as pilot:
         await pilot.press(key)
         await until(pilot, lambda: answers(agent) == [("perm_000000000001", answer)])
 
 
 @pytest.mark.long
 async def test_enter_answers_nothing(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=WIDE) as pilot:
         await pilot.press("enter", "space", "y", "enter")
         assert answers(agent) == []
 
@@ -113,8 +110,7 @@ async def test_a_long_request_leaves_its_keys_in_sight_and_says_that_it_goes_on(
 ) -> None:
     long = "\n".join(f"line {number} of the script" for number in range(60))
     agent.permissions.all = [dataclasses.replace(permissions()[0], detail=long)]
-    async with console.run_test(size=(80, 24)) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=(80, 24)) as pilot:
         await sees(pilot, "more below")
         says(screen_text(console), "deny for this session", "line 0 of the script")
         console.screen.go_to("asked")
@@ -160,8 +156,7 @@ async def test_mission_control_has_it_in_the_one_queue_and_leads_to_it(console: 
 
 
 async def test_a_reply_goes_to_the_session_it_was_opened_for(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=WIDE) as pilot:
         await pilot.press("f", *"use", "space", *"tax.py")
         console.screen.query_one("#sessions", Rows).cursor += 2  # the list moved meanwhile
         await pilot.press("enter")
@@ -170,8 +165,7 @@ async def test_a_reply_goes_to_the_session_it_was_opened_for(console: ConsoleApp
 
 
 async def test_keys_of_the_screen_are_letters_while_one_writes(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=WIDE) as pilot:
         await pilot.press("f", *"aANSLDx2")
         assert console.screen.query_one(ReplyLine).value == "aANSLDx2"
         assert answers(agent) == []
@@ -204,8 +198,7 @@ async def test_one_that_ended_while_one_wrote_can_be_continued_with_the_same_wor
     console: ConsoleApp, agent: StandIn
 ) -> None:
     agent.refuse["reply"] = Refusal("not_running", f"{AGENT} is succeeded", "continue it")
-    async with console.run_test(size=WIDE) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=WIDE) as pilot:
         await pilot.press("f", *"more")
         agent.sessions.all[0] = dataclasses.replace(
             agent.sessions.all[0], state=SessionState.SUCCEEDED, ended_at=agent.now - timedelta(seconds=1)
@@ -227,8 +220,7 @@ async def test_a_flow_takes_no_reply(console: ConsoleApp, engine: StandIn) -> No
 
 @pytest.mark.long
 async def test_the_heading_says_model_tokens_and_that_a_price_is_estimated(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=WIDE) as pilot:
         await sees(pilot, "openai:gpt-5-mini")
         text = screen_text(console)
         says(text, "≈$0.02", "4.2k tokens", "2 calls")
@@ -266,8 +258,7 @@ async def test_the_xray_shows_the_newest_call_whole_with_sources(console: Consol
 
 
 async def test_of_a_flow_no_xray_is_offered(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=WIDE) as pilot:
         assert "x x-ray" in screen_text(console)
         flow = next(session for session in console.known.sessions if session.flow)
         console.screen.query_one("#sessions", Rows).select(flow.id)
@@ -322,8 +313,7 @@ async def test_the_folder_opens_in_a_window_of_tmux(
     monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
     monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
     agent.sessions.all[0] = dataclasses.replace(agent.sessions.all[0], cwd=str(tmp_path))
-    async with console.run_test(size=WIDE, notifications=True) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=WIDE, notifications=True) as pilot:
         await pilot.press("o")
         await until(pilot, lambda: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
         await sees(pilot, "new tmux window")
@@ -348,8 +338,7 @@ async def test_a_session_whose_folder_is_gone_says_what_to_do_instead(
     agent.sessions.all[0] = session
     change = dataclasses.replace(agent.changes.all[0], session_id=session.id, state=state or ChangeState.WAITING)
     agent.changes.all = [change] if state else []
-    async with console.run_test(size=WIDE, notifications=True) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=WIDE, notifications=True) as pilot:
         await pilot.press("o")
         await until(
             pilot, lambda: any(f"{gone}: {fix}" in notification.message for notification in console._notifications)
@@ -358,7 +347,6 @@ async def test_a_session_whose_folder_is_gone_says_what_to_do_instead(
 
 @pytest.mark.long
 async def test_a_folder_that_is_gone_is_said(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE, notifications=True) as pilot:
-        await to_work(pilot)
+    async with at(console, to_work, size=WIDE, notifications=True) as pilot:
         await pilot.press("o")
         await sees(pilot, "only the diff is left")

@@ -15,7 +15,7 @@ from clawpy_console.screens.work.conversing import ReplyLine
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.widgets.rows import Rows
 from engine.model import ChangeSet, FileChange, FileDiff, FilePart, Refusal
-from tests.console.conftest import live, running, screen_text, sees, until
+from tests.console.conftest import at, live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import HUNKS as STAND_IN_HUNKS
 
@@ -133,8 +133,7 @@ async def test_every_sort_of_file_is_said_in_words(console: ConsoleApp, engine: 
     change, hunks, binary, said = SORTS[sort]
     engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], files=(change,))
     engine.changes.diff = lambda id: [FileDiff(change.path, change.status, change.old_path, binary, hunks)]  # type: ignore[method-assign]
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_the_diff(pilot)
+    async with at(console, to_the_diff) as pilot:
         await until(pilot, lambda: said in screen_text(console))
 
 
@@ -154,8 +153,7 @@ async def test_very_long_lines_are_moved(console: ConsoleApp, engine: StandIn) -
     engine.changes.diff = lambda id: [
         FileDiff(file.path, file.status, "", False, text) for file in engine.changes.all[0].files
     ]  # type: ignore[method-assign]
-    async with console.run_test(size=(80, 24)) as pilot:
-        await to_the_diff(pilot, "z")
+    async with at(console, to_the_diff, "z", size=(80, 24)) as pilot:
         assert "xxx…" in screen_text(console)
         await pilot.press(*[">"] * 20)
         assert "the end" in screen_text(console)
@@ -313,8 +311,7 @@ async def test_marks_stay_when_their_landing_is_refused(console: ConsoleApp, eng
 
 
 async def test_a_folder_is_marked_in_the_tree(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_the_diff(pilot, "shift+tab", "g", "space")
+    async with at(console, to_the_diff, "shift+tab", "g", "space") as pilot:
         assert [part.path for part in console.screen.query_one(Changes).parts] == [
             "shop/cart.py", "shop/price.py", "shop/rounding.py",
         ]  # fmt: skip
@@ -361,8 +358,7 @@ async def test_comments_go_to_the_agent_as_a_card_that_continues_its_session(
     engine.sessions.all = [
         dataclasses.replace(item, flow=None) if item is session else item for item in engine.sessions.all
     ]
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_the_diff(pilot, "]", "down", "c", *"use Decimal", "enter")
+    async with at(console, to_the_diff, "]", "down", "c", *"use Decimal", "enter") as pilot:
         await sees(pilot, "C send comments")
         await pilot.press("C")
         await until(pilot, lambda: any(call[0] == "propose" and "use Decimal" in call for call in engine.noted))

@@ -17,7 +17,7 @@ from clawpy_console.widgets.keyline import TabLine
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
 from engine.model import BubbleState, PromptSource, SourceKind
-from tests.console.conftest import live, running, screen_text, sees, until
+from tests.console.conftest import at, live, running, screen_text, sees, until
 from tests.console.people import make_people, with_people
 from tests.console.stand_in import StandIn
 from tests.console.test_snapshots import SIZES, run
@@ -155,8 +155,7 @@ async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, peo
 
 
 async def test_what_waits_goes_up_at_a_word(console: ConsoleApp, people: World) -> None:
-    async with console.run_test(size=WIDE, notifications=True) as pilot:
-        await to_agent(pilot, "backend_builder", "f")
+    async with at(console, to_agent, "backend_builder", "f", size=WIDE, notifications=True) as pilot:
         await sees(pilot, "Reserve stock before the payment")
         await pilot.press("y")
         await sees(pilot, "1 finding sent up")
@@ -322,8 +321,7 @@ async def test_circles_and_missing_leaders_are_drawn_as_such(console: ConsoleApp
     people.member("a", "b", 4)
     people.member("b", "a", 3)
     people.member("lost", "ghost", 4)
-    async with console.run_test(size=(200, 60)) as pilot:
-        await to_agent(pilot, "a")
+    async with at(console, to_agent, "a", size=(200, 60)):
         text = screen_text(console)
         says(
             text,

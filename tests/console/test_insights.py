@@ -14,7 +14,7 @@ from clawpy_console.screens.insights import screen as insights
 from engine.events import TrainingMoved
 from engine.home import Home
 from engine.model import CalibrationCheck, Phase, Refusal
-from tests.console.conftest import live, screen_text, sees, until
+from tests.console.conftest import at, live, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stand_in_insights import run
@@ -71,8 +71,7 @@ def test_before_any_card(console: ConsoleApp, engine: StandIn, snap_compare, siz
 
 
 async def test_the_error_stands_beside_the_threshold_and_the_phase_says_why(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_insights(pilot)
+    async with at(console, to_insights):
         text = screen_text(console)
         says(
             text,
@@ -86,16 +85,14 @@ async def test_cards_that_were_withdrawn_are_told_so_that_all_add_up(console: Co
     newest = engine.insights.cards[-1]
     words = ("withdrawn", "withdrawn", "expired", "cannot_run")
     engine.insights.cards = [dataclasses.replace(newest, word=word) for word in words]
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_insights(pilot)
+    async with at(console, to_insights) as pilot:
         told = "0 approved, 0 dismissed, 1 expired, 2 withdrawn, 1 could not run"
         shown = console.screen.query_one("#left-told").render
         await until(pilot, lambda: told in " ".join(shown().plain.split()))
 
 
 async def test_period_and_workspace_change_what_is_read(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_insights(pilot)
+    async with at(console, to_insights) as pilot:
         assert ("insights", 30, "") in engine.noted
         await pilot.press("p")
         await sees(pilot, "last 90 days:")
@@ -108,8 +105,7 @@ async def test_period_and_workspace_change_what_is_read(console: ConsoleApp, eng
 
 @pytest.mark.long
 async def test_nothing_is_sent_before_it_is_said_what_and_where(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_insights(pilot, "t")
+    async with at(console, to_insights, "t") as pilot:
         await sees(pilot, "Train a Twin model?")
         text = " ".join(screen_text(console).replace("│", " ").split())
         for said in ("112 preference pairs, 184 kB", "(https://api.together.xyz/v1)", "Qwen/Qwen3-8B",
@@ -127,8 +123,7 @@ async def test_a_key_pressed_twice_while_the_engine_looks_opens_one_dialog(
 ) -> None:
     looked, offer = threading.Event(), engine.training.offer
     engine.training.offer = lambda: (looked.wait(5), offer())[1]  # type: ignore[method-assign]
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_insights(pilot, "t", "t")
+    async with at(console, to_insights, "t", "t") as pilot:
         looked.set()
         await until(pilot, lambda: len(console.screen_stack) > 1)
         await until(pilot, lambda: not any(worker.is_running for worker in console.workers))
@@ -141,16 +136,14 @@ async def test_a_key_pressed_twice_while_the_engine_looks_opens_one_dialog(
 
 async def test_what_is_missing_for_a_training_is_said(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["offer"] = Refusal("no_key", "together has no key", "clawpy key set together")
-    async with console.run_test(size=(80, 24)) as pilot:
-        await to_insights(pilot, "t")
+    async with at(console, to_insights, "t", size=(80, 24)) as pilot:
         await sees(pilot, "clawpy key set together")
 
 
 async def test_a_training_under_way_is_stopped_by_the_same_key(console: ConsoleApp, engine: StandIn) -> None:
     view = engine.insights.training
     engine.insights.training = dataclasses.replace(view, active=run(2, "started"), runs=(run(2, "started"), *view.runs))
-    async with console.run_test(size=(80, 24)) as pilot:
-        await to_insights(pilot, "s")
+    async with at(console, to_insights, "s", size=(80, 24)) as pilot:
         assert "Swap" not in screen_text(console)
         await pilot.press("t")
         await sees(pilot, "Stop the training?")
@@ -163,8 +156,7 @@ async def test_models_are_swapped_in_and_out(console: ConsoleApp, engine: StandI
     newer = run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1")
     view = engine.insights.training
     engine.insights.training = dataclasses.replace(view, runs=(newer, *view.runs))
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_insights(pilot, "s")
+    async with at(console, to_insights, "s") as pilot:
         await sees(pilot, "me/twin-2")
         assert (called,) not in engine.noted
         await pilot.press("y")
@@ -175,8 +167,7 @@ async def test_the_end_of_a_training_is_told_and_read(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(insights, "DEBOUNCE_S", 0.05)
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_insights(pilot)
+    async with at(console, to_insights) as pilot:
         engine.insights.training = dataclasses.replace(engine.insights.training, pairs=7)
         said = "agrees with 71% of 23 held-back decisions"
         engine.bus.publish(TrainingMoved(subject="train_1", state="kept_old", note=said))

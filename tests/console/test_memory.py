@@ -10,7 +10,7 @@ from clawpy_console.screens.memory.screen import MemoryScreen
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
 from engine.model import Layer, PromptSource, Recalled, Refusal, SourceKind, Waiting
-from tests.console.conftest import live, running, screen_text, sees, until
+from tests.console.conftest import at, live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.console.test_snapshots import SIZES, run
@@ -103,8 +103,7 @@ async def test_the_next_page_is_read_at_the_end_of_the_last(console: ConsoleApp)
 
 
 async def test_an_outside_edit_shows_up_at_once(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_layer(pilot, Layer.MARKDOWN)
+    async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         engine.files.all["backend_builder", "soul.md"] = "# Another\n"
         engine.bus.publish(AgentFileChanged(subject="backend_builder", file="soul.md", how="on disk"))
         await sees(pilot, "# Another")
@@ -201,8 +200,7 @@ async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn)
         raise Refusal("damaged_home", "the database is damaged", "put back a copy")
 
     engine.recalling.preview = fails  # type: ignore[method-assign, assignment]
-    async with console.run_test(size=WIDE) as pilot:
-        await to_layer(pilot, Layer.VECTORS)
+    async with at(console, to_layer, Layer.VECTORS, size=WIDE) as pilot:
         await pilot.press("r")
         await sees(pilot, "the database is damaged")
 
@@ -211,8 +209,7 @@ async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn)
 
 
 async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_layer(pilot, Layer.MARKDOWN)
+    async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         await pilot.press("e")
         await until(pilot, lambda: console.screen.query("#mine"))
         await pilot.press(*"New ", "ctrl+s")
@@ -222,8 +219,7 @@ async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) 
 
 
 async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_layer(pilot, Layer.MARKDOWN)
+    async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         await pilot.press("e")
         await until(pilot, lambda: console.screen.query("#mine"))
         engine.files.all["backend_builder", "soul.md"] = "# Theirs\n"
@@ -242,8 +238,7 @@ async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: Conso
 
 async def test_a_file_that_is_refused_stays_open_with_the_reason(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["wrote"] = Refusal("bad_file", "line 2, column 3: there is a comma too many here", "fix it")
-    async with console.run_test(size=WIDE) as pilot:
-        await to_layer(pilot, Layer.MARKDOWN)
+    async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         await pilot.press("e")
         await until(pilot, lambda: console.screen.query("#mine"))
         await pilot.press("x", "ctrl+s")
@@ -259,8 +254,7 @@ async def test_the_operators_editor_gets_the_file(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("clawpy_console.outside.open_editor", lambda app, path: opened.append(path))
-    async with console.run_test(size=WIDE) as pilot:
-        await to_layer(pilot, Layer.MARKDOWN)
+    async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         await pilot.press("E")
         assert opened == [str(engine.files.folder / "backend_builder" / "soul.md")]
 
@@ -289,8 +283,7 @@ async def test_drafts_are_kept_or_turned_down_and_the_queue_leads_to_them(consol
 
 
 async def test_forgetting_shows_what_it_touches_and_asks_for_a_second_key(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_layer(pilot, Layer.VECTORS)
+    async with at(console, to_layer, Layer.VECTORS, size=WIDE) as pilot:
         await pilot.press("x")
         await sees(pilot, "Forget it in 3 places")
         assert "stays: prompts that were sent already" in screen_text(console)
@@ -302,8 +295,7 @@ async def test_forgetting_shows_what_it_touches_and_asks_for_a_second_key(consol
 
 
 async def test_files_and_rows_of_the_ledger_are_not_forgotten(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await to_layer(pilot, Layer.LEDGER)
+    async with at(console, to_layer, Layer.LEDGER, size=WIDE) as pilot:
         await pilot.press("x")
         await pilot.pause()
         assert len(console.screen_stack) == 1

@@ -23,7 +23,7 @@ from engine import open_engine
 from engine.home import Home
 from engine.model import RailVerdict, Refusal, Verdict
 from tests.conftest import Repository
-from tests.console.conftest import live, screen_text, sees, until
+from tests.console.conftest import at, live, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
 from tests.console.test_snapshots import SIZES
@@ -54,8 +54,7 @@ def blocked_last(engine: StandIn) -> None:
 
 @pytest.mark.long
 async def test_a_narrow_terminal_shows_one_column_and_says_which(console: ConsoleApp) -> None:
-    async with console.run_test(size=(80, 24)) as pilot:
-        await to_safety(pilot)
+    async with at(console, to_safety, size=(80, 24)) as pilot:
         assert "[rails]" in screen_text(console)
         await pilot.press("tab")
         await sees(pilot, "[blocked 3]")
@@ -69,8 +68,7 @@ async def test_a_narrow_terminal_shows_one_column_and_says_which(console: Consol
 
 @pytest.mark.long
 async def test_the_rail_under_the_cursor_says_why(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_safety(pilot, "down", "down", "down")
+    async with at(console, to_safety, "down", "down", "down") as pilot:
         await sees(pilot, "checks every prompt")
         await pilot.press("up")
         await sees(pilot, "of $18.80 left today")
@@ -78,8 +76,7 @@ async def test_the_rail_under_the_cursor_says_why(console: ConsoleApp) -> None:
 
 @pytest.mark.long
 async def test_on_a_low_terminal_the_cursor_brings_what_stands_below_into_sight(console: ConsoleApp) -> None:
-    async with console.run_test(size=(80, 24)) as pilot:
-        await to_safety(pilot, "tab", "tab")
+    async with at(console, to_safety, "tab", "tab", size=(80, 24)) as pilot:
         assert "owner → koji-core" not in screen_text(console)
         await pilot.press("end")
         await sees(pilot, "owner → koji-core")
@@ -90,8 +87,7 @@ async def test_on_a_low_terminal_the_cursor_brings_what_stands_below_into_sight(
 
 @pytest.mark.long
 async def test_blocked_work_says_rule_and_reason_literally(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_safety(pilot, "tab")
+    async with at(console, to_safety, "tab") as pilot:
         text = screen_text(console)
         says(text, "rm -rf / [/not markup]", "rule destructive.rm")
         await pilot.press("down")
@@ -100,8 +96,7 @@ async def test_blocked_work_says_rule_and_reason_literally(console: ConsoleApp) 
 
 @pytest.mark.long
 async def test_allow_once_says_what_it_lifts_and_asks_for_a_second_key(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await to_safety(pilot, "tab", "a")
+    async with at(console, to_safety, "tab", "a", notifications=True) as pilot:
         await sees(pilot, "Allow this once?")
         assert "content (destructive.rm)" in screen_text(console)
         await pilot.press("a", "y", "enter")
@@ -115,8 +110,7 @@ async def test_allow_once_says_what_it_lifts_and_asks_for_a_second_key(console: 
 
 @pytest.mark.long
 async def test_allow_once_is_offered_for_the_content_filter_only(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_safety(pilot, "tab", "down", "a")
+    async with at(console, to_safety, "tab", "down", "a"):
         assert len(console.screen_stack) == 1
         assert "a allow once" not in screen_text(console)
 
@@ -124,15 +118,13 @@ async def test_allow_once_is_offered_for_the_content_filter_only(console: Consol
 @pytest.mark.long
 async def test_a_refused_allow_once_is_said(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["allow_once"] = Refusal("nothing_blocked", "the content filter did not block it")
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await to_safety(pilot, "tab", "a", "X")
+    async with at(console, to_safety, "tab", "a", "X", notifications=True) as pilot:
         await sees(pilot, "did not block it")
 
 
 @pytest.mark.long
 async def test_the_blocked_list_is_filtered_as_one_types_and_escape_ends_it(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_safety(pilot, "slash", *"quiet")
+    async with at(console, to_safety, "slash", *"quiet") as pilot:
         rows = console.screen.query_one("#blocked", Rows)
         await until(pilot, lambda: [row.id for row in rows._rows] == ["4"])
         assert "1 of 3" in screen_text(console)
@@ -152,8 +144,7 @@ async def test_r_ends_the_gravest_first_and_asks_before_a_stop_and_a_month_stop_
 ) -> None:
     engine.safety.hold("month", "cost: the month's cap")
     engine.safety.hold("pause", "3 rejections in a row", NOW + timedelta(minutes=63))
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_safety(pilot)
+    async with at(console, to_safety) as pilot:
         text = screen_text(console)
         says(text, "■ month stop  Press R to resume", "■ pause       Press R to resume, over in 1h 03m")
         await pilot.press("R", "R", "enter")
@@ -167,8 +158,7 @@ async def test_r_ends_the_gravest_first_and_asks_before_a_stop_and_a_month_stop_
 
 @pytest.mark.long
 async def test_do_not_disturb_begins_and_ends_with_one_key(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_safety(pilot)
+    async with at(console, to_safety) as pilot:
         assert "quiet hours 23:00–08:00" in screen_text(console)
         await pilot.press("d")
         await sees(pilot, "do not disturb until 16:12")
@@ -182,8 +172,7 @@ async def test_do_not_disturb_begins_and_ends_with_one_key(console: ConsoleApp, 
 
 @pytest.mark.long
 async def test_autonomy_says_what_it_means_before_it_is_turned_on(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_safety(pilot, "tab", "tab", "down", "enter")
+    async with at(console, to_safety, "tab", "tab", "down", "enter") as pilot:
         await sees(pilot, "may start work without asking")
         await pilot.press("escape")
         assert not any(call[0] == "set" for call in engine.noted)
@@ -193,8 +182,7 @@ async def test_autonomy_says_what_it_means_before_it_is_turned_on(console: Conso
 
 @pytest.mark.long
 async def test_a_workspaces_autonomy_is_chosen(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_safety(pilot, "tab", "tab", *["down"] * 4, "enter")
+    async with at(console, to_safety, "tab", "tab", *["down"] * 4, "enter") as pilot:
         await sees(pilot, "What may the engine do in shop?")
         await pilot.press("c", "enter")  # as it is already; Enter opens it again
         await pilot.press("a")

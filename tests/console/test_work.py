@@ -15,7 +15,7 @@ from clawpy_console.widgets.transcript import Transcript
 from clawpy_console.words import moment, name
 from engine.events import SessionOutput
 from engine.model import ChangeState, Refusal, SessionState, TranscriptLine
-from tests.console.conftest import live, running, screen_text, sees, until
+from tests.console.conftest import at, live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, NOW, sessions
 from tests.support.texts import says
@@ -30,8 +30,7 @@ async def to_the_change(pilot) -> None:
 
 
 async def test_the_diff_and_the_test_result_are_shown_by_file(console: ConsoleApp) -> None:
-    async with console.run_test(size=(200, 60)) as pilot:
-        await to_the_change(pilot)
+    async with at(console, to_the_change, size=(200, 60)) as pilot:
         await sees(pilot, "return round(sum(lines), 2)")
         text = screen_text(console)
         says(text, "pytest: 24 passed", "+18 -0")
@@ -68,8 +67,7 @@ async def test_it_opens_on_what_waits_for_the_operator_until_he_chooses(console:
 async def test_who_landed_something_finds_it_when_he_comes_back(console: ConsoleApp, engine: StandIn) -> None:
     first = engine.changes.all[0]
     engine.changes.all.append(dataclasses.replace(first, id="chg_2", session_id=engine.sessions.all[2].id))
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_the_change(pilot)
+    async with at(console, to_the_change) as pilot:
         await pilot.press("L")
         await sees(pilot, "3 files landed")
         await pilot.press("1", "2", "u")
@@ -108,8 +106,7 @@ async def test_it_opens_on_what_asks_before_what_can_be_landed(console: ConsoleA
 
 @pytest.mark.long
 async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await to_the_change(pilot)
+    async with at(console, to_the_change, notifications=True) as pilot:
         await pilot.press("u")  # nothing has landed yet
         assert not engine.changes.all[0].decided_at
         await pilot.press("L")
@@ -126,8 +123,7 @@ async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: Stand
 async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp, engine: StandIn) -> None:
     answered, undo = threading.Event(), engine.changes.undo
     engine.changes.undo = lambda id: (answered.wait(5), undo(id))[1]  # type: ignore[method-assign]
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await to_the_change(pilot)
+    async with at(console, to_the_change, notifications=True) as pilot:
         await pilot.press("L")
         await sees(pilot, "3 files landed")
         await pilot.press("u", "b")
@@ -144,8 +140,7 @@ async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp,
 @pytest.mark.long
 async def test_after_an_undo_that_was_refused_its_keys_are_there_again(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["undone"] = Refusal("conflict", "shop/cart.py was edited since", "commit it first")
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await to_the_change(pilot)
+    async with at(console, to_the_change, notifications=True) as pilot:
         await pilot.press("L")
         await sees(pilot, "3 files landed")
         await pilot.press("u")
@@ -155,8 +150,7 @@ async def test_after_an_undo_that_was_refused_its_keys_are_there_again(console: 
 
 
 async def test_branch(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_the_change(pilot)
+    async with at(console, to_the_change) as pilot:
         await pilot.press("b")
         await until(pilot, lambda: ("branched", CHANGE) in engine.noted)
 
@@ -164,8 +158,7 @@ async def test_branch(console: ConsoleApp, engine: StandIn) -> None:
 @pytest.mark.long
 async def test_a_landing_that_conflicts_says_so_and_changes_nothing(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["landed"] = Refusal("conflict", "shop/cart.py was changed by both", "branch it instead")
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
-        await to_the_change(pilot)
+    async with at(console, to_the_change, notifications=True) as pilot:
         await pilot.press("L")
         await sees(pilot, "changed by both")
         assert "to land" in screen_text(console)
@@ -173,8 +166,7 @@ async def test_a_landing_that_conflicts_says_so_and_changes_nothing(console: Con
 
 @pytest.mark.long
 async def test_discard_asks_for_a_second_key_of_its_own(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_the_change(pilot)
+    async with at(console, to_the_change) as pilot:
         await pilot.press("D", "y", "up", "enter", "D")
         assert not [call for call in engine.noted if call[0] == "discarded"]
         await pilot.press("escape")
@@ -184,8 +176,7 @@ async def test_discard_asks_for_a_second_key_of_its_own(console: ConsoleApp, eng
 
 
 async def test_discard_is_of_the_changes_that_were_asked_about(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        await to_the_change(pilot)
+    async with at(console, to_the_change) as pilot:
         await pilot.press("D")
         work = console.screen_stack[0]
         assert isinstance(work, WorkScreen)
