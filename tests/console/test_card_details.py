@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.mission.details import show_details
 from engine.model import (
     Phase,
 )
@@ -75,7 +76,7 @@ async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp
         bare = dataclasses.replace(shown, id="pred_bare", signals=(), verdicts=(), note="", reasoning="")
         bare = dataclasses.replace(bare, assignment=dataclasses.replace(bare.assignment, parameters={}))
         console.engine.cards.all[bare.id] = bare
-        console.cards.show_details(bare)
+        show_details(console, bare)
         await sees(pilot, "No parameters set. Write key = value")
         told = [line.strip(" │") for line in screen_text(console).splitlines()]
         assert "WORK" in told
