@@ -44,7 +44,7 @@ def refused(flow: type[Flow], problem: str, *, code: str = "bad_parameters", val
         return Refusal(code, told, "it has no parameters")
     form = " ".join([flow.name, *(_formed(name, field) for name, field in fields)])
     example = " ".join(_sample(name, field, value) for name, field in fields if field.is_required()) or _sample(
-        *next((one for one in fields if one[0] != "project"), fields[0]), value
+        *next((pair for pair in fields if pair[0] != "project"), fields[0]), value
     )
     return Refusal(code, told, f"`{form}`, or a JSON object, for example `{flow.name} {example}`; {accepted}")
 

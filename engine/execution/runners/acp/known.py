@@ -51,7 +51,7 @@ def discover(path: str | None = None, *, data: Path | None = None) -> list[Found
     folder of its own. Looks at files only, a few milliseconds."""
     here = []
     for agent in KNOWN:
-        command = next((one for one in agent.commands if shutil.which(one[0], path=path)), None)
+        command = next((started_by for started_by in agent.commands if shutil.which(started_by[0], path=path)), None)
         if command is not None:
             here.append(found(agent.name, command, data=data))
         elif agent.program and shutil.which(agent.program, path=path):
@@ -72,7 +72,7 @@ def known(name: str, command: Sequence[str] = ()) -> KnownAgent | None:
     """The known agent of that name, else the one that is started by that program."""
     program = Path(command[0]).name if command else ""
     for agent in KNOWN:
-        if agent.name == name or program in {one[0] for one in agent.commands}:
+        if agent.name == name or program in {started_by[0] for started_by in agent.commands}:
             return agent
     return None
 
@@ -122,7 +122,7 @@ def confined(session: Confinement, *, place: Path, command: Sequence[str], hosts
 
 def of_commands(agent: Confinement, session: Confinement, *, place: Path) -> Confinement:
     """What commands may touch that it has run for it: the same, but for its home and its way to its provider."""
-    return replace(agent, writable=tuple(one for one in agent.writable if one != place), hosts=session.hosts)
+    return replace(agent, writable=tuple(folder for folder in agent.writable if folder != place), hosts=session.hosts)
 
 
 def named(command: Sequence[str]) -> list[Path]:
@@ -131,8 +131,8 @@ def named(command: Sequence[str]) -> list[Path]:
     for word in command[1:]:
         file = Path(word)
         if file.is_absolute() and file.is_file():
-            for one in dict.fromkeys((file, file.resolve())):
-                found.append(next((up for up in one.parents if up.name == "node_modules"), one))
+            for path in dict.fromkeys((file, file.resolve())):
+                found.append(next((up for up in path.parents if up.name == "node_modules"), path))
     return found
 
 

@@ -172,7 +172,7 @@ class Requests:
             self._granted[command] -= 1
         elif not await self._aside(lambda: self._belt.may("execute", command, command, {"command": command})):
             raise _error("it is not allowed to run this; do the task without it, or say why it is needed")
-        env = {one.name: one.value for one in request.env or ()}
+        env = {variable.name: variable.value for variable in request.env or ()}
         created = self._terminals.create(argv, cwd=request.cwd, env=env, kept=request.output_byte_limit)
         return schema.CreateTerminalResponse(terminal_id=created)
 
@@ -218,15 +218,15 @@ class Requests:
             kind = "execute"
         if kind == "execute" and not command:
             command = title.strip("` ")  # all there is to judge it by
-        diffs = [one for one in call.content or () if isinstance(one, schema.FileEditToolCallContent)]
-        paths = [one.path for one in diffs] + [one.path for one in call.locations or ()]
+        diffs = [block for block in call.content or () if isinstance(block, schema.FileEditToolCallContent)]
+        paths = [diff.path for diff in diffs] + [location.path for location in call.locations or ()]
         paths += [raw[name] for name in ("file_path", "path", "abs_path") if isinstance(raw.get(name), str)]
         arguments: dict[str, Any] = {"paths": list(dict.fromkeys(paths))}
         if kind == "execute":
             arguments["command"] = command
         if isinstance(raw.get("url"), str):
             arguments["url"] = raw["url"]
-        detail = "\n".join(line for one in diffs for line in diff_lines(one.path, one.old_text or "", one.new_text))
+        detail = "\n".join(line for diff in diffs for line in diff_lines(diff.path, diff.old_text or "", diff.new_text))
         if not detail:
             detail = command or "\n".join(paths) or (json.dumps(raw, ensure_ascii=False) if raw else "")
         return kind, title, _bounded(sanitise(detail)), arguments

@@ -111,17 +111,17 @@ class Telling:
         """The plan as it is now; what did not change since is not repeated."""
         self.flush()
         before = self._plan
-        self._plan = [(_line(one.content), str(one.status)) for one in itertools.islice(entries, CONTENT_LINES)]
-        for number, one in enumerate(self._plan):
-            if one not in before:
-                self._write("note", f"plan {number + 1}/{len(self._plan)} {MARKS[one[1]]} {one[0]}")
+        self._plan = [(_line(entry.content), str(entry.status)) for entry in itertools.islice(entries, CONTENT_LINES)]
+        for number, step in enumerate(self._plan):
+            if step not in before:
+                self._write("note", f"plan {number + 1}/{len(self._plan)} {MARKS[step[1]]} {step[0]}")
 
     def _results(self, contents: Iterable[Any]) -> None:
-        for one in itertools.islice(contents, 20):
-            if isinstance(one, schema.FileEditToolCallContent):
-                lines = diff_lines(one.path, one.old_text or "", one.new_text)
-            elif isinstance(one, schema.ContentToolCallContent):
-                lines = _words(one.content).splitlines()
+        for content in itertools.islice(contents, 20):
+            if isinstance(content, schema.FileEditToolCallContent):
+                lines = diff_lines(content.path, content.old_text or "", content.new_text)
+            elif isinstance(content, schema.ContentToolCallContent):
+                lines = _words(content.content).splitlines()
             else:
                 continue  # a terminal: its output is in the transcript already
             if lines:
@@ -132,7 +132,9 @@ class Telling:
 
 def _reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:
     """The first line that a failed call shows."""
-    shown = (_words(one.content) for one in update.content or () if isinstance(one, schema.ContentToolCallContent))
+    shown = (
+        _words(block.content) for block in update.content or () if isinstance(block, schema.ContentToolCallContent)
+    )
     return next((line.strip() for text in shown for line in text.splitlines() if line.strip()), "")
 
 

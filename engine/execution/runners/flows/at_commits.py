@@ -192,7 +192,7 @@ class TimeTests(ProjectFlow):
             now = self._times(job, tool, head)
         words = []
         slower = 0
-        for test in [one for one in now if one in before]:
+        for test in [test for test in now if test in before]:
             old, new = before[test], now[test]
             is_slower = median(new) >= SLOWER * median(old) and min(new) > max(old)
             slower += is_slower

@@ -155,7 +155,7 @@ def _own_names(lines: Sequence[str]) -> dict[str, str]:
     used = Counter(match["name"] for match in map(_GROUP.match, lines) if match)
     found = {}
     for section, names in NAMES.items():
-        known = [name for name, _ in used.most_common() if name.lower() in {one.lower() for one in names}]
+        known = [name for name, _ in used.most_common() if name.lower() in {alias.lower() for alias in names}]
         found[section] = next(iter(known), section)
     return found
 

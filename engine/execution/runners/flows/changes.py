@@ -53,8 +53,8 @@ class ReviewUnpushed(Flow):
         if known.unread:
             job.say(f"The lines of {count(known.unread, 'commit')} were not checked for secrets: too many at once")
         found = [*known.found, *uncommitted]
-        for one in found[:SHOWN]:
-            job.say(finding_in_words(one))
+        for finding in found[:SHOWN]:
+            job.say(finding_in_words(finding))
         if len(found) > SHOWN:
             job.say(f"and {len(found) - SHOWN} more")
         for line in [*self.broken, *next_steps(found, span.head, _begin(job, span, found, self.upstream))]:
@@ -62,40 +62,40 @@ class ReviewUnpushed(Flow):
         return _told(known, found, self.broken)
 
 
-def finding_in_words(one: Found) -> str:
+def finding_in_words(finding: Found) -> str:
     """One line on what was found, and where."""
-    where = f"in {one.sha[:10]}" if one.sha else "not committed yet"
-    gone = "  (removed again by a later commit, but still in the history)" if one.gone else ""
-    return f"{place(one)}  {one.kind}{size_of(one)}  {where}{gone}"
+    where = f"in {finding.sha[:10]}" if finding.sha else "not committed yet"
+    gone = "  (removed again by a later commit, but still in the history)" if finding.gone else ""
+    return f"{place(finding)}  {finding.kind}{size_of(finding)}  {where}{gone}"
 
 
-def place(one: Found) -> str:
+def place(finding: Found) -> str:
     """`config.py:12`, `data/dump.bin`."""
-    return f"{clean(one.path)}:{one.line}" if one.line else clean(one.path)
+    return f"{clean(finding.path)}:{finding.line}" if finding.line else clean(finding.path)
 
 
-def size_of(one: Found) -> str:
+def size_of(finding: Found) -> str:
     """`, 60 MB`, "" where the size does not matter."""
-    return f", {one.size / 1_000_000:.{0 if one.size >= 10_000_000 else 1}f} MB" if one.size else ""
+    return f", {finding.size / 1_000_000:.{0 if finding.size >= 10_000_000 else 1}f} MB" if finding.size else ""
 
 
 def next_steps(found: list[Found], head: str, begin: str) -> list[str]:
     """What to do: a later commit takes nothing out of the history, and of a secret a copy may be about. `begin`: what
     `git rebase -i` starts from."""
-    bad = [one for one in found if one.secret or not one.line]
+    bad = [finding for finding in found if finding.secret or not finding.line]
     steps = [
         f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(clean(path))}"
-        for path in dict.fromkeys(one.path for one in bad if not one.line and not one.gone)
+        for path in dict.fromkeys(risk.path for risk in bad if not risk.line and not risk.gone)
     ]
-    if any(one.line and not one.gone for one in bad):
+    if any(risk.line and not risk.gone for risk in bad):
         steps.append("Next: move the secret out of the file, for example into an environment variable")
-    commits = list(dict.fromkeys(one.sha for one in bad if one.sha))
+    commits = list(dict.fromkeys(risk.sha for risk in bad if risk.sha))
     if commits == [head]:
         steps.append("Then, before you push: git commit --amend")
     elif commits:
         names = ", ".join(sha[:10] for sha in commits[:5])
         steps.append(f"Then, before you push, edit {names} to remove it from the history: git rebase -i {begin}")
-    if any(one.secret and one.sha for one in bad):
+    if any(risk.secret and risk.sha for risk in bad):
         steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
 
@@ -104,7 +104,7 @@ def _begin(job: Job, span: Span, found: list[Found], upstream: str | None) -> st
     """What a rebase that mends all of them starts from, as git takes it."""
     if upstream:
         return shlex.quote(clean(upstream))
-    touched = {one.sha for one in found}
+    touched = {finding.sha for finding in found}
     lines = job.git.text("rev-list", "--topo-order", "--parents", *span.arguments).splitlines()
     oldest = next((line.split() for line in reversed(lines) if line.split()[0] in touched), [])
     return f"{oldest[0][:10]}^" if len(oldest) > 1 else "--root"
@@ -114,9 +114,15 @@ def _told(known: Unpushed, found: list[Found], broken: list[str]) -> FlowResult:
     facts = {
         "commits": known.commits,
         "findings": [
-            {"kind": one.kind, "path": clean(one.path), "line": one.line, "commit": one.sha, "gone": one.gone}
-            | ({"size": one.size} if one.size else {})
-            for one in found[:SHOWN]
+            {
+                "kind": finding.kind,
+                "path": clean(finding.path),
+                "line": finding.line,
+                "commit": finding.sha,
+                "gone": finding.gone,
+            }
+            | ({"size": finding.size} if finding.size else {})
+            for finding in found[:SHOWN]
         ],
     }
     where = f" (in {count(known.commits, 'unpushed commit')})" if known.commits else ""
@@ -125,8 +131,8 @@ def _told(known: Unpushed, found: list[Found], broken: list[str]) -> FlowResult:
         return FlowResult(
             f"{count(known.commits, 'unpushed commit')}, nothing that should not be pushed{unread}", facts=facts
         )
-    secrets = [one for one in found if one.secret]
-    files = [one for one in found if not one.secret and not one.line]
+    secrets = [finding for finding in found if finding.secret]
+    files = [finding for finding in found if not finding.secret and not finding.line]
     told = []
     if secrets:
         told.append(f"do not push: {count(len(secrets), SECRET)}, the first in {place(secrets[0])}")
@@ -139,7 +145,7 @@ def _told(known: Unpushed, found: list[Found], broken: list[str]) -> FlowResult:
         )
         told[-1] += f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
     told += broken
-    kinds = Counter(one.kind for one in found if one not in secrets and one not in files)
+    kinds = Counter(finding.kind for finding in found if finding not in secrets and finding not in files)
     if kinds:
         told.append(f"{', '.join(f'{number} {kind}' for kind, number in kinds.most_common())} to look at")
     words = "; ".join(told)
@@ -198,11 +204,11 @@ class LookAtChanges(Flow):
             return FlowResult("Nothing to commit: everything is committed")
         groups = grouped(changes)
         for number, (topic, members) in enumerate(list(groups.items())[:MOST_GROUPS], 1):
-            lines = f"+{sum(one.added for one in members)} -{sum(one.removed for one in members)}"
+            lines = f"+{sum(change.added for change in members)} -{sum(change.removed for change in members)}"
             job.say(f"{number}. {clean(topic)}: {count(len(members), 'file')}, {lines}")
-            for one in members:
-                job.say(f"   {_letter(one.file)} {clean(one.file.path)}  +{one.added} -{one.removed}")
-            names = " ".join(shlex.quote(clean(one.file.path)) for one in members[:20])
+            for change in members:
+                job.say(f"   {_letter(change.file)} {clean(change.file.path)}  +{change.added} -{change.removed}")
+            names = " ".join(shlex.quote(clean(change.file.path)) for change in members[:20])
             job.say(f"   git add -- {names} && git commit")
         if len(groups) > MOST_GROUPS:
             job.say(f"and {len(groups) - MOST_GROUPS} more")
@@ -219,7 +225,9 @@ class LookAtChanges(Flow):
         if risks:
             told.append(f"do not commit {clean(risks[0].path)}: {risks[0].kind}")
         facts = {
-            "groups": {clean(topic): [clean(one.file.path) for one in members] for topic, members in groups.items()},
+            "groups": {
+                clean(topic): [clean(change.file.path) for change in members] for topic, members in groups.items()
+            },
             "untested": [clean(path) for path in untested],
             "next": "secret" if any(risk.secret for risk in risks) else "run_tests",
         }
@@ -227,11 +235,11 @@ class LookAtChanges(Flow):
 
     def _untested(self, job: Job, changes: Iterable[Change]) -> list[str]:
         """Changed source files after which no test file is named."""
-        sources = [one.file.path for one in changes if _is_source(one.file.path) and not one.file.deleted]
+        sources = [change.file.path for change in changes if _is_source(change.file.path) and not change.file.deleted]
         if not sources:
             return []
         tracked = parts(job.git.output("ls-files", "-z"))
-        new = (one.file.path for one in changes if one.file.untracked)
+        new = (change.file.path for change in changes if change.file.untracked)
         tested = {stem(path) for path in (*tracked, *new) if is_test(path)}
         return [path for path in sources if stem(path) not in tested]
 
@@ -263,10 +271,10 @@ def _lines(job: Job, file: FileState) -> int:
 def grouped(changes: Iterable[Change]) -> Mapping[str, list[Change]]:
     """Topics, the largest first: what a folder holds, with the tests of its files; manuals and settings apart."""
     every = list(changes)
-    home = {stem(one.file.path): _folder(one.file.path) for one in every if _is_source(one.file.path)}
+    home = {stem(change.file.path): _folder(change.file.path) for change in every if _is_source(change.file.path)}
     groups: dict[str, list[Change]] = defaultdict(list)
-    for one in every:
-        path = one.file.path
+    for change in every:
+        path = change.file.path
         if is_test(path):
             topic = home.get(stem(path)) or "tests"
         elif _is_source(path):
@@ -275,7 +283,7 @@ def grouped(changes: Iterable[Change]) -> Mapping[str, list[Change]]:
             topic = "documentation"
         else:
             topic = "settings" if _SETTINGS.search(path) else _folder(path)
-        groups[topic].append(one)
+        groups[topic].append(change)
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 

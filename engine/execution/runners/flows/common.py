@@ -198,11 +198,11 @@ def show_tree(job: Job, tree: str) -> None:
 def find_project(job: Job, path: str) -> Project:
     """The project at `path` of the repository, "" being its top. Raises `FlowUnable`."""
     found = projects(job.folder, job.workspace, git=job.git)
-    chosen = next((one for one in found if one.path == path), None)
+    chosen = next((project for project in found if project.path == path), None)
     if chosen is None:
-        known = listed([one.path or "the top folder" for one in found])
+        known = listed([project.path or "the top folder" for project in found])
         raise FlowUnable(f"{clean(path)} is not a project of this repository: it has no manifest", f"projects: {known}")
-    if not chosen.tools and not path and (below := [one.path for one in found if one.tools]):
+    if not chosen.tools and not path and (below := [project.path for project in found if project.tools]):
         told = f"no tests in the top folder: the tests are in {listed(below, 4)}"
         return replace(chosen, looked=(*chosen.looked, told))
     return chosen
@@ -281,7 +281,7 @@ def run_tests(
 
 def _broken(job: Job, tool: Toolchain, done: CommandResult) -> CannotRun:
     """Why a tool did not come to run any test."""
-    if (missing := first_missing(done.output, lambda one: _believed(job, tool, one))) is not None:
+    if (missing := first_missing(done.output, lambda missing: _believed(job, tool, missing))) is not None:
         return _without(tool, missing)
     how = "was killed" if done.exit_code < 0 else f"ended with exit code {done.exit_code}" if done.exit_code else ""
     return CannotRun(f"{tool.title} {how or 'did not run'}: {last_line(done.output)}")
@@ -291,15 +291,17 @@ def _lacks(job: Job, tool: Toolchain, check: CheckResult, report: Path, done: Co
     """What the environment lacked, when that alone is why `check` is red, or why nothing was tested; else None."""
     if not check.counted:
         kinds = EXECUTION if done.exit_code == 0 else frozenset(KINDS)
-        missing = first_missing(done.output, lambda one: one.kind in kinds and _believed(job, tool, one))
+        missing = first_missing(done.output, lambda missing: missing.kind in kinds and _believed(job, tool, missing))
         return None if missing is None else _without(tool, missing)
     if check.green or not check.failing or len(check.failing) < check.failed + check.errors:
         return None
     texts = tool.failure_texts(report, done.output, check.failing)
     if not check.passed and not any(texts.values()):  # it broke before any test began, and named none
         texts = dict.fromkeys(check.failing, done.output)
-    found = [first_missing(texts.get(test, ""), lambda one: _believed(job, tool, one)) for test in check.failing]
-    named = [one for one in found if one is not None]
+    found = [
+        first_missing(texts.get(test, ""), lambda missing: _believed(job, tool, missing)) for test in check.failing
+    ]
+    named = [missing for missing in found if missing is not None]
     if len(named) < len(found):
         if named:
             job.say(f"{count(len(named), 'test')} of {len(found)} could not run: {named[0].sentence}")

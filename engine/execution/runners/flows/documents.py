@@ -178,7 +178,7 @@ class WriteAgentsMd(Flow):
     lessons: list[Lesson] = Field(min_length=1, max_length=MOST, description="what was learned, one entry each")
 
     def describe(self) -> str:
-        said = "\n".join(f"- {one}" for one in self.lessons)
+        said = "\n".join(f"- {lesson}" for lesson in self.lessons)
         return f"Write what was learned here into {FILE}, {count(len(self.lessons), 'lesson')}:\n{said}"
 
     def run(self, job: Job) -> FlowResult:
@@ -191,11 +191,14 @@ class WriteAgentsMd(Flow):
             raise FlowUnable(f"{FILE} {error}", "make it smaller") from error
         lessons = list(dict.fromkeys(self.lessons))
         known = lessons_in(before)
-        new, gone = [one for one in lessons if one not in known], [one for one in known if one not in lessons]
+        new, gone = (
+            [lesson for lesson in lessons if lesson not in known],
+            [lesson for lesson in known if lesson not in lessons],
+        )
         facts: dict[str, object] = {"file": FILE, "lessons": lessons, "new": new, "gone": gone}
         for sign, some in (("+", new), ("-", gone)):
-            for one in some:
-                job.say(f"{sign} {one}")
+            for lesson in some:
+                job.say(f"{sign} {lesson}")
         after = write_section(before, section(lessons), LEARNT)
         if after == before:
             return FlowResult(f"{FILE} already contains all of it", facts=facts)
@@ -205,7 +208,7 @@ class WriteAgentsMd(Flow):
 
 def section(lessons: list[str]) -> str:
     """The lessons as the section's Markdown: a list of which no item can be anything else. Pure."""
-    return HEAD + "\n".join(f"- {_item(one)}" for one in lessons)
+    return HEAD + "\n".join(f"- {_item(lesson)}" for lesson in lessons)
 
 
 def lessons_in(data: bytes) -> list[str]:

@@ -194,7 +194,7 @@ class SummariseDay(Flow):
         text = worded(commits, self.sessions, self.checks, waiting)
         for line in text.splitlines():
             job.say(line)
-        files = {file for one in commits for file in one.files}
+        files = {file for commit in commits for file in commit.files}
         parts = [count(len(commits), "commit"), f"{count(len(files), 'file')} changed"]
         if self.sessions:
             parts.append(count(len(self.sessions), "session"))
@@ -205,15 +205,15 @@ class SummariseDay(Flow):
 def worded(commits: Sequence[Done], sessions: Sequence[str], checks: Sequence[str], waiting: Sequence[str]) -> str:
     """The summary as plain text, the newest day first."""
     lines: list[str] = []
-    for day in sorted({one.day for one in commits}, reverse=True):
-        mine = [one for one in commits if one.day == day]
-        size = f"+{sum(one.added for one in mine)} -{sum(one.removed for one in mine)}"
+    for day in sorted({commit.day for commit in commits}, reverse=True):
+        mine = [commit for commit in commits if commit.day == day]
+        size = f"+{sum(commit.added for commit in mine)} -{sum(commit.removed for commit in mine)}"
         lines.append(f"{datetime.fromisoformat(day):%A %d %B}: {count(len(mine), 'commit')}, {size} lines")
-        for branch in dict.fromkeys(one.branch for one in mine):
-            there = [one for one in mine if one.branch == branch]
-            authors = listed(dict.fromkeys(one.author for one in there), 3)
+        for branch in dict.fromkeys(commit.branch for commit in mine):
+            there = [commit for commit in mine if commit.branch == branch]
+            authors = listed(dict.fromkeys(commit.author for commit in there), 3)
             lines.append(f"  {branch} ({authors})")
-            lines += [f"    - {one.subject}" for one in there]
+            lines += [f"    - {commit.subject}" for commit in there]
     if not commits:
         lines.append("No commits.")
     for title, items in (("Sessions", sessions), ("Checks", checks)):
@@ -307,8 +307,8 @@ class LookTogether(Flow):
         if not found:
             raise FlowUnable(f"no commit changed both {clean(path)} and {clean(partner)}")
         shown = [_of(git, sha, partner) for sha in found[:SHOWN_COMMITS]]
-        for one in shown:
-            job.say(str(one))
+        for change in shown:
+            job.say(str(change))
         newest = shown[0]
         job.say(f"\n{clean(partner)} in {newest.sha[:10]}:")
         for line in _lines(git, newest.sha, partner):
@@ -321,7 +321,7 @@ class LookTogether(Flow):
                 "path": path,
                 "partner": partner,
                 "together": len(found),
-                "commits": [{"id": one.sha, "date": one.date, "subject": one.subject} for one in shown],
+                "commits": [{"id": change.sha, "date": change.date, "subject": change.subject} for change in shown],
             },
         )
 

@@ -77,19 +77,21 @@ class LookForLeftovers(Flow):
         if not found:
             return FlowResult("No leftovers: no debugging, no conflict markers, no TODOs of today")
         removable = 0
-        for path in dict.fromkeys(one.path for one in found):
+        for path in dict.fromkeys(finding.path for finding in found):
             text = read(job.git, path)
-            mine = [one for one in found if one.path == path]
-            for one in mine:
-                job.say(f"{clean(one.path)}:{one.line}  {one.kind}")
-                for row in _around(path, text, one.line):
+            mine = [finding for finding in found if finding.path == path]
+            for finding in mine:
+                job.say(f"{clean(finding.path)}:{finding.line}  {finding.kind}")
+                for row in _around(path, text, finding.line):
                     job.say(row)
-            lines = [one.line for one in mine if one.kind != MARKER and one.kind not in TODOS]
+            lines = [finding.line for finding in mine if finding.kind != MARKER and finding.kind not in TODOS]
             removable += len(statement_lines(path, text, lines))
-        marked = [one for one in found if one.kind == MARKER]
+        marked = [finding for finding in found if finding.kind == MARKER]
         if marked:
             job.say(f"Next: resolve {clean(marked[0].place)} in your editor; it contains both sides.")
-        facts = {"findings": [{"kind": one.kind, "path": clean(one.path), "line": one.line} for one in found]}
+        facts = {
+            "findings": [{"kind": finding.kind, "path": clean(finding.path), "line": finding.line} for finding in found]
+        }
         return FlowResult(_told(found), sound=False, facts=facts | ({"next": "remove_leftovers"} if removable else {}))
 
 
@@ -105,9 +107,9 @@ def _around(path: str, text: str, line: int) -> list[str]:
 
 
 def _told(found: tuple[LeftIn, ...]) -> str:
-    kinds = Counter(one.kind for one in found)
+    kinds = Counter(finding.kind for finding in found)
     words = ", ".join(f"{number} {kind}" if number > 1 else kind for kind, number in kinds.items())
-    return f"{count(len(found), 'leftover')} ({words}): {listed([one.place for one in found], 3)}"
+    return f"{count(len(found), 'leftover')} ({words}): {listed([finding.place for finding in found], 3)}"
 
 
 class RemoveLeftovers(Flow):
@@ -122,16 +124,16 @@ class RemoveLeftovers(Flow):
         return f"Remove the debugging from {listed(self.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
-        found = [one for one in seen(job).leftovers if one.kind != MARKER]
+        found = [finding for finding in seen(job).leftovers if finding.kind != MARKER]
         changed: dict[str, int] = {}
-        kept = [one for one in found if one.path in self.paths]
+        kept = [finding for finding in found if finding.path in self.paths]
         for path in self.paths:
-            taken = self._file(job, path, [one.line for one in found if one.path == path])
+            taken = self._file(job, path, [finding.line for finding in found if finding.path == path])
             if taken:
                 changed[path] = len(taken)
-                kept = [one for one in kept if one.path != path or one.line not in taken]
-        for one in kept:
-            job.say(f"left: {clean(one.place)}  {one.kind}, not a statement on a line of its own")
+                kept = [finding for finding in kept if finding.path != path or finding.line not in taken]
+        for finding in kept:
+            job.say(f"left: {clean(finding.place)}  {finding.kind}, not a statement on a line of its own")
         if not changed:
             return FlowResult("Nothing removed: no debugging statement has a line of its own")
         words = f"{count(sum(changed.values()), 'line')} removed from {listed(changed, 3)}"
@@ -194,21 +196,26 @@ class LookAtMentions(Flow):
         found = seen(job).mentions
         if not found:
             return FlowResult("The documentation names nothing that your changes renamed or removed")
-        for one in found:
-            now = f" (now {clean(one.new)})" if one.new else " (gone)"
-            job.say(f"{clean(one.path)}:{one.line}  {clean(one.old)}{now}\n      {clean(one.text)}")
-        renamed = [one for one in found if one.new]
+        for finding in found:
+            now = f" (now {clean(finding.new)})" if finding.new else " (gone)"
+            job.say(f"{clean(finding.path)}:{finding.line}  {clean(finding.old)}{now}\n      {clean(finding.text)}")
+        renamed = [finding for finding in found if finding.new]
         if len(renamed) < len(found):
             job.say("Reword what is gone and has no new name.")
-        names = listed(dict.fromkeys(one.old for one in found), 3)
-        files, verb = count(len({one.path for one in found}), "file"), "name" if len(found) > 1 else "names"
+        names = listed(dict.fromkeys(finding.old for finding in found), 3)
+        files, verb = count(len({finding.path for finding in found}), "file"), "name" if len(found) > 1 else "names"
         return FlowResult(
             f"{count(len(found), 'line')} in {files} of documentation still {verb} {names}",
             sound=False,
             facts={
                 "mentions": [
-                    {"path": clean(one.path), "line": one.line, "old": clean(one.old), "new": clean(one.new)}
-                    for one in found
+                    {
+                        "path": clean(finding.path),
+                        "line": finding.line,
+                        "old": clean(finding.old),
+                        "new": clean(finding.new),
+                    }
+                    for finding in found
                 ]
             }
             | ({"next": "update_docs"} if renamed else {}),
@@ -230,7 +237,7 @@ class UpdateDocs(Flow):
         found = seen(job).mentions
         changed: dict[str, int] = {}
         for path in self.paths:
-            wanted = [one for one in found if one.path == path and one.new]
+            wanted = [finding for finding in found if finding.path == path and finding.new]
             if not wanted:
                 continue
             try:
@@ -238,15 +245,17 @@ class UpdateDocs(Flow):
             except (OSError, ValueError) as error:
                 job.say(f"{clean(path)} was not changed: {clean(str(error))}")
                 continue
-            for one in sorted(wanted, key=lambda one: -len(one.old)):
-                new = one.new.replace("\\", "\\\\")
-                rows[one.line - 1] = re.sub(rf"(?<![\w-]){re.escape(one.old)}(?![\w-])", new, rows[one.line - 1])
-                job.say(f"{clean(path)}:{one.line}  {clean(one.old)} → {clean(one.new)}")
+            for mention in sorted(wanted, key=lambda mention: -len(mention.old)):
+                new = mention.new.replace("\\", "\\\\")
+                rows[mention.line - 1] = re.sub(
+                    rf"(?<![\w-]){re.escape(mention.old)}(?![\w-])", new, rows[mention.line - 1]
+                )
+                job.say(f"{clean(path)}:{mention.line}  {clean(mention.old)} → {clean(mention.new)}")
             (job.folder / path).write_bytes("\n".join(rows).encode())
             changed[path] = len(wanted)
         if not changed:
             return FlowResult("Nothing to update: no document contains a name with a clear replacement")
-        left = sum(not one.new for one in found)
+        left = sum(not finding.new for finding in found)
         rest = (
             f"; {count(left, 'line')} {'names' if left == 1 else 'name'} something that is gone and must be reworded"
             if left

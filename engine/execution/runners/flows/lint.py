@@ -70,11 +70,11 @@ def _keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[
     `names` gives the present name of a file that was renamed since."""
     texts: dict[str, list[str]] = {}
     keys: list[tuple[str, ...]] = []
-    for one in findings:
-        lines = texts.setdefault(one.path, read(folder / one.path).splitlines())
-        text = lines[one.line - 1].strip() if 0 < one.line <= len(lines) else ""
-        message = _PLACE_IN_MESSAGE.sub("line", one.message)
-        keys.append((names.get(one.path, one.path), one.rule, message, text))
+    for finding in findings:
+        lines = texts.setdefault(finding.path, read(folder / finding.path).splitlines())
+        text = lines[finding.line - 1].strip() if 0 < finding.line <= len(lines) else ""
+        message = _PLACE_IN_MESSAGE.sub("line", finding.message)
+        keys.append((names.get(finding.path, finding.path), finding.rule, message, text))
     return keys
 
 
@@ -164,7 +164,7 @@ class Lint(_Linting):
                 job.say(str(lacking))
             if not looked:
                 return FlowResult("Nothing to lint: the project's linters read none of these files")
-            if self.paths and any(one.findings for one in looked):
+            if self.paths and any(result.findings for result in looked):
                 looked = self._against_base(job, looked)
         return self._told(job, looked, [lacking.message for lacking in trouble])
 
@@ -176,11 +176,11 @@ class Lint(_Linting):
         job.say(f"Linting the same files at {base[:10]}, to see what is new")
         try:
             show_tree(job, base)
-            return [self._new(job, one, renamed) if one.findings else one for one in looked]
+            return [self._new(job, result, renamed) if result.findings else result for result in looked]
         finally:
             show_tree(job, now)
 
-    def _new(self, job: Job, one: _Looked, renamed: dict[str, str]) -> _Looked:
+    def _new(self, job: Job, looked: _Looked, renamed: dict[str, str]) -> _Looked:
         top = self._top
         names = {  # of files in this project: as they were called, as they are called
             before.removeprefix(top): after.removeprefix(top)
@@ -188,39 +188,41 @@ class Lint(_Linting):
         }  # fmt: skip
         called = {after: before for before, after in names.items()}
         before = [
-            path for path in (called.get(path, path) for path in one.targets) if is_own_file(one.linter.folder, path)
+            path
+            for path in (called.get(path, path) for path in looked.targets)
+            if is_own_file(looked.linter.folder, path)
         ]
         if not before:
-            return one
+            return looked
         try:
-            findings = _look(job, one.linter, before)
+            findings = _look(job, looked.linter, before)
         except CannotRun as error:
             job.say(f"{error.message}: old findings cannot be told apart from new ones")
-            mine = [index for index, found in enumerate(one.findings) if found.path in one.targets]
-            kept = [one.findings[index] for index in mine]
-            return replace(one, findings=kept, keys=[one.keys[index] for index in mine], compared=False)
-        known = Counter(_keys(one.linter.folder, findings, names))
+            mine = [index for index, found in enumerate(looked.findings) if found.path in looked.targets]
+            kept = [looked.findings[index] for index in mine]
+            return replace(looked, findings=kept, keys=[looked.keys[index] for index in mine], compared=False)
+        known = Counter(_keys(looked.linter.folder, findings, names))
         new: list[Finding] = []
-        for finding, key in zip(one.findings, one.keys, strict=True):
+        for finding, key in zip(looked.findings, looked.keys, strict=True):
             if known[key]:
                 known[key] -= 1
             else:
                 new.append(finding)
-        return replace(one, findings=new, known=len(one.findings) - len(new))
+        return replace(looked, findings=new, known=len(looked.findings) - len(new))
 
     def _told(self, job: Job, looked: list[_Looked], trouble: list[str]) -> FlowResult:
         top = self._top
-        findings = [replace(found, path=f"{top}{found.path}") for one in looked for found in one.findings]
+        findings = [replace(found, path=f"{top}{found.path}") for result in looked for found in result.findings]
         rules = Counter(found.rule for found in findings)
         ordered = sorted(rules.items(), key=lambda pair: (-pair[1], pair[0]))
         for rule, number in ordered:
             job.say(f"{number:>5}  {clean(rule)}")
-        tools = listed(one.linter.name for one in looked)
-        looked_at = len({path for one in looked for path in one.targets})
+        tools = listed(result.linter.name for result in looked)
+        looked_at = len({path for result in looked for path in result.targets})
         scope = count(looked_at, "file") if looked_at else "the project"
-        compared = bool(self.paths) and all(one.compared for one in looked)
+        compared = bool(self.paths) and all(result.compared for result in looked)
         files = len({finding.path for finding in findings})
-        known = sum(one.known for one in looked)
+        known = sum(result.known for result in looked)
         if findings:
             top_rules = ", ".join(f"{clean(rule)} {number}" for rule, number in ordered[:3])
             new = "" if not compared else " is new" if len(findings) == 1 else " are new"
@@ -229,12 +231,17 @@ class Lint(_Linting):
             summary = f"{tools} found nothing{' new' if known else ''} in {scope}"
         if trouble:
             summary += f"; {trouble[0]}"
-        mends = any(one.linter.fixes((), job.scratch) and one.findings for one in looked)
+        mends = any(result.linter.fixes((), job.scratch) and result.findings for result in looked)
         facts = {
             "rules": dict(ordered),
             "findings": [
-                {"path": clean(one.path), "line": one.line, "rule": clean(one.rule), "message": clean(one.message)}
-                for one in findings[:SHOWN_FINDINGS]
+                {
+                    "path": clean(finding.path),
+                    "line": finding.line,
+                    "rule": clean(finding.rule),
+                    "message": clean(finding.message),
+                }
+                for finding in findings[:SHOWN_FINDINGS]
             ],
             "known": known,
             **({"next": "fix_lint" if mends else "let_agent_fix"} if findings else {}),

@@ -96,8 +96,8 @@ class RehearseMerge(ProjectFlow):
         for path, places in conflicts:
             job.say(f"conflict  {clean(path)}" + (f"  ({count(places, 'place')})" if places else "  (whole file)"))
             for name, tip in zip(names, tips, strict=True):
-                for one in touched(job.git, path, f"{base}..{tip}" if base else tip):
-                    job.say(f"          {name}: {one}")
+                for line in touched(job.git, path, f"{base}..{tip}" if base else tip):
+                    job.say(f"          {name}: {line}")
         summary = f"Merging {names[0]} into {names[1]} conflicts in {count(len(conflicts), 'file')}: " + listed(
             [path for path, _ in conflicts], 4
         )
@@ -242,8 +242,8 @@ class ForecastConflicts(Flow):
         tried = [Forecast(name, base, _conflicts(job, target, sha)) for name, sha in tips.items()]
         ages = {name: int(job.git.text("show", "--no-patch", "--format=%ct", sha)) for name, sha in tips.items()}
         newest = sorted(ages, key=lambda name: -ages[name])[:PAIRWISE]
-        for one, other in combinations(newest, 2):
-            tried.append(Forecast(one, other, _conflicts(job, tips[other], tips[one])))
+        for branch, other in combinations(newest, 2):
+            tried.append(Forecast(branch, other, _conflicts(job, tips[other], tips[branch])))
         width = max(len(f"{each.one} → {each.other}") for each in tried)
         for each in tried:
             words = f"✗ {listed(each.files, 4)}" if each.files else "✓ clean"

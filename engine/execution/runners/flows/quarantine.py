@@ -97,9 +97,9 @@ def skipped_until(text: str, names: list[str], until: date, why: str) -> str | N
     node = _find(tree, names)
     rows = text.split("\n")
     newline = "\r" if rows[0].endswith("\r") else ""
-    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-    old = [one for one in node.decorator_list if UNTIL in ast.unparse(one)]
-    if any(until.isoformat() in ast.unparse(one) for one in old):
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    old = [decorator for decorator in node.decorator_list if UNTIL in ast.unparse(decorator)]
+    if any(until.isoformat() in ast.unparse(decorator) for decorator in old):
         return None
     imports, day = _imports(tree)
     quote = "'" if text.count("'") > text.count('"') else '"'
@@ -110,8 +110,8 @@ def skipped_until(text: str, names: list[str], until: date, why: str) -> str | N
     if len(indent + mark) > 100:
         parts = ["@pytest.mark.skipif(", f"    {condition},", f"    reason={quote}{reason}{quote},", ")"]
         mark = f"{newline}\n{indent}".join(parts)
-    for one in reversed(old):
-        del rows[one.lineno - 1 : one.end_lineno]
+    for decorator in reversed(old):
+        del rows[decorator.lineno - 1 : decorator.end_lineno]
     rows.insert(first - 1, f"{indent}{mark}{newline}")
     after = "\n".join(_with_imports(rows, tree, imports, newline))
     ast.parse(after)
@@ -121,21 +121,23 @@ def skipped_until(text: str, names: list[str], until: date, why: str) -> str | N
 def _find(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.AsyncFunctionDef:
     body: list[ast.stmt] = tree.body
     for name in names[:-1]:
-        body = next((one.body for one in body if isinstance(one, ast.ClassDef) and one.name == name), [])
-    for one in body:
-        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and one.name == names[-1]:
-            return one
+        body = next(
+            (statement.body for statement in body if isinstance(statement, ast.ClassDef) and statement.name == name), []
+        )
+    for statement in body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) and statement.name == names[-1]:
+            return statement
     raise ValueError(f"there is no test {'::'.join(names)}")
 
 
 def _imports(tree: ast.Module) -> tuple[list[str], str]:
     """The lines to add, and how the file may name the class `date`."""
     has_pytest, day, taken = False, "", False
-    for one in tree.body:
-        if isinstance(one, ast.Import):
-            has_pytest = has_pytest or any(name.name == "pytest" and not name.asname for name in one.names)
-        elif isinstance(one, ast.ImportFrom) and one.module == "datetime":
-            day = next((name.asname or name.name for name in one.names if name.name == "date"), day)
+    for statement in tree.body:
+        if isinstance(statement, ast.Import):
+            has_pytest = has_pytest or any(name.name == "pytest" and not name.asname for name in statement.names)
+        elif isinstance(statement, ast.ImportFrom) and statement.module == "datetime":
+            day = next((name.asname or name.name for name in statement.names if name.name == "date"), day)
     for node in ast.walk(tree):
         names = [getattr(node, "name", None), getattr(node, "arg", None)]
         stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == "date"
@@ -149,11 +151,13 @@ def _imports(tree: ast.Module) -> tuple[list[str], str]:
 
 def _with_imports(rows: list[str], tree: ast.Module, lines: list[str], newline: str) -> list[str]:
     """The imports where the file has its own: the standard library's before others, pytest's after it."""
-    present = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
-    future = [one for one in present if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
-    others = [one for one in present if one not in future]
+    present = [statement for statement in tree.body if isinstance(statement, (ast.Import, ast.ImportFrom))]
+    future = [
+        statement for statement in present if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+    ]
+    others = [statement for statement in present if statement not in future]
     begins = others[0].lineno - 1 if others else _after(tree, future)
-    standard = [one for one in others if _is_standard(one)]
+    standard = [statement for statement in others if _is_standard(statement)]
     rows = list(rows)
     for line in reversed(lines):
         if line == "import pytest":
@@ -162,7 +166,11 @@ def _with_imports(rows: list[str], tree: ast.Module, lines: list[str], newline: 
             room = [] if others else [newline] if blank else [newline, newline]
             rows[at:at] = [*([newline] if standard else []), f"{line}{newline}", *room]
         else:
-            before = [one for one in standard if isinstance(one, ast.Import) or (one.module or "") < "datetime"]
+            before = [
+                statement
+                for statement in standard
+                if isinstance(statement, ast.Import) or (statement.module or "") < "datetime"
+            ]
             at = (before[-1].end_lineno or 0) if before else begins
             rows[at:at] = [f"{line}{newline}", *([] if standard else [newline])]
     if not others:
@@ -179,6 +187,8 @@ def _after(tree: ast.Module, future: list[ast.ImportFrom]) -> int:
     return 0
 
 
-def _is_standard(one: ast.Import | ast.ImportFrom) -> bool:
-    name = one.names[0].name if isinstance(one, ast.Import) else one.module or ""
-    return name.partition(".")[0] in sys.stdlib_module_names and not (isinstance(one, ast.ImportFrom) and one.level)
+def _is_standard(statement: ast.Import | ast.ImportFrom) -> bool:
+    name = statement.names[0].name if isinstance(statement, ast.Import) else statement.module or ""
+    return name.partition(".")[0] in sys.stdlib_module_names and not (
+        isinstance(statement, ast.ImportFrom) and statement.level
+    )

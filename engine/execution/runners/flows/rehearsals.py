@@ -346,7 +346,7 @@ class KeepCommits(Flow):
     commits: list[Revision] = Field(min_length=1, max_length=5, description="the newest commit of each line to keep")
 
     def describe(self) -> str:
-        return f"Make a branch for the commits that are on no branch: {listed(one[:10] for one in self.commits)}"
+        return f"Make a branch for the commits that are on no branch: {listed(sha[:10] for sha in self.commits)}"
 
     def run(self, job: Job) -> FlowResult:
         git = home_git(job)
@@ -361,8 +361,8 @@ class KeepCommits(Flow):
             merging.create(git, name, tip)
             made[name] = len(kept)
             job.say(f"{name} keeps {count(len(kept), 'commit')}:")
-            for one in kept[:MOST_KEPT]:
-                job.say(f"  {commit(git, one)}")
+            for sha in kept[:MOST_KEPT]:
+                job.say(f"  {commit(git, sha)}")
             if len(kept) > MOST_KEPT:
                 job.say(f"  and {len(kept) - MOST_KEPT} more")
             job.say(f"To work on them: `git switch {name}`. To bring them here: `git merge {name}`.")

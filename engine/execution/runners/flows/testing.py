@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from pydantic import Field
 
@@ -81,8 +81,8 @@ class RunTests(ProjectFlow):
             facts={
                 "tests_by_path": mapped,
                 "without_tests": [path for path in paths if not mapped.get(path)],
-                "signatures": {test: signature for one in alike for test, signature in one.items()},
-                "messages": {signature: message for one in said for signature, message in one.items()},
+                "signatures": {test: signature for signed in alike for test, signature in signed.items()},
+                "messages": {signature: message for told in said for signature, message in told.items()},
             },
             full=full and len(done) == len(tools),
         )
@@ -248,7 +248,7 @@ def tally(checks: Sequence[CheckResult]) -> list[Tally]:
             times.setdefault(test, []).append(seconds.get(test, 0.0))
             failed[test] = failed.get(test, 0) + (test in check.failing)
     found = [Tally(test, len(each), failed[test], round(sum(each) / len(each), 4)) for test, each in times.items()]
-    return sorted(found, key=lambda one: (-one.failed / one.runs, -one.mean_seconds, one.test))
+    return sorted(found, key=lambda result: (-result.failed / result.runs, -result.mean_seconds, result.test))
 
 
 class HuntFlakes(ProjectFlow):
@@ -275,24 +275,16 @@ class HuntFlakes(ProjectFlow):
             bad = f"{count(check.failed + check.errors, 'failure')}" if not check.green else "all passed"
             job.say(f"run {number} of {self.times}: {bad} in {check.seconds:.2f} s")
         tallies = tally(checks) or _without_names(tool.name, self.tests, checks)
-        for one in tallies:
-            job.say(f"{one.verdict:>7}  failed {one.failed} of {one.runs}  mean {one.mean_seconds:.3f} s  {one.test}")
-        flaky = [one.test for one in tallies if one.verdict == "flaky" and ".py::" in one.test]
+        for result in tallies:
+            ran = f"failed {result.failed} of {result.runs}  mean {result.mean_seconds:.3f} s"
+            job.say(f"{result.verdict:>7}  {ran}  {result.test}")
+        flaky = [result.test for result in tallies if result.verdict == "flaky" and ".py::" in result.test]
         return FlowResult(
             summary=_summary(tallies, self.times),
             check=combined([checks[-1]]),
             facts={
                 "times": self.times,
-                "tests": [
-                    {
-                        "test": one.test,
-                        "failed": one.failed,
-                        "runs": one.runs,
-                        "mean_seconds": one.mean_seconds,
-                        "verdict": one.verdict,
-                    }
-                    for one in tallies
-                ],
+                "tests": [{**asdict(result), "verdict": result.verdict} for result in tallies],
             }
             | ({"next": "quarantine"} if flaky and tool.name == "pytest" else {}),
         )
@@ -309,10 +301,10 @@ def _without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult
 def _summary(tallies: Sequence[Tally], times: int) -> str:
     parts = []
     for verdict in ("flaky", "broken"):
-        names = [f"{one.test} ({one.failed} of {one.runs})" for one in tallies if one.verdict == verdict]
+        names = [f"{result.test} ({result.failed} of {result.runs})" for result in tallies if result.verdict == verdict]
         if names:
             parts.append(f"{len(names)} {verdict}: {listed(names, 4)}")
-    steady = sum(one.verdict == "steady" for one in tallies)
+    steady = sum(result.verdict == "steady" for result in tallies)
     if not parts:
         return f"Steady: {count(steady, 'test')} passed {times} times out of {times}"
     return "; ".join([*parts, f"{steady} steady"])

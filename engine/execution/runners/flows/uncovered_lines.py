@@ -65,7 +65,7 @@ class UncoveredLines(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         paths: list[str] = self.paths
-        tool = next((one for one in toolchains(job, self.project) if one.name == "pytest"), None)
+        tool = next((tool for tool in toolchains(job, self.project) if tool.name == "pytest"), None)
         if tool is None:
             raise FlowUnable("only pytest can be measured, and this project's tests run with another tool")
         begin = f"{self.project}/" if self.project else ""

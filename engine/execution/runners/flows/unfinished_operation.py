@@ -104,8 +104,8 @@ def _tell_files(job: Job, git: Git, operation: Operation, places: dict[str, int]
             continue
         job.say(f"conflict  {clean(path)}  ({count(places[path], 'place') if places[path] else 'whole file'})")
         for name, span in _spans(operation):
-            for one in touched(git, path, span):
-                job.say(f"          {name}: {one}")
+            for line in touched(git, path, span):
+                job.say(f"          {name}: {line}")
     if len(operation.files) > MOST_FILES:
         job.say(f"and {len(operation.files) - MOST_FILES} more files")
     if operation.left:
@@ -144,8 +144,8 @@ def _bisect(job: Job, operation: Operation) -> FlowResult:
     git, (bad, good) = home_git(job), operation.terms
     job.say(f"Checked out: {commit(git, operation.ours.commit)}")
     job.say(f"Known to be {bad}: {commit(git, operation.bad) if operation.bad else 'none yet'}")
-    for one in operation.good:
-        job.say(f"Known to be {good}: {commit(git, one)}")
+    for sha in operation.good:
+        job.say(f"Known to be {good}: {commit(git, sha)}")
     if not operation.good:
         job.say(f"Known to be {good}: none yet")
     commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", operation.give_up]
@@ -200,8 +200,8 @@ def _apply_rest(job: Job, operation: Operation, side: str, stage: int) -> None:
         job.say(f"{count(len(operation.left), 'commit')} after this one are left out: the list holds more than commits")
         return
     verb = "revert" if operation.name == "revert" else "cherry-pick"
-    for number, one in enumerate(operation.left):
-        done = job.git.run(verb, "--no-commit", "-X", side, one, allowed=(0, 1, 128))
+    for number, sha in enumerate(operation.left):
+        done = job.git.run(verb, "--no-commit", "-X", side, sha, allowed=(0, 1, 128))
         left = conflicted(job.git)
         if done.returncode and not left:
             job.say(f"{count(len(operation.left) - number, 'commit')} after this one could not be applied")

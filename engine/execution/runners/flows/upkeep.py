@@ -105,9 +105,11 @@ class UpdateLock(Installing):
         self._run_all(job, installation)
         changed = not lock.is_file() or lock.read_bytes() != before
         left = [
-            one for one in locks_out_of_step(job.folder, [installation.folder]) if one.lock_path == installation.lock
+            stale
+            for stale in locks_out_of_step(job.folder, [installation.folder])
+            if stale.lock_path == installation.lock
         ]
-        for difference in (text for one in left for text in one.differences):
+        for difference in (text for stale in left for text in stale.differences):
             job.say(difference)
         name, command = clean(installation.lock), f"`{clean(installation.command)}`"
         facts = {"project": self.project, "lock": installation.lock, "command": installation.lines}

@@ -124,8 +124,10 @@ class _Host:
             self._say(name, wire.failed(failure))
             return
         tools = [
-            ToolDefinition(name=one["name"], parameters_json_schema=one["parameters"], description=one["description"])
-            for one in message["tools"]
+            ToolDefinition(
+                name=tool["name"], parameters_json_schema=tool["parameters"], description=tool["description"]
+            )
+            for tool in message["tools"]
         ]
         send = partial(self._say, name)
         self._conversations[name] = _Conversation(model, client, message["instructions"], tools, history, send)
@@ -234,7 +236,7 @@ class _Conversation:
     def _parts(self, message: Message) -> list[ModelRequestPart]:
         """What the model is told now. Calls that were never answered, in a conversation that was cut, come first."""
         results = message["results"]
-        answered = {one["id"] for one in results}
+        answered = {result["id"] for result in results}
         parts: list[ModelRequestPart] = []
         last = self.messages[-1] if self.messages else None
         if isinstance(last, ModelResponse):
@@ -243,7 +245,7 @@ class _Conversation:
                 for call in last.tool_calls
                 if call.tool_call_id not in answered
             ]
-        parts += [ToolReturnPart(one["name"], one["text"], one["id"]) for one in results]
+        parts += [ToolReturnPart(result["name"], result["text"], result["id"]) for result in results]
         return [*parts, *(UserPromptPart(text) for text in message["say"])]
 
     def _without_key(self, text: str) -> str:
@@ -255,7 +257,7 @@ class _Conversation:
         told = usage.input_tokens > 0 or usage.output_tokens > 0
         return {
             "is": "done",
-            "text": self._without_key("".join(one.content for one in response.parts if isinstance(one, TextPart))),
+            "text": self._without_key("".join(part.content for part in response.parts if isinstance(part, TextPart))),
             "calls": [
                 {"id": call.tool_call_id, "name": call.tool_name, "arguments": self._without_key(_arguments(call))}
                 for call in response.tool_calls
@@ -264,7 +266,7 @@ class _Conversation:
             "output": usage.output_tokens if told else None,
             "cost": hosting_prices.cost_of(usage, self.model) if told else None,
             "finish": response.finish_reason or "",
-            "messages": [_stored(one, self.model.key) for one in (request, response)],
+            "messages": [_stored(said, self.model.key) for said in (request, response)],
         }
 
 

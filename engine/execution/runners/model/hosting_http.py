@@ -121,23 +121,23 @@ _TOO_LONG = "exceed_context_size_error"
 def failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure:
     """The failure that `error` stands for. `key` is cut out of its words."""
     chain = list(_chain(error))
-    found = (getattr(one, "status_code", None) for one in chain)
-    status = next((one for one in found if isinstance(one, int)), None)
-    waited = next((one.retry_after for one in chain if isinstance(one, exceptions.ModelAPIError)), None)
+    found = (getattr(cause, "status_code", None) for cause in chain)
+    status = next((code for code in found if isinstance(code, int)), None)
+    waited = next((cause.retry_after for cause in chain if isinstance(cause, exceptions.ModelAPIError)), None)
     words = redact(_words(error), [key])[:MESSAGE_MOST]
     return Failure(_kind(chain, status), words, status, waited, received)
 
 
 def _kind(chain: list[BaseException], status: int | None) -> Kind:
-    if any(isinstance(one, TooBig) for one in chain):
+    if any(isinstance(cause, TooBig) for cause in chain):
         return Kind.TOO_BIG
-    if any(isinstance(one, CutShort) for one in chain):
+    if any(isinstance(cause, CutShort) for cause in chain):
         return Kind.CONNECTION
-    if any(isinstance(one, Packed) for one in chain):
+    if any(isinstance(cause, Packed) for cause in chain):
         return Kind.RUBBISH
     if status is not None and 300 <= status < 400:
         return Kind.REDIRECT
-    if status == 413 or any(_said(one).get("type") == _TOO_LONG for one in chain):
+    if status == 413 or any(_said(cause).get("type") == _TOO_LONG for cause in chain):
         return Kind.CONTEXT
     for error in chain:
         for category, kind in _KINDS:
@@ -145,7 +145,7 @@ def _kind(chain: list[BaseException], status: int | None) -> Kind:
                 return kind
     if status is not None:
         return Kind.SERVER if status in (408, 409) else Kind.REFUSED
-    if any(isinstance(one, (httpx2.TransportError, ConnectionError)) for one in chain):
+    if any(isinstance(cause, (httpx2.TransportError, ConnectionError)) for cause in chain):
         return Kind.CONNECTION
     return Kind.RUBBISH
 

@@ -72,7 +72,7 @@ class _Request:
     @property
     def size(self) -> int:
         """Its tokens, at most."""
-        texts = [*self.say, *(one["text"] for one in self.results)]
+        texts = [*self.say, *(result["text"] for result in self.results)]
         return sum(budget.tokens_at_most(text) + budget.A_MESSAGE for text in texts)
 
 

@@ -82,7 +82,7 @@ class Installation:
     def undo(self) -> str:
         """How it is taken back, in words."""
         if self.updated:
-            again = " ".join(shlex.quote(one) for one in (*self.made, *self.updated))
+            again = " ".join(shlex.quote(folder) for folder in (*self.made, *self.updated))
             return f"{self.places}; the previous contents are lost. To start over: rm -r {again}, then install again"
         if self.made:
             return f"{self.places}; to undo: rm -r {' '.join(map(shlex.quote, self.made))}"
@@ -102,7 +102,7 @@ def installations(top: Path, found: Mapping[str, Sequence[Packages]], path: str 
     """How the packages of the project at `path` of the repository `top` are installed, one entry a language; () when
     nothing is known that does. `found` are those of all its projects, by path, as `all_packages` has them. Looks at the
     disk, starts nothing."""
-    return tuple(_of(one, found, top) for one in found.get(path, ()) if one.commands)
+    return tuple(_of(packages, found, top) for packages in found.get(path, ()) if packages.commands)
 
 
 def _of(packages: Packages, found: Mapping[str, Sequence[Packages]], top: Path) -> Installation:
@@ -112,7 +112,7 @@ def _of(packages: Packages, found: Mapping[str, Sequence[Packages]], top: Path) 
         names = (own[1],) if own else names
     folders = [packages.folder]
     if packages.kind == "node":  # what a package of a workspace has for itself alone
-        kept = [path for path, ones in found.items() if any(one.folder == packages.folder for one in ones)]
+        kept = [path for path, ones in found.items() if any(other.folder == packages.folder for other in ones)]
         folders += [path for path in kept if (top / path / "package.json").is_file()]
     places = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
     made = [place for place in places if not os.path.lexists(top / place)]
@@ -137,11 +137,21 @@ def _cache(packages: Packages) -> str:
 def lock_updates(top: Path, found: Mapping[str, Sequence[Packages]], path: str = "") -> tuple[Installation, ...]:
     """How the lock files of the project at `path` are brought in step, one entry a language; as `installations`."""
     updates = []
-    for one in found.get(path, ()):
-        if one.lock and _KEEPERS[one.keeper].lock:
-            second = one.keeper == "yarn" and (top / one.folder / ".yarnrc.yml").is_file()
-            command = tuple(shlex.split(_YARN_2 if second else _KEEPERS[one.keeper].lock))
-            made = (one.folder, (command,), one.hosts, (), (), _cache(one), one.kind, one.lock, True)
+    for packages in found.get(path, ()):
+        if packages.lock and _KEEPERS[packages.keeper].lock:
+            second = packages.keeper == "yarn" and (top / packages.folder / ".yarnrc.yml").is_file()
+            command = tuple(shlex.split(_YARN_2 if second else _KEEPERS[packages.keeper].lock))
+            made = (
+                packages.folder,
+                (command,),
+                packages.hosts,
+                (),
+                (),
+                _cache(packages),
+                packages.kind,
+                packages.lock,
+                True,
+            )
             updates.append(Installation(*made))
     return tuple(updates)
 
@@ -149,13 +159,15 @@ def lock_updates(top: Path, found: Mapping[str, Sequence[Packages]], path: str =
 def chosen(found: Sequence[Installation], command: Sequence[str], what: str) -> Installation:
     """The one of `found` whose commands are exactly `command`, as lines. Raises `FlowUnable` naming what it would have
     to be, and `CannotRun` when there is none at all."""
-    for one in found:
-        if one.lines == list(command) or one.command == " ".join(command):  # typed by hand it comes word by word
-            return one
+    for installation in found:
+        if installation.lines == list(command) or installation.command == " ".join(
+            command
+        ):  # typed by hand it comes word by word
+            return installation
     if not found:
         raise CannotRun(f"no known command {what}", "install what the project needs in a terminal")
     asked = sanitise(" && ".join(command))
-    ways = " or ".join(f"`{sanitise(one.command)}`" for one in found)
+    ways = " or ".join(f"`{sanitise(installation.command)}`" for installation in found)
     raise FlowUnable(f"`{asked}` is not the command that {what}", f"use {ways}")
 
 

@@ -212,7 +212,7 @@ def _runner(script: str, runner: str) -> list[str] | None:
 def _manager_of(place: Place) -> str:
     """Which of npm, pnpm, yarn and bun a package is kept with: by its lock file, or by that of a folder above it."""
     packages = packages_of(place)
-    return next((one.keeper for one in packages if one.kind == "node"), "npm")
+    return next((package.keeper for package in packages if package.kind == "node"), "npm")
 
 
 def _manager(name: str) -> Found:
@@ -298,7 +298,9 @@ def linters_of(place: Place) -> tuple[Linter, ...]:
     python_here = bool(place.files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
     chosen = {row.name for row in CHECKERS if row.optional and _configured(place, row)}
     for row in CHECKERS:
-        alike = [one for one in found if row.group and (one.row.kind, one.row.group) == (row.kind, row.group)]
+        alike = [
+            linter for linter in found if row.group and (linter.row.kind, linter.row.group) == (row.kind, row.group)
+        ]
         if alike or (row.kind == LAST and found) or (row.kind == "python" and not python_here):
             continue
         configured = _configured(place, row)
@@ -313,8 +315,8 @@ def linters_of(place: Place) -> tuple[Linter, ...]:
 
 def _configured(place: Place, row: Checker) -> bool:
     """Whether a file shows it, here or, for a tool that looks upwards itself, in a folder above."""
-    for one in row.configured:
-        name, _, pattern = one.partition(":")
+    for sign in row.configured:
+        name, _, pattern = sign.partition(":")
         for folder in python.upwards(place.folder, place.root) if row.inherits else [place.folder]:
             here = place if folder == place.folder else place.above(folder)
             files = here.files((name,))
@@ -343,7 +345,7 @@ def packages_of(place: Place) -> tuple[Packages, ...]:
     chosen: dict[str, Packages] = {}
     for row in KEEPERS:
         if row.kind not in chosen and place.files(row.manifests):
-            rows = [one for one in KEEPERS if one.kind == row.kind and place.files(one.manifests)]
+            rows = [other for other in KEEPERS if other.kind == row.kind and place.files(other.manifests)]
             chosen[row.kind] = _kept_by(place, rows)
     return tuple(chosen.values())
 

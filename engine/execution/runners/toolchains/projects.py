@@ -220,18 +220,20 @@ def _looked_at(place: Place, path: str, has_tests: Callable[[str], bool]) -> Pro
     if found and not tools:
         place.looked[:] = [f"files that {found[0].title} treats as tests"]
     linters = linters_of(place)
-    installs = {one.kind: one.install for one in packages}
-    if "python" in {one.row.kind for one in tools} | {one.row.kind for one in linters}:
+    installs = {package.kind: package.install for package in packages}
+    if "python" in {tool.row.kind for tool in tools} | {linter.row.kind for linter in linters}:
         installs["python"] = python.environment_command(place.workspace)
     kinds = {tool.row.kind for tool in tools}
     lacking = [what for kind, what in place.missing if kind not in kinds and has_tests(kind)]
-    lacking += [FOLDERS[one.keeper] for one in packages if one.kind in kinds - {"python"} and not one.installed]
+    lacking += [
+        FOLDERS[package.keeper] for package in packages if package.kind in kinds - {"python"} and not package.installed
+    ]
     changelog = next((name for name in CHANGELOGS if name in place.names), "")
     return Project(
         path=path,
         name=_name(place),
         tools=tuple(replace(tool, install=installs.get(tool.row.kind, "")) for tool in tools),
-        linters=tuple(replace(one, install=installs.get(one.row.kind, "")) for one in linters),
+        linters=tuple(replace(linter, install=installs.get(linter.row.kind, "")) for linter in linters),
         packages=packages,
         changelog=f"{path}/{changelog}" if path and changelog else changelog,
         lacks=next(iter(lacking), ""),
@@ -292,7 +294,7 @@ def _own_share(project: Project, every: Sequence[Project], tests: _TestFiles) ->
     below = [(other, inside) for other in every if (inside := project.within(other.path)) and other is not project]
     tools: list[Toolchain] = []
     for tool in project.tools:
-        same = [inside for other, inside in below if any(one.row.kind == tool.row.kind for one in other.tools)]
+        same = [inside for other, inside in below if any(theirs.row.kind == tool.row.kind for theirs in other.tools)]
         if tool.row.name == "script" and same and _HANDS_ON.search(" ".join(tool.words["script"])):
             continue
         if tool.row.kind == "python" and same:
@@ -336,7 +338,7 @@ class ProjectsFound:
                 known = None
             else:
                 asked_at, took, known = self._known[workspace]
-                lacking = not any(one.tools for one in known) or any(one.lacks for one in known)
+                lacking = not any(project.tools for project in known) or any(project.lacks for project in known)
                 if lacking and took < QUICK_SECONDS:
                     known = None
                 elif self._clock.monotonic() - asked_at >= TOOL_FRESH_SECONDS and workspace not in self._looking:

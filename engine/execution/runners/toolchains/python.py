@@ -324,14 +324,14 @@ def kept_with(workspace: Path) -> str:
 def _made_by_pip(workspace: Path) -> bool:
     """Whether the project has an environment that `python3 -m venv` made."""
     made = [workspace / name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()]
-    return any("uv = " not in read(one / "pyvenv.cfg") for one in made)
+    return any("uv = " not in read(home / "pyvenv.cfg") for home in made)
 
 
 def where_listed(workspace: Path) -> str:
     """The group or extra that `uv sync` must be told of to bring pytest, "" where it is installed by itself."""
     try:
         lists = list(_lists(_pyproject(workspace)))
-        return next(option for option, needs in lists if any(str(one).startswith("pytest") for one in needs))
+        return next(option for option, needs in lists if any(str(need).startswith("pytest") for need in needs))
     except (AttributeError, TypeError, StopIteration):  # not as it should be, or `[tool.uv]` has it
         return ""
 

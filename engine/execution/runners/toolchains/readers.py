@@ -159,7 +159,7 @@ def texts(ended: Ended, failing: tuple[str, ...]) -> Mapping[str, str]:
                 said[node] = f"{said.get(node, '')}{bad.get('message') or ''}\n{bad.text or ''}\n"
         return said
     if (report := _rspec_report(ended.report)) is not None:
-        return {one["id"]: str((one.get("exception") or {}).get("message", "")) for one in report[0]}
+        return {example["id"]: str((example.get("exception") or {}).get("message", "")) for example in report[0]}
     named = {name: re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in failing}
     found = dict.fromkeys(failing, "")
     about: list[str] = []
