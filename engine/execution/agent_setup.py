@@ -27,21 +27,21 @@ from engine.execution.runners.acp.known import found as known_as
 from engine.model import FoundAgent, LocalModels, Refusal, sanitise
 from engine.settings_store import SettingsStore
 
-PATIENCE = 0.5
+TIMEOUT_S = 0.5
 """Seconds for a server of this machine to answer as a whole; where none listens, no time at all passes."""
 
 LARGEST = 256 * 1024
 """Bytes of an answer that are looked at."""
 
-MOST = 9
+MAX_MODELS = 9
 """Models that are told of a provider."""
 
-_LATE = f"did not list its models within {PATIENCE:g} s"
+_LATE = f"did not list its models within {TIMEOUT_S:g} s"
 
 
 def running(providers: Mapping[str, ProviderSettings]) -> LocalModels:
     """The models that answer on this machine. Blocking, up to a second: all providers are asked at once."""
-    asked = {name: parts for name, one in providers.items() if (parts := _local(one)) is not None}
+    asked = {name: parts for name, provider in providers.items() if (parts := _local(provider)) is not None}
     if not asked:
         return LocalModels()
     with ThreadPoolExecutor(len(asked), thread_name_prefix="local-models") as threads:
@@ -68,7 +68,7 @@ def _local(provider: ProviderSettings) -> SplitResult | None:
 
 def _ask(address: SplitResult) -> LocalModels:
     """What one server says: names without their provider, or what is wrong as the end of a sentence."""
-    connection = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=PATIENCE)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=TIMEOUT_S)
     try:
         connection.connect()
     except OSError as error:
@@ -76,7 +76,7 @@ def _ask(address: SplitResult) -> LocalModels:
         return LocalModels(faults=(_LATE,) if isinstance(error, TimeoutError) else ())
     # A timeout of the socket begins anew with every byte; this ends it all, whatever was sent.
     late = threading.Event()
-    end = threading.Timer(PATIENCE, _hang_up, (connection.sock, late))
+    end = threading.Timer(TIMEOUT_S, _hang_up, (connection.sock, late))
     end.start()
     try:
         connection.request("GET", f"{address.path.rstrip('/')}/models")  # no proxy, and no redirection is followed
@@ -103,9 +103,9 @@ def _hang_up(connection: socket.socket, late: threading.Event) -> None:
 
 
 def _names(document: Any) -> list[str]:
-    names = [one["id"] for one in document["data"] or []]
+    names = [entry["id"] for entry in document["data"] or []]
     return [name for name in names if name and name == sanitise(name) and len(name) <= 120 and name.isprintable()][
-        :MOST
+        :MAX_MODELS
     ]
 
 
@@ -159,7 +159,7 @@ class AgentSetup:
         """The models that run on this machine, and what does not tell its own. Blocking, up to a second."""
         current = self._settings.current
         named = {name: current.provider(name) for name in current.provider_names()}
-        return running({name: one for name, one in named.items() if one is not None})
+        return running({name: provider for name, provider in named.items() if provider is not None})
 
     def take_model(self, model_id: str, channel: str = CHANNEL) -> None:
         """Write into the settings that the model `provider:model` is the one of its provider, and have `channel` served
@@ -179,15 +179,15 @@ class AgentSetup:
     def known(self) -> list[FoundAgent]:
         """Those of the settings, as they have them, then the others that were found."""
         mine = {
-            name: replace(known_as(name, one.command, data=self._data), hosts=one.hosts)
-            for name, one in self._settings.current.acp.items()
+            name: replace(known_as(name, configured.command, data=self._data), hosts=configured.hosts)
+            for name, configured in self._settings.current.acp.items()
         }
-        return [*mine.values(), *(one for one in self.found() if one.name not in mine)]
+        return [*mine.values(), *(agent for agent in self.found() if agent.name not in mine)]
 
     @property
     def supported(self) -> tuple[str, ...]:
         """What the public coding agents are called that would be found here if they were installed."""
-        return tuple(one.title for one in KNOWN)
+        return tuple(agent.title for agent in KNOWN)
 
     def hire(self, name: str, channel: str = CHANNEL) -> FoundAgent:
         """Write into the settings that `channel` is served by the agent `name`; how it logs in is in what comes back.
@@ -195,9 +195,9 @@ class AgentSetup:
         What the settings say of that agent already is left as it is. Raises `Refusal` `unknown_agent`,
         `adapter_missing`, `unknown_channel`, and what writing settings raises.
         """
-        agent = next((one for one in self.known() if one.name == name), None)
+        agent = next((known for known in self.known() if known.name == name), None)
         if agent is None:
-            here = ", ".join(one.name for one in self.known()) or "none"
+            here = ", ".join(known.name for known in self.known()) or "none"
             raise Refusal("unknown_agent", f"no coding agent {name!r} is installed here", f"found: {here}")
         if agent.missing:
             raise Refusal("adapter_missing", f"{agent.title} lacks its adapter for the protocol", agent.missing)

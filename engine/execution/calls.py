@@ -40,13 +40,13 @@ STATES = ("running", "done", "failed", "cancelled", "interrupted")
 LONGEST_CHAIN = 10_000
 """Calls of one conversation that are followed back; a chain that is longer is damaged."""
 
-RECALLED_MOST = 2_000
+MAX_RECALLED = 2_000
 """So many calls are looked through for those that a memory was in."""
 
 CARRIED = "carried_from"
 """In the provenance of a call that goes on: the call whose prompt it still carries."""
 
-REPLY_MOST = 100_000
+MAX_REPLY = 100_000
 """Characters of an answer that are kept beside its call; the next call's messages have it whole."""
 
 
@@ -55,7 +55,9 @@ class ModelCallRow(Row, table=True):
 
     __tablename__ = "model_calls"
     __table_args__ = (
-        CheckConstraint("state IN ({})".format(", ".join(f"'{one}'" for one in STATES)), name="ck_model_calls_state"),
+        CheckConstraint(
+            "state IN ({})".format(", ".join(f"'{state}'" for state in STATES)), name="ck_model_calls_state"
+        ),
         CheckConstraint(
             "input_tokens >= 0 AND output_tokens >= 0 AND cost_microusd >= 0", name="ck_model_calls_counts"
         ),
@@ -200,7 +202,7 @@ class Calls:
         if state not in STATES or state == "running":
             raise ValueError(f"a call cannot end as {state!r}")
         known = tuple(self._secrets())
-        said = zlib.compress(redact(sanitise(reply), known)[:REPLY_MOST].encode(errors="replace")) if reply else b""
+        said = zlib.compress(redact(sanitise(reply), known)[:MAX_REPLY].encode(errors="replace")) if reply else b""
 
         def work(tx: Transaction) -> None:
             row = _row(tx.session, call_id)
@@ -262,11 +264,11 @@ class Calls:
             return [f"{provider}:{model}" for provider, model, _ in session.exec(query)]
 
     def that_recalled(self, memory_id: str, limit: int = 20) -> list[ModelCall]:
-        """The calls whose prompt brought this memory in, newest first; of the newest `RECALLED_MOST` calls."""
+        """The calls whose prompt brought this memory in, newest first; of the newest `MAX_RECALLED` calls."""
         with self._database.read() as session:
             rowid: Any = literal_column("rowid")
             provenance = cast(col(ModelCallRow.provenance), String)
-            newest: Any = select(rowid).select_from(ModelCallRow).order_by(rowid.desc()).limit(RECALLED_MOST)
+            newest: Any = select(rowid).select_from(ModelCallRow).order_by(rowid.desc()).limit(MAX_RECALLED)
             query = (
                 select(ModelCallRow)
                 .where(rowid.in_(newest))

@@ -79,7 +79,7 @@ class ChangeSetRow(Row, table=True):
     @property
     def landed(self) -> int:
         """Files that its landings changed."""
-        return len({entry["path"] for one in self.landings for entry in one["plan"]["entries"]})
+        return len({entry["path"] for landed in self.landings for entry in landed["plan"]["entries"]})
 
     @property
     def about(self) -> dict[str, str]:
@@ -202,7 +202,9 @@ class ChangeReader:
         )
         with self._database.read() as session:
             rows = list(itertools.islice((row for row in session.exec(query) if row.landings), 3))
-        return [row.view() for row in rows if all(_is_as_written(workspace, *one) for one in row.written.items())]
+        return [
+            row.view() for row in rows if all(_is_as_written(workspace, *written) for written in row.written.items())
+        ]
 
     def written_by_us(self, workspace: str) -> dict[str, int]:
         """Files that recent landings and undos wrote: path relative to `workspace` -> the `mtime_ns` we left."""
@@ -211,7 +213,7 @@ class ChangeReader:
     def _read_written(self, workspace: str) -> dict[str, int]:
         with self._database.read() as session:
             written = ask(session, _WRITTEN, {"workspace": workspace})
-        return {path: time for (one,) in reversed(written) for path, time in one.items()}
+        return {path: time for (times,) in reversed(written) for path, time in times.items()}
 
     def _of_session(self, session_id: str) -> ChangeSetRow | None:
         with self._database.read() as session:

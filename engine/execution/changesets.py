@@ -219,7 +219,7 @@ class ChangeSets(ChangeReader):
     def undo_all(self, change_set_id: str) -> ChangeSet:
         """Take all its landings back, the last one first. Raises as `undo` does; `later_edits` before the first one."""
         with self._deciding(change_set_id, ChangeState.UNDONE) as (row, root):
-            plans = [landing.Plan.from_json(one["plan"]).reversed() for one in reversed(row.landings)]
+            plans = [landing.Plan.from_json(landed["plan"]).reversed() for landed in reversed(row.landings)]
             if changed := landing.changed_since(root, *plans):
                 raise change_store.later_edits(changed)
             for _ in plans[1:]:
@@ -306,9 +306,9 @@ class ChangeSets(ChangeReader):
         quote = diffs.quoted(git, row.base_tree, row.result_tree, path, line, old=old)
 
         def add(row: ChangeSetRow, at: str) -> None:
-            number = max((one["number"] for one in row.comments), default=0) + 1
-            one = DiffComment(number, path, line, quote, text, at, old)
-            row.comments = [*row.comments, dataclasses.asdict(one)]
+            number = max((comment["number"] for comment in row.comments), default=0) + 1
+            comment = DiffComment(number, path, line, quote, text, at, old)
+            row.comments = [*row.comments, dataclasses.asdict(comment)]
 
         return self._comment(change_set_id, add)
 
@@ -316,25 +316,27 @@ class ChangeSets(ChangeReader):
         """Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
 
         def remove(row: ChangeSetRow, at: str) -> None:
-            if all(one["number"] != number for one in row.comments):
+            if all(comment["number"] != number for comment in row.comments):
                 raise Refusal("unknown_comment", f"{row.id} has no comment {number}", f"`clawpy comment {row.id}`")
-            row.comments = [one for one in row.comments if one["number"] != number]
+            row.comments = [comment for comment in row.comments if comment["number"] != number]
 
         return self._comment(change_set_id, remove)
 
     def unsent_comments(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
         """Its comments that went to no agent yet, as a message, and their numbers. Raises `Refusal`:
         `unknown_change_set`, `no_comments`."""
-        unsent = [one for one in self.get(change_set_id).comments if not one.sent]
+        unsent = [comment for comment in self.get(change_set_id).comments if not comment.sent]
         if not unsent:
             raise Refusal("no_comments", "it has no unsent comments", "`clawpy comment ID FILE:LINE TEXT`")
-        return diffs.message(unsent), tuple(one.number for one in unsent)
+        return diffs.message(unsent), tuple(comment.number for comment in unsent)
 
     def sent_comments(self, change_set_id: str, numbers: Collection[int]) -> ChangeSet:
         """Its comments of these numbers went to an agent now. Raises `Refusal` `unknown_change_set`."""
 
         def send(row: ChangeSetRow, at: str) -> None:
-            row.comments = [one | {"sent": at} if one["number"] in numbers else one for one in row.comments]
+            row.comments = [
+                comment | {"sent": at} if comment["number"] in numbers else comment for comment in row.comments
+            ]
 
         return self._comment(change_set_id, send)
 
@@ -502,7 +504,7 @@ class ChangeSets(ChangeReader):
         for intent in intents.unfinished(self._database, LANDING):
             if intent.payload["workspace"] == workspace:
                 self._recover_landing(intent)
-                if any(one.id == intent.id for one in intents.unfinished(self._database, LANDING)):
+                if any(left.id == intent.id for left in intents.unfinished(self._database, LANDING)):
                     raise Refusal(
                         "not_restored",
                         f"an earlier change of {workspace} is still half done",

@@ -327,9 +327,9 @@ def quoted(git: Git, base: str, result: str, path: str, line: int, *, old: bool)
 
 def message(comments: Iterable[DiffComment]) -> str:
     """What an agent is told: each comment below its file, its line and the line itself."""
-    parts = [f"{_place(one)}\n> {one.quote}\n{one.text}" for one in comments]
+    parts = [f"{_place(comment)}\n> {comment.quote}\n{comment.text}" for comment in comments]
     return "\n\n".join(["Comments on your changes. Address each of them.", *parts])
 
 
-def _place(one: DiffComment) -> str:
-    return f"{one.path}:{one.line}{' (before your change)' if one.old else ''}"
+def _place(comment: DiffComment) -> str:
+    return f"{comment.path}:{comment.line}{' (before your change)' if comment.old else ''}"

@@ -13,11 +13,11 @@ from engine.events import AgentErred, Event, ToolsUsed
 from engine.model import SessionView, sanitise
 from engine.model.secrets import redact
 
-CALLS_MOST = 500
-ERRORS_MOST = 50
+MAX_CALLS = 500
+MAX_ERRORS = 50
 """So many calls and errors of one session are recorded, the first ones; the same error only once."""
 
-MESSAGE_MOST = 500
+MAX_MESSAGE = 500
 """Characters of an error."""
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
@@ -35,14 +35,14 @@ class Journal:
     def used(self, call: str) -> None:
         """A tool was called; `call` as `ToolsUsed` has it."""
         with self._lock:
-            if len(self._calls) < CALLS_MOST:
+            if len(self._calls) < MAX_CALLS:
                 self._calls.append(call)
 
     def erred(self, tool: str, message: str) -> None:
         """A tool call failed in a way that the agent cannot have meant, or its model or program (`tool`) did."""
-        told = sanitise(tool)[:60], redact(sanitise(message), self._secrets())[:MESSAGE_MOST]
+        told = sanitise(tool)[:60], redact(sanitise(message), self._secrets())[:MAX_MESSAGE]
         with self._lock:
-            if len(self._errors) < ERRORS_MOST:
+            if len(self._errors) < MAX_ERRORS:
                 self._errors[told] = None
 
     def facts(self, view: SessionView) -> Sequence[Event]:

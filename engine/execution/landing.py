@@ -162,8 +162,8 @@ class Plan:
         return cls(
             value["token"],
             tuple(
-                Entry(one["path"], Image.from_json(one["before"]), Image.from_json(one["after"]))
-                for one in value["entries"]
+                Entry(entry["path"], Image.from_json(entry["before"]), Image.from_json(entry["after"]))
+                for entry in value["entries"]
             ),
             tuple((path, mode) for path, mode in value["old_folders"]),
             tuple((path, mode) for path, mode in value["new_folders"]),

@@ -37,8 +37,8 @@ class Overlap:
     @property
     def words(self) -> str:
         """How a screen says it."""
-        one = len(self.files) == 1
-        shared = self.files[0] if one else f"{len(self.files)} files"
+        single = len(self.files) == 1
+        shared = self.files[0] if single else f"{len(self.files)} files"
         if self.conflicting:
             return f"“{self.title}” changes {shared} too; only one of the two can land"
         return f"“{self.title}” changes {shared} too; both can land, in either order"
@@ -66,17 +66,17 @@ class Overlaps:
 
     def record(self, tx: Transaction, change_set_id: str, view: SessionView, overlaps: Iterable[Overlap]) -> None:
         """Put them into the ledger, for the adaptation engine (SPEC 5.1: `task_conflict`)."""
-        for one in overlaps:
+        for overlap in overlaps:
             tx.record(
                 WorkOverlapped(
                     subject=change_set_id,
                     workspace=view.workspace,
                     session_id=view.id,
                     agent=view.agent,
-                    other=one.change_set_id,
-                    other_session_id=one.session_id,
-                    files=one.files[:50],
-                    conflicting=one.conflicting[:50],
+                    other=overlap.change_set_id,
+                    other_session_id=overlap.session_id,
+                    files=overlap.files[:50],
+                    conflicting=overlap.conflicting[:50],
                 )
             )
 

@@ -48,7 +48,7 @@ class PermissionRow(Row, table=True):
     __table_args__ = (
         CheckConstraint(f"state IN ('{WAITING}', '{ANSWERED}', '{WITHDRAWN}')", name="ck_permission_requests_state"),
         CheckConstraint(
-            "answer IN ({})".format(", ".join(f"'{one}'" for one in PermissionAnswer)),
+            "answer IN ({})".format(", ".join(f"'{answer}'" for answer in PermissionAnswer)),
             name="ck_permission_requests_answer",
         ),
         CheckConstraint("(state = 'answered') = (answer IS NOT NULL)", name="ck_permission_requests_answered"),
@@ -191,17 +191,17 @@ class Permissions:
                 raise Refusal("permission_withdrawn", f"{request_id} is closed: its session has ended")
             _answer(tx, row, answer, by)
             others = _waiting(tx.session, row.session_id) if answer.lasts else []
-            same = [one for one in others if one.key == row.key and one.id != row.id]
-            for one in same:
-                _answer(tx, one, answer, f"{by} ({row.id}, for this session)")
-            return [one.view for one in (row, *same)]
+            same = [other for other in others if other.key == row.key and other.id != row.id]
+            for other in same:
+                _answer(tx, other, answer, f"{by} ({row.id}, for this session)")
+            return [other.view for other in (row, *same)]
 
         answered = self._database.write(work)
-        for one in answered:
+        for request in answered:
             with self._lock:
-                wait = self._waits.get(one.id)
+                wait = self._waits.get(request.id)
             if wait is not None:
-                wait.answer = one.answer
+                wait.answer = request.answer
                 wait.over.set()
         return answered[0]
 
@@ -228,13 +228,13 @@ class Permissions:
 
         def work(tx: Transaction) -> list[PermissionRequest]:
             left = [row.view for row in _waiting(tx.session)]
-            _withdraw(tx, [one.id for one in left], "the engine stopped while it waited")
+            _withdraw(tx, [asked.id for asked in left], "the engine stopped while it waited")
             return left
 
         left = self._database.write(work)
         return [
-            f"“{one.title}” was waiting for your answer; it was withdrawn because its session is gone ({one.id})"
-            for one in left
+            f"“{asked.title}” was waiting for your answer; it was withdrawn because its session is gone ({asked.id})"
+            for asked in left
         ]
 
     # Observer of sessions
@@ -263,7 +263,7 @@ def _waiting(session: Session, session_id: str | None = None) -> list[Permission
 
 def _lasting(session: Session, row: PermissionRow) -> PermissionRow | None:
     """The answer for the session that was given for the same key, or None."""
-    lasting = [one.value for one in PermissionAnswer if one.lasts]
+    lasting = [answer.value for answer in PermissionAnswer if answer.lasts]
     query = (
         select(PermissionRow)
         .where(col(PermissionRow.session_id) == row.session_id, col(PermissionRow.key) == row.key)

@@ -411,7 +411,7 @@ def end_all(at: Path, *, first: Callable[[], object] = lambda: None, within: flo
             break
         for trace, processes in left:
             kill(processes, trace.leaders, trace.group)
-        await_death([one for _, processes in left for one in processes], min(until, time.monotonic() + 0.02))
+        await_death([process for _, processes in left for process in processes], min(until, time.monotonic() + 0.02))
     survivors = await_death(list(seen), until)  # who is ending has no environment any more by which it is found
     for trace in found(at):
         if trace.group is not None:

@@ -67,14 +67,14 @@ def _flat(value: str) -> str:
     return " ".join(sanitise(value).split())
 
 
-SOUL_MOST = 16_000
+MAX_SOUL = 16_000
 """Characters of a soul that go into a prompt."""
 
 PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
-PROJECT_MOST = 24_000
+MAX_PROJECT = 24_000
 """Characters of a workspace's guidance that go into a prompt, all files together."""
 
-FAILING_MOST = 20
+MAX_FAILING = 20
 """So many failing tests are named."""
 
 HOW_TO_WORK = """
@@ -113,7 +113,7 @@ class Identity:
             return Contribution(None)
         agent = self._agents.get(request.agent)
         path = self._folder / agent.id / "soul.md"
-        text, notes = bounded(self._agents.soul_in_prompt(agent.id, self._without(request)), SOUL_MOST, str(path))
+        text, notes = bounded(self._agents.soul_in_prompt(agent.id, self._without(request)), MAX_SOUL, str(path))
         source = PromptSource(SourceKind.SOUL, str(path), f"{agent.id}/soul.md", Trust.OPERATOR)
         attributes = {"agent": agent.id, "title": agent.title, "domain": agent.domain}
         return Contribution(block("identity", quoted(text, source), attributes=attributes), notes=notes)
@@ -139,7 +139,7 @@ class Project:
         root = Path(request.workspace)
         lines: list[PromptLine] = []
         notes: tuple[str, ...] = ()
-        left = PROJECT_MOST
+        left = MAX_PROJECT
         seen: set[str] = set()
         for name in PROJECT_FILES:
             found, why = read_inside(root, name)
@@ -177,7 +177,7 @@ class Task:
         source = PromptSource(SourceKind.TASK, request.prediction_id, "task", trust)
         lines = quoted(request.task, source)
         if card is not None:
-            evidence = [one for signal in card.signals for one in signal.evidence]
+            evidence = [evidence for signal in card.signals for evidence in signal.evidence]
             about = PromptSource(SourceKind.TASK, card.id, "card", Trust.QUOTED)
             lines += _told("why", [card.reasoning, *evidence], about)
         check = self._last_run(request.workspace)
@@ -194,9 +194,9 @@ def _told(name: str, said: Sequence[str], source: PromptSource) -> Sequence[Prom
 
 def _run_words(check: CheckResult) -> list[str]:
     said = [f"{check.tool}: {check.passed} passed, {check.failed} failed, {check.errors} errors"]
-    said += [f"failing: {name}" for name in check.failing[:FAILING_MOST]]
-    if len(check.failing) > FAILING_MOST:
-        said.append(f"and {len(check.failing) - FAILING_MOST} more")
+    said += [f"failing: {name}" for name in check.failing[:MAX_FAILING]]
+    if len(check.failing) > MAX_FAILING:
+        said.append(f"and {len(check.failing) - MAX_FAILING} more")
     return said
 
 
@@ -212,7 +212,7 @@ def bounded(text: str, most: int, name: str) -> tuple[str, tuple[str, ...]]:
 def read_inside(root: Path, name: str) -> tuple[str, str]:
     """The text of a file in `root`, ("", why) when it is not to be read: a link that leads out, or no plain file.
 
-    Raises OSError. At most `4 * PROJECT_MOST` bytes are read; bytes that are no UTF-8 become U+FFFD.
+    Raises OSError. At most `4 * MAX_PROJECT` bytes are read; bytes that are no UTF-8 become U+FFFD.
     """
     real_root = root.resolve()
     path = (real_root / name).resolve()
@@ -220,7 +220,7 @@ def read_inside(root: Path, name: str) -> tuple[str, str]:
         return "", "it is a link that leads out of the workspace"
     try:
         # What `resolve` followed is followed no further; a pipe in its place would be waited for without end.
-        return read_plain(path, 4 * PROJECT_MOST, follow=False, cut=True).decode(errors="replace"), ""
+        return read_plain(path, 4 * MAX_PROJECT, follow=False, cut=True).decode(errors="replace"), ""
     except FileNotFoundError:
         return "", ""
     except ValueError:
@@ -274,9 +274,9 @@ class PromptAssembly:
         notes: list[str] = []
         provenance: dict[str, Any] = {}
         known = tuple(self._secrets())
-        for source, one in zip(self._parts, asked, strict=True):
+        for source, question in zip(self._parts, asked, strict=True):
             span = self._deadlines.get(source.name, self._deadline)
-            said = self._answer(source.name, one, began + span, span)
+            said = self._answer(source.name, question, began + span, span)
             notes += said.notes
             provenance |= said.provenance
             if said.part is not None:

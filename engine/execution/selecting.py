@@ -46,9 +46,11 @@ def tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Seque
     with scratch_index() as index:
         partial = plain.work_tree(plain.folder, index)
         partial.output("read-tree", landed)
-        partial.output("update-index", "--replace", "-z", "--index-info", stdin=b"".join(one + b"\0" for one in lines))
+        partial.output(
+            "update-index", "--replace", "-z", "--index-info", stdin=b"".join(line + b"\0" for line in lines)
+        )
         tree = partial.text("write-tree", "--missing-ok", environment=durable(git))
-    if besides := {one.path for one in merging.differences(git, landed, tree)} - chosen:
+    if besides := {change.path for change in merging.differences(git, landed, tree)} - chosen:
         names = named([shown(path) for path in sorted(besides)])
         raise Refusal("inseparable", f"it takes the place of {names}", "land them together")
     return tree

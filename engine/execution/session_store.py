@@ -75,7 +75,7 @@ class SessionRow(Row, table=True):
     __tablename__ = "sessions"
     __table_args__ = (
         CheckConstraint(
-            "state IN ({})".format(", ".join(f"'{one}'" for one in SessionState)), name="ck_sessions_state"
+            "state IN ({})".format(", ".join(f"'{state}'" for state in SessionState)), name="ck_sessions_state"
         ),
         CheckConstraint("mode IN ('approved', 'autonomous')", name="ck_sessions_mode"),
         CheckConstraint("cost_microusd >= 0 AND tokens >= 0 AND lines >= 0", name="ck_sessions_counts"),

@@ -269,7 +269,7 @@ class SessionWorkspaces:
         if not self._settings.current.workspace(live.assignment.workspace).prepare:
             return
         found = all_packages(worktree.folder)
-        wanted = [one for path in found for one in installations(worktree.folder, found, path)]
+        wanted = [installation for path in found for installation in installations(worktree.folder, found, path)]
         for installation in dict.fromkeys(wanted):  # members of a workspace are installed with it
             live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)}")
             try:

@@ -155,7 +155,11 @@ def shown(path: str | bytes) -> str:
     """A path as it may be shown: one line, what cannot be seen or is not UTF-8 as an escape such as \\x1b, \\u202e."""
     raw = os.fsencode(path) if isinstance(path, str) else path
     text = raw.decode(errors="backslashreplace")
-    return text if text.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(character if character.isprintable() else _escaped(character) for character in text)
+    )
 
 
 def _escaped(character: str) -> str:

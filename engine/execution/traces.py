@@ -32,8 +32,8 @@ PREFIX = "clawpy-"
 def own() -> Path | None:
     """The engine's own group, in which it may make others; None where it may not."""
     try:
-        line = next(one for one in Path("/proc/self/cgroup").read_text().splitlines() if one.startswith("0::"))
-        mounts = [one.split() for one in Path("/proc/self/mounts").read_text().splitlines()]
+        line = next(entry for entry in Path("/proc/self/cgroup").read_text().splitlines() if entry.startswith("0::"))
+        mounts = [mount.split() for mount in Path("/proc/self/mounts").read_text().splitlines()]
     except (OSError, StopIteration):
         return None
     for _, at, kind, *_ in mounts:
@@ -186,7 +186,7 @@ def _leader(line: str, session_id: str) -> psutil.Process | None:
         pid = int(line.partition(" ")[0])
         process = psutil.Process(pid)  # holds when it began: from here on psutil sees to it
         now = Path(f"/proc/{pid}/stat").read_text()
-        began = [one.rpartition(")")[2].split()[19] for one in (line, now)]
+        began = [status.rpartition(")")[2].split()[19] for status in (line, now)]
         if began[0] == began[1] and process.environ().get(SESSION_MARK) == session_id:
             return process
     except (ValueError, IndexError, OverflowError, OSError, psutil.Error):

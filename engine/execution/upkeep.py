@@ -14,7 +14,7 @@ from engine.execution.sandbox import Caches
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, Refusal
 
-MOST_MEASURED = 50_000
+MAX_MEASURED = 50_000
 """So many files are measured at most; a size is "at least" then."""
 
 
@@ -132,7 +132,7 @@ class Upkeep:
 
 
 def measured(folders: Collection[Path]) -> int:
-    """Bytes on disk below these folders, links not followed, of at most `MOST_MEASURED` files together."""
+    """Bytes on disk below these folders, links not followed, of at most `MAX_MEASURED` files together."""
     total = files = 0
     for folder in folders:
         for place, _, names in os.walk(folder):
@@ -142,6 +142,6 @@ def measured(folders: Collection[Path]) -> int:
                 except OSError:
                     continue  # gone meanwhile
                 files += 1
-                if files >= MOST_MEASURED:
+                if files >= MAX_MEASURED:
                     return total
     return total

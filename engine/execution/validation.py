@@ -98,7 +98,7 @@ def next_step(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> tuple[S
         return Step.GIVE_UP, f"still failing after {common.count(caps.tries, 'attempt')}"
     if spent >= caps.cost:
         return Step.GIVE_UP, f"the repair cost ${dollars(spent):.2f} of ${dollars(caps.cost):.2f}"
-    if len(attempts) >= 3 and len({one.broken for one in attempts[-3:]}) == 1:
+    if len(attempts) >= 3 and len({attempt.broken for attempt in attempts[-3:]}) == 1:
         return Step.GIVE_UP, "the same tests failed three times"
     return Step.HEAL, ""
 
@@ -278,7 +278,7 @@ class _Bench:
         changes = differences(plain.git, self._worktree.base, now)
         self.touched = bool(changes)
         # A name that is not UTF-8 belongs to no tool's tests.
-        return [path for one in changes if not one.goes and (path := _text(one.path))]
+        return [path for change in changes if not change.goes and (path := _text(change.path))]
 
     def _job(self, listener: _Listener) -> Job:
         return Job(

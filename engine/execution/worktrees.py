@@ -32,8 +32,8 @@ FILE = ".worktreeinclude"
 
 LARGEST_LIST = 64 * 1024
 """Bytes of the file of patterns."""
-MOST_FILES = 20_000
-MOST_BYTES = 500_000_000
+MAX_FILES = 20_000
+MAX_BYTES = 500_000_000
 """So many files, and so many bytes of them together, are copied into one worktree."""
 _NAMED = 5
 
@@ -68,11 +68,11 @@ def include(git: Git, folder: Path) -> Included:
     size = 0
     with _opened(top) as source, _opened(folder) as target:
         for name in _matching(git, patterns):
-            if len(copied) == MOST_FILES or size >= MOST_BYTES:
-                left.append(f"the rest, beyond {MOST_FILES:,} files or {MOST_BYTES // 1_000_000} MB")
+            if len(copied) == MAX_FILES or size >= MAX_BYTES:
+                left.append(f"the rest, beyond {MAX_FILES:,} files or {MAX_BYTES // 1_000_000} MB")
                 break
             try:
-                size += _copy(source, target, name, MOST_BYTES - size)
+                size += _copy(source, target, name, MAX_BYTES - size)
                 copied.append(name)
             except (OSError, _LeftOut) as error:
                 why = error.strerror if isinstance(error, OSError) else error
@@ -112,7 +112,7 @@ def _copy(source: int, target: int, name: bytes, room: int) -> int:
         if not stat.S_ISREG(found.st_mode):
             raise _LeftOut("not a regular file")
         if found.st_size > room:
-            raise _LeftOut(f"would pass {MOST_BYTES // 1_000_000} MB")
+            raise _LeftOut(f"would pass {MAX_BYTES // 1_000_000} MB")
         flags = os.O_NOFOLLOW | os.O_CLOEXEC
         read = os.open(last, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=here)
         with os.fdopen(read, "rb") as content:
@@ -146,8 +146,8 @@ def _below(top: int, folders: list[bytes], *, make: bool) -> Iterator[int]:
             opened.append(os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened[-1]))
         yield opened[-1]
     finally:
-        for one in opened:
-            os.close(one)
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def _told(copied: list[bytes], left: list[str], size: int) -> str:
@@ -196,7 +196,7 @@ class WorkspaceLocks:
         place = os.path.realpath(workspace)
         with self.holding(workspace):
             with self._guard:
-                found = next((one for one, its in self._writers.items() if its in (place, EVERYWHERE)), "")
+                found = next((writer for writer, its in self._writers.items() if its in (place, EVERYWHERE)), "")
                 everywhere = self._writers.get(found) == EVERYWHERE
             if found:
                 why = "runs without a sandbox and could" if everywhere else "works in these files and could"
@@ -305,7 +305,9 @@ class Worktrees:
 
     def known(self) -> list[tuple[str, bool]]:
         """The sessions that have a worktree, and whether it holds changes that are to be kept (`worth_keeping`)."""
-        return [(one.subject, bool(one.payload.get("base"))) for one in intents.unfinished(self._database, INTENT)]
+        return [
+            (intent.subject, bool(intent.payload.get("base"))) for intent in intents.unfinished(self._database, INTENT)
+        ]
 
     def folder(self, session_id: str) -> Path:
         """Where the worktree of a session is or would be."""

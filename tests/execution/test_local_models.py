@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from engine.config.agents import ProviderKind, ProviderSettings
-from engine.execution.agent_setup import LARGEST, MOST, PATIENCE, running
+from engine.execution.agent_setup import LARGEST, MAX_MODELS, TIMEOUT_S, running
 
 LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
@@ -134,7 +134,7 @@ def drip(before: bytes, drop: bytes) -> Iterator[bytes]:
     """Bytes that never let the patience of a socket run out."""
     yield before
     while True:
-        time.sleep(PATIENCE / 10)
+        time.sleep(TIMEOUT_S / 10)
         yield drop
 
 
@@ -146,8 +146,8 @@ def drip(before: bytes, drop: bytes) -> Iterator[bytes]:
 )
 def test_a_server_that_answers_drop_by_drop_holds_nobody_up(answering: Serve, before: bytes, drop: bytes) -> None:
     since = time.monotonic()
-    assert faults(answering(drip(before, drop))) == [f"did not list its models within {PATIENCE:g} s"]
-    assert time.monotonic() - since < PATIENCE * 10
+    assert faults(answering(drip(before, drop))) == [f"did not list its models within {TIMEOUT_S:g} s"]
+    assert time.monotonic() - since < TIMEOUT_S * 10
 
 
 @pytest.mark.long
@@ -155,7 +155,7 @@ def test_servers_that_say_nothing_are_waited_for_together_and_hide_no_other(answ
     slow = {f"slow-{number}": provider(answering(drip(HEAD, b" "))) for number in range(12)}
     since = time.monotonic()
     found = running({**slow, "ollama": provider(serve(LIST))})
-    assert time.monotonic() - since < PATIENCE * 10
+    assert time.monotonic() - since < TIMEOUT_S * 10
     assert found.ids == ("ollama:qwen3:8b", "ollama:llama3.2:3b")
     assert len(found.faults) == len(slow)
 
@@ -168,4 +168,4 @@ def test_only_this_machine_and_only_providers_without_a_key_are_asked(serve: Ser
 def test_names_that_no_model_has_are_passed_over_and_a_long_list_is_cut(serve: Serve) -> None:
     names = ["\\u001b[31mred", "", "x" * 500, *(f"m{number}" for number in range(30))]
     body = ", ".join(f'{{"id": "{name}"}}' for name in names)
-    assert ids(serve(f'{{"data": [{body}]}}'.encode())) == tuple(f"ollama:m{number}" for number in range(MOST))
+    assert ids(serve(f'{{"data": [{body}]}}'.encode())) == tuple(f"ollama:m{number}" for number in range(MAX_MODELS))

@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from engine.execution.journal import CALLS_MOST
+from engine.execution.journal import MAX_CALLS
 from engine.execution.live import LiveSession
 from engine.execution.processes import marked
 from engine.execution.runners.flow import FlowUnable
@@ -92,7 +92,7 @@ def test_work_that_is_deep_in_python_is_ended_without_its_thread(world: World) -
 
 def test_what_its_agent_did_is_on_record_however_it_ended(world: World, database: Database) -> None:
     def work(live: LiveSession) -> str:
-        for number in range(CALLS_MOST + 1):
+        for number in range(MAX_CALLS + 1):
             live.journal.used(f"exec:{number}")
         for _ in range(2):
             live.journal.erred("edit", "not\x1b[0m there, sk-abcdefghijklmnopqrstuvwx")
@@ -102,7 +102,7 @@ def test_what_its_agent_did_is_on_record_however_it_ended(world: World, database
     world.run(lambda live: "nothing of note")
     used, erred = (Ledger(database).latest(kinds=(kind,)) for kind in ("ToolsUsed", "AgentErred"))
     assert [one.subject for one in (*used, *erred)] == [view.id, view.id]
-    assert used[0].payload["calls"] == [f"exec:{number}" for number in range(CALLS_MOST)]
+    assert used[0].payload["calls"] == [f"exec:{number}" for number in range(MAX_CALLS)]
     assert erred[0].payload["tool"] == "edit"
     assert "sk-abc" not in erred[0].payload["message"]
     assert "\x1b" not in erred[0].payload["message"]

@@ -131,7 +131,7 @@ class Bubblewrap(Sandbox):
             moved |= {at: source for at, source in kept.items() if placed.keys().isdisjoint(at.parents)} | placed
         links = _links()
         planned = mounts.plan(confinement, (path for path in readable if str(path) not in links), moved)
-        mounts.make_pinned((one for one in planned if one.kind is Kind.WRITE), confinement.tmp)
+        mounts.make_pinned((mount for mount in planned if mount.kind is Kind.WRITE), confinement.tmp)
         arguments = [*links, "--dir", "/run", "--dir", "/tmp", "--dir", "/var"]
         for mount in planned:
             arguments += self._mounted(mount, empty)

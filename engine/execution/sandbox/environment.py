@@ -152,5 +152,5 @@ def _with_own_virtual(variables: dict[str, str], confinement: Confinement) -> di
     return variables | {"PATH": os.pathsep.join(path)} if path != [""] else variables
 
 
-def _same(one: Path, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _same(first: Path, second: Path) -> bool:
+    return os.path.realpath(first) == os.path.realpath(second)

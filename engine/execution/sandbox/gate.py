@@ -110,9 +110,9 @@ class HostGate:
         with self._lock:
             self._closed = True
             still = [*self._open, self._server]
-        for one in still:
+        for connection in still:
             with contextlib.suppress(OSError):  # not connected any more
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -163,18 +163,18 @@ class HostGate:
             except (OSError, ValueError) as error:
                 _answer(client, "502 Bad Gateway", str(error), unless=answered)
 
-    def _hold(self, one: socket.socket, ending: contextlib.ExitStack) -> None:
+    def _hold(self, connection: socket.socket, ending: contextlib.ExitStack) -> None:
         """Keep a connection until its end, or until `close`."""
-        ending.callback(one.close)
+        ending.callback(connection.close)
         with self._lock:
             if self._closed:
                 raise OSError("the session is over")
-            self._open.add(one)
-        ending.callback(self._let_go, one)
+            self._open.add(connection)
+        ending.callback(self._let_go, connection)
 
-    def _let_go(self, one: socket.socket) -> None:
+    def _let_go(self, connection: socket.socket) -> None:
         with self._lock:
-            self._open.discard(one)
+            self._open.discard(connection)
 
     def _one_less(self) -> None:
         with self._lock:
@@ -268,12 +268,12 @@ class HostGate:
 
     def _relay(self, client: socket.socket, server: socket.socket) -> None:
         """Bytes both ways until one side ends both, or nothing moves."""
-        for one in (client, server):
-            one.settimeout(IDLE_SECONDS)
+        for side in (client, server):
+            side.settimeout(IDLE_SECONDS)
         other = {client: server, server: client}
         with selectors.DefaultSelector() as selector:
-            for one in other:
-                selector.register(one, selectors.EVENT_READ)
+            for side in other:
+                selector.register(side, selectors.EVENT_READ)
             while selector.get_map():
                 ready = selector.select(IDLE_SECONDS)
                 if not ready:

@@ -169,9 +169,9 @@ def _measured(rung: Sandbox) -> dict[str, str]:
         listeners = [stack.enter_context(socket.socket(family)) for family in (socket.AF_UNIX, socket.AF_INET)]
         listeners[0].bind(str(outside / "socket"))
         listeners[1].bind(("127.0.0.1", 0))
-        for one in listeners:
-            one.listen()
-            one.setblocking(False)
+        for listener in listeners:
+            listener.listen()
+            listener.setblocking(False)
         victim = stack.enter_context(_sleeper(token))
         port = listeners[1].getsockname()[1]
         argv = [sys.executable, "-I", "-S", "-c", _SCRIPT, str(outside), str(port), str(victim.pid), token]
@@ -201,7 +201,7 @@ def _measured(rung: Sandbox) -> dict[str, str]:
             bool((confinement.folder / "program").stat().st_mode & stat.S_ISUID),
             _survivor(f"7.{token}"),
         )
-        return {what: NOT_HELD if one else HELD for what, one in zip(TRIED, broken, strict=True)}
+        return {what: NOT_HELD if escaped else HELD for what, escaped in zip(TRIED, broken, strict=True)}
     return unknown
 
 
@@ -243,6 +243,6 @@ def _survivor(seconds: str) -> bool:
             if process.cmdline()[1:2] == [seconds]:
                 _, alive = psutil.wait_procs([process], timeout=0.5)
                 found = found or bool(alive)
-                for one in alive:
-                    one.send_signal(signal.SIGKILL)
+                for survivor in alive:
+                    survivor.send_signal(signal.SIGKILL)
     return found

@@ -142,7 +142,7 @@ def granted(place: Path, access: int, hidden: Collection[Path]) -> Iterator[tupl
     deeper is hidden, everything beside the way to it is named, as it is now."""
     if place in hidden:
         return
-    if not any(one.is_relative_to(place) for one in hidden):
+    if not any(secret.is_relative_to(place) for secret in hidden):
         yield place, access
         return
     yield place, _READ_DIR

@@ -68,7 +68,7 @@ def plan(confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path
     mounts: dict[Path, Mount] = {}
     for path, kind in sorted(wanted.items(), key=lambda item: len(item[0].parts)):
         source = moved.get(path, path)
-        above = next((mounts[one] for one in path.parents if one in mounts), None)
+        above = next((mounts[parent] for parent in path.parents if parent in mounts), None)
         if above is not None:
             inner = path.relative_to(above.at)
             if kind is Kind.HIDDEN and (above.kind is Kind.HIDDEN or above.source.is_relative_to(confinement.tmp)):

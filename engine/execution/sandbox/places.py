@@ -73,8 +73,8 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
 def installed(program: Path, user: Path) -> Iterator[Path]:
     """The installations that `program` needs: the one it lies in, that of what it is a link to, and of a virtual
     environment the interpreter it was made with. What everybody reads is left out."""
-    for one in dict.fromkeys((program, program.parent.resolve() / program.name, program.resolve())):
-        for place in _installation(one, user):
+    for spelling in dict.fromkeys((program, program.parent.resolve() / program.name, program.resolve())):
+        for place in _installation(spelling, user):
             yield place
             yield from _bases(place, user)
 
@@ -188,8 +188,8 @@ def _bases(environment: Path, user: Path) -> Iterator[Path]:
     if (home := re.search(r"^home\s*=\s*(/.*?)\s*$", told, re.MULTILINE)) is None:
         return
     for program in (Path(home[1]) / "python", environment / "bin" / "python"):
-        for one in (program, program.parent.resolve() / program.name, program.resolve()):
-            yield from _installation(one, user)
+        for spelling in (program, program.parent.resolve() / program.name, program.resolve()):
+            yield from _installation(spelling, user)
 
 
 def _identity(config: Path) -> str:

@@ -43,8 +43,8 @@ class Seatbelt(Sandbox):
             return "sandbox-exec is not installed"
         with tempfile.TemporaryDirectory(prefix="clawpy-try-") as name:
             root = Path(name).resolve()
-            for one in ("folder", "hidden"):
-                (root / one).mkdir(parents=True)
+            for folder in ("folder", "hidden"):
+                (root / folder).mkdir(parents=True)
             (root / "hidden" / "key").write_text("found")
             confinement = Confinement(root / "folder", root / "scratch", root / "caches")
             confinement.make()
@@ -106,8 +106,8 @@ def profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:
 def _kept_in_place(path: Path, confinement: Confinement) -> list[str]:
     """No renaming of what lies between a writable place and something in it that is held."""
     own = (confinement.folder, confinement.scratch, confinement.caches, *confinement.writable)
-    between = [one for one in path.parents if any(place in one.parents for place in own)]
-    return [f"(deny file-write-unlink (literal {quoted(one)}))" for one in between]
+    between = [parent for parent in path.parents if any(place in parent.parents for place in own)]
+    return [f"(deny file-write-unlink (literal {quoted(parent)}))" for parent in between]
 
 
 def quoted(path: Path | str) -> str:

@@ -519,7 +519,7 @@ def _kill(call: _Call) -> bool:
     if pid == -1:
         raise OSError(errno.EPERM, "everybody")
     if pid < -1:
-        members = [one for one in descendants(os.getpid()) if _group(one) == -pid]
+        members = [member for member in descendants(os.getpid()) if _group(member) == -pid]
         if not members:
             raise OSError(errno.EPERM, "another group")
         return True

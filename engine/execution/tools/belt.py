@@ -26,7 +26,7 @@ from engine.execution.tools.specs import (
     EXEC_SECONDS,
     LONGEST_COMMAND,
     LONGEST_QUERY,
-    MOST_EXEC_SECONDS,
+    MAX_EXEC_SECONDS,
     SPECS,
     checked,
     plain,
@@ -37,7 +37,7 @@ from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT
 from engine.storage.database import Database
 
-MOST_NAMES = 1_000
+MAX_NAMES = 1_000
 """Entries of a folder that are listed."""
 
 LONGEST_SUBJECT = 200
@@ -149,7 +149,7 @@ class Toolbelt:
         path = given["path"]
         relative = self._clear("read", path, lambda: path)
         self._live.write("tool", f"read {shown(relative)}")
-        if (listed := self._jail.names(path, most=MOST_NAMES)) is not None:
+        if (listed := self._jail.names(path, most=MAX_NAMES)) is not None:
             names, total = listed
             rest = f"\n[{total - len(names):,} more]" if total > len(names) else ""
             return sanitise("\n".join(names)) + rest if names else "[the folder is empty]"
@@ -198,7 +198,7 @@ class Toolbelt:
 
     def _exec(self, given: dict[str, Any]) -> ToolResult:
         command = plain(given["command"], "command", LONGEST_COMMAND)
-        seconds = min(given.get("timeout_seconds", EXEC_SECONDS), MOST_EXEC_SECONDS)
+        seconds = min(given.get("timeout_seconds", EXEC_SECONDS), MAX_EXEC_SECONDS)
         argv = [shutil.which("bash") or "sh", "-c", command]
         cleared = self._gate.clear(self._gate.command(command, shlex.join(argv)))
         self._live.write("tool", f"exec {self._live.without_secrets(' '.join(command.split()))[:1_000]}")

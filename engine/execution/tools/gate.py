@@ -212,7 +212,7 @@ class Gate:
             return self.command(plain(command, "command", LONGEST_COMMAND), command, reasons)
         if kind == "fetch" and isinstance(url, str):
             return self.page(target_of(url), reasons)
-        paths = [one for one in named if isinstance(one, str)] if isinstance(named, (list, tuple)) else []
+        paths = [path for path in named if isinstance(path, str)] if isinstance(named, (list, tuple)) else []
         if kind in _KINDS and (paths or kind in ("read", "search")):
             return self._files(kind, title, detail, paths, reasons)
         # Whatever it is, a person who allows it allows the most that an agent can do.
@@ -248,7 +248,7 @@ class Gate:
             f"{kind}:{':'.join(found) or title}",
             lambda: words,
             wide_key=tool,
-            production=() if tool == "read" else [one for path in found for one in self._production(path)],
+            production=() if tool == "read" else [target for path in found for target in self._production(path)],
             reasons=reasons,
         )
 

@@ -86,7 +86,7 @@ def is_git(name: str) -> bool:
     """Whether some file system takes this name for `.git`."""
     # HFS+ does not see invisible characters, NTFS neither trailing dots and spaces nor what follows a colon.
     letters = unicodedata.normalize("NFKC", name)
-    folded = "".join(one for one in letters if unicodedata.category(one) not in ("Cf", "Cc"))
+    folded = "".join(letter for letter in letters if unicodedata.category(letter) not in ("Cf", "Cc"))
     return folded.split(":")[0].rstrip(". ").casefold() in (".git", "git~1")
 
 
@@ -96,7 +96,7 @@ def shown(path: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-MOST_LINKS = 40
+MAX_LINKS = 40
 """Links along one path; more is refused."""
 
 LARGEST_FILE = 10 * 1024 * 1024
@@ -176,7 +176,7 @@ class Jail:
                 return None
             with files.within(spot.path) as folder:
                 found = sorted(
-                    name + ("/" if (one := folder.lstat(name)) is not None and stat.S_ISDIR(one.st_mode) else "")
+                    name + ("/" if (status := folder.lstat(name)) is not None and stat.S_ISDIR(status.st_mode) else "")
                     for name in folder.names("")
                     if not is_git(name)
                 )
@@ -231,7 +231,7 @@ class Jail:
                     parts = split(target)
                 pending.extendleft(reversed(parts))
                 turns += 1
-                if turns > MOST_LINKS:
+                if turns > MAX_LINKS:
                     raise Refusal("bad_path", f"{shown(path)} leads through too many links", "use another path")
                 continue
             if not pending:

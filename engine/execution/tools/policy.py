@@ -78,7 +78,7 @@ class Policy:
         """The entry that allows it, a pattern before a mere name; "" for none."""
         # `git status*` must not allow `git status; make`.
         compound = tool == "exec" and _COMPOUND.search(subject)
-        fitting = [one for one in self.allow if not (compound and ":" in one) and _fits(one, tool, (subject,))]
+        fitting = [entry for entry in self.allow if not (compound and ":" in entry) and _fits(entry, tool, (subject,))]
         return min(fitting, key=lambda entry: ":" not in entry, default="")
 
 
@@ -101,7 +101,7 @@ _WRITES = frozenset({"push", "merge", "rebase", "reset", "deploy", "release", "c
 def of_path(path: str, workspace: str, production: Production) -> tuple[str, ...]:
     """Whether a file of the folder is production, by its relative path or the one it has in the workspace."""
     spellings = (path, str(PurePosixPath(workspace) / path))
-    return (f"path {path}",) if any(_like(one, production.paths) for one in spellings) else ()
+    return (f"path {path}",) if any(_like(spelling, production.paths) for spelling in spellings) else ()
 
 
 def of_host(host: str, production: Production) -> tuple[str, ...]:

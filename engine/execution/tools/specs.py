@@ -11,7 +11,7 @@ from engine.model import Refusal, ToolSpec, sanitise
 LONGEST_COMMAND = 20_000
 LONGEST_QUERY = 500
 EXEC_SECONDS = 120
-MOST_EXEC_SECONDS = 3_600
+MAX_EXEC_SECONDS = 3_600
 
 _KINDS: Mapping[str, type] = {"string": str, "integer": int}
 
@@ -61,7 +61,7 @@ SPECS: Mapping[str, ToolSpec] = {
         "Run a shell command in the project's top folder, in a sandbox, and get the end of its output and its exit "
         "code. It reads no input; what it leaves running in the background ends with it.",
         {"command": "The command, for a POSIX shell."},
-        {"timeout_seconds": (1, f"End it after so long; {EXEC_SECONDS} by default, at most {MOST_EXEC_SECONDS}.")},
+        {"timeout_seconds": (1, f"End it after so long; {EXEC_SECONDS} by default, at most {MAX_EXEC_SECONDS}.")},
     ),
     "web_search": _spec("web_search", "Search the web.", {"query": "What to look for, in a few words."}, {}),
     "web_fetch": _spec(

@@ -136,8 +136,8 @@ SECONDS = 20.0
 """A fetch, redirects included, takes at most so long."""
 
 LARGEST_PAGE = 2 * 1024 * 1024
-MOST_REDIRECTS = 5
-MOST_HITS = 10
+MAX_REDIRECTS = 5
+MAX_HITS = 10
 
 _HEADERS = {
     "User-Agent": "clawpy-console",
@@ -200,10 +200,10 @@ class Leash:
         if self.left <= 0:
             raise TimeoutError
 
-    def holds(self, one: socket.socket) -> None:
+    def holds(self, connection: socket.socket) -> None:
         """This socket is the request's from now on."""
         with self._lock:
-            self._socket = one
+            self._socket = connection
             cut = self._cut
         if cut:
             self.cut()
@@ -212,11 +212,11 @@ class Leash:
         """End it now."""
         with self._lock:
             self._cut = True
-            one = self._socket
-        if one is not None:
+            connection = self._socket
+        if connection is not None:
             with contextlib.suppress(OSError):
                 # Not the TLS socket's own, which would go on in the clear.
-                socket.socket.shutdown(one, socket.SHUT_RDWR)
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -259,7 +259,7 @@ class Web:
         on_leash(leash.cut)
         target = target_of(url)
         with leash.timed():
-            for _ in range(MOST_REDIRECTS + 1):
+            for _ in range(MAX_REDIRECTS + 1):
                 private = named_exactly(target, self._settings.current.web.allow)
                 status, headers, data = self._get(target, leash, private=private)
                 location = headers.get("location", "")
@@ -293,7 +293,7 @@ class Web:
         connection = None
         try:
             addresses = self._addresses(target, leash)
-            if not private and (bad := [one for one in addresses if not is_public(one)]):
+            if not private and (bad := [address for address in addresses if not is_public(address)]):
                 raise Refusal(
                     "private_address",
                     f"{target.host} is {bad[0]}, an address of this machine or its network",
@@ -420,12 +420,12 @@ def _hits(text: str) -> list[Hit]:
     if not isinstance(results, list):
         raise Refusal("unreachable", "the search answered no results", "the operator can look at web.searchUrl")
     return [
-        Hit(_field(one, "title"), _field(one, "url"), _field(one, "content") or _field(one, "snippet"))
-        for one in results[:MOST_HITS]
-        if isinstance(one, dict)
+        Hit(_field(result, "title"), _field(result, "url"), _field(result, "content") or _field(result, "snippet"))
+        for result in results[:MAX_HITS]
+        if isinstance(result, dict)
     ]
 
 
-def _field(one: dict[Any, Any], name: str) -> str:
-    value = one.get(name)
+def _field(result: dict[Any, Any], name: str) -> str:
+    value = result.get(name)
     return " ".join(sanitise(value).split())[:1_000] if isinstance(value, str) else ""

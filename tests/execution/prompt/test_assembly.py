@@ -170,7 +170,7 @@ def test_long_guidance_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
     given_back = Project().part(request(tmp_path))
 
     assert given_back.part is not None
-    assert len(given_back.part.text) < prompt.PROJECT_MOST + 200
+    assert len(given_back.part.text) < prompt.MAX_PROJECT + 200
     assert given_back.part.lines[-3].text == "a line of guidance"
     assert given_back.notes == ("AGENTS.md was cut: 23,997 of its 38,000 characters",)
 
