@@ -27,7 +27,6 @@ class TriggerType(StrEnum):
     CRON = "cron"
     FOLLOW_UP = "follow-up"
     HEARTBEAT = "heartbeat"
-    RETRY = "retry"
 
 
 NO_SANDBOX = "no-sandbox"

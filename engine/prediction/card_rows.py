@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, CheckConstraint, Column, Index, text
+from sqlalchemy import JSON, Column, text
 from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
@@ -17,7 +17,6 @@ from engine.model import (
     ConfidenceParts,
     DecidedBy,
     DecidedCard,
-    DismissReason,
     Outcome,
     Proposal,
     RailVerdict,
@@ -27,7 +26,6 @@ from engine.model import (
     Source,
     Status,
     Tier,
-    TriggerType,
     Verdict,
     is_due,
     sanitise,
@@ -39,41 +37,11 @@ from engine.storage.types import flat, utc
 WAS_FLOW = "was_flow"
 """Among a card's facts: the flow that it was before the operator put a sentence in the place of its parameters."""
 
-ENDS = tuple(outcome for outcome in Outcome if outcome is not Outcome.DISCARDED)
-"""How work ends. That it was thrown away later is an instant of its own (`discarded_at`)."""
-
-
-def _in(column: str, words: Any, *, nullable: bool = False) -> CheckConstraint:
-    rule = f"{column} IN ({', '.join(repr(str(word)) for word in words)})"
-    return CheckConstraint(f"{column} IS NULL OR {rule}" if nullable else rule, name=f"{column}_known")
-
 
 class Prediction(Row, table=True):
-    """One card. Money in micro-dollars; `tier` is 1 to 4 (SPEC 2.11)."""
+    """One card. Money in micro-dollars; `tier` is 1 to 4 (SPEC 2.11). `schema.sql` says what a row may hold."""
 
     __tablename__ = "predictions"
-    __table_args__ = (
-        CheckConstraint("confidence >= 0 AND confidence <= 1", name="confidence_range"),
-        CheckConstraint("tier BETWEEN 1 AND 4", name="tier_range"),
-        _in("status", Status),
-        _in("source", Source),
-        _in("decided_by", DecidedBy, nullable=True),
-        _in("outcome", ENDS, nullable=True),
-        _in("trigger_type", TriggerType, nullable=True),
-        CheckConstraint("estimate_microusd >= 0", name="estimate_range"),
-        Index("idx_predictions_status", "status"),
-        Index("idx_predictions_user", "user_id", text("created_at DESC")),
-        Index("ix_predictions_fingerprint", "fingerprint", "closed_at"),
-        Index(
-            "ux_predictions_pending",
-            *("workspace", "kind", "subject"),
-            unique=True,
-            sqlite_where=text("status = 'pending'"),
-        ),
-        Index("ix_predictions_session", "session_id"),
-        Index("ix_predictions_triggered", "target_channel", "confirmed_at"),
-    )
-
     id: str = Field(primary_key=True)
     user_id: str = "local"
     prompt: str
@@ -194,13 +162,6 @@ class DismissalRow(Row, table=True):
     """A dismissed card. One that the operator takes back loses its row; one whose mute is lifted keeps it."""
 
     __tablename__ = "dismissals"
-    __table_args__ = (
-        CheckConstraint(
-            "reason IS NULL OR reason IN ('" + "','".join(DismissReason) + "')", name="dismissal_reason_known"
-        ),
-        Index("ix_dismissals_kind", "workspace", "kind"),
-    )
-
     prediction_id: str = Field(primary_key=True)
     workspace: str
     kind: str

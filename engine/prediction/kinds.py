@@ -1,18 +1,17 @@
-"""Every kind of card in one table: its tier, what it is called, the flow that → runs, its channel (SPEC 2.11). Pure.
-
-The order of the rows is the order among cards of the same tier, confidence and freshness: what is about one thing you
-can point at stands before what is about the whole project.
-"""
+"""Every kind of card in one table, `kinds.toml`: its tier, what it is called, the flow that → runs, its channel (SPEC
+2.11)."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from engine.model import Tier
-from engine.prediction.signals import Activity
 
 HEARTBEAT: Final = "heartbeat"
 """How the kinds of cards begin that an agent's heartbeat made due: each of its items is a kind of its own."""
@@ -39,6 +38,16 @@ MEETING: Final = "prepare_meeting"
 
 OWN: Final = "own"
 """The kind of the operator's own prompts: approving one earns no prediction the right to run by itself (SPEC 2.5)."""
+
+
+class Activity(StrEnum):
+    """What a proposal is, as far as the time of day is concerned."""
+
+    REVIEW = "review"  # look over and plan
+    WORK = "work"  # deep work: check, search, change
+    SUMMARY = "summary"  # put into words what was done
+    REPAIR = "repair"  # something is broken: it does not wait for its hour
+
 
 _FITS: Final = {
     Tier.BROKEN: (Activity.REPAIR,),
@@ -79,66 +88,17 @@ class Kind:
         return _STRENGTH[self.tier]
 
 
-_ROWS: Final = (
-    # Broken or about to be lost
-    Kind("secret", Tier.BROKEN, "Secret about to be pushed", "review_unpushed"),
-    Kind("unfinished_operation", Tier.BROKEN, "Unfinished merge or rebase"),
-    Kind("lost_commits", Tier.BROKEN, "Commits on no branch", "keep_commits"),
-    Kind("large_file", Tier.BROKEN, "Large file about to be pushed", "review_unpushed"),
-    Kind("undo_landing", Tier.BROKEN, "Landing that broke the tests", continues=("run_tests",)),
-    Kind("rehearse_revert", Tier.BROKEN, "Revert of the commit that broke a test", continues=("bisect",)),
-    Kind("bisect", Tier.BROKEN, "Test that broke", continues=("run_tests", "check_clean_head")),
-    Kind("reclaim_space", Tier.BROKEN, "Disk nearly full"),
-    # Blocks the operator or others soon
-    Kind(MEETING, Tier.BLOCKS, "Meeting to prepare", "summarise_day", "chronicle-hub"),
-    Kind("prepare_environment", Tier.BLOCKS, "Environment to prepare", continues=("run_tests",)),
-    Kind("update_lock", Tier.BLOCKS, "Lock file out of step"),
-    Kind("apply_fix", Tier.BLOCKS, "Failure that was fixed before", continues=("run_tests",)),
-    Kind("still_red", Tier.BLOCKS, "Tests that still fail", "narrow_failures", continues=("run_tests", "bisect")),
-    Kind("rerun_failing", Tier.BLOCKS, "Failed tests to run again", "run_tests", continues=("bisect", "fix_lint")),
-    Kind("rehearse_merge", Tier.BLOCKS, "Branch behind its base", continues=("forecast_conflicts",)),
-    Kind("pull_request", Tier.BLOCKS, "Pull request that waits for you", "look_at_pull_request"),
-    Kind("failing_ci", Tier.BLOCKS, "CI that fails", "run_tests"),
-    Kind("forecast_conflicts", Tier.BLOCKS, "Branches that collide", channel="research", continues=("rehearse_merge",)),
-    Kind("waiting_work", Tier.BLOCKS, "Work that waits for days", "review_unpushed"),
-    Kind(STALE_TASK, Tier.BLOCKS, "Task that nobody touched for a week"),
-    Kind(BLOCKED_TASK, Tier.BLOCKS, "Task that others wait for"),
-    # Cheap checks of what was just done
-    Kind("leftovers", Tier.CHECK, "Debugging left in", "look_for_leftovers"),
-    Kind("remove_leftovers", Tier.CHECK, "Debugging to remove", continues=("look_for_leftovers",)),
-    Kind("autosquash", Tier.CHECK, "Fixup commits to squash", "rehearse_autosquash"),
-    Kind("changes_together", Tier.CHECK, "File that usually changes too", "look_together"),
-    Kind("stale_docs", Tier.CHECK, "Documentation of what is gone", "look_at_mentions"),
-    Kind("update_docs", Tier.CHECK, "Documentation to update", continues=("look_at_mentions",)),
-    Kind("fix_lint", Tier.CHECK, "Lint to fix", continues=("lint",)),
-    Kind("run_tests", Tier.CHECK, "Tests of what changed", continues=("bisect", "fix_lint")),
-    Kind("lint", Tier.CHECK, "Lint of what changed", continues=("fix_lint",)),
-    Kind("check_clean_head", Tier.CHECK, "HEAD without uncommitted files", continues=("run_tests",)),
-    Kind("uncovered_lines", Tier.CHECK, "Changed lines that no test runs"),
-    Kind(OPEN_TASK, Tier.CHECK, "Open task"),
-    Kind(HANDED_OVER, Tier.CHECK, "Finding for your agent or model"),
-    Kind(SUGGESTED, Tier.CHECK, "Suggestion of an agent or a program"),
-    Kind(OWN, Tier.CHECK, "Your own prompt"),
-    # Upkeep
-    Kind("hunt_flakes", Tier.UPKEEP, "Unreliable tests", continues=("run_tests",)),
-    Kind("quarantine", Tier.UPKEEP, "Unreliable tests to skip for a while", continues=("hunt_flakes",)),
-    Kind("slower_tests", Tier.UPKEEP, "Tests that got slower", "time_tests"),
-    Kind("old_stash", Tier.UPKEEP, "Old stash", "look_at_stash"),
-    Kind("release_due", Tier.UPKEEP, "Release due", "look_at_release", "chronicle-hub"),
-    Kind("draft_changelog", Tier.UPKEEP, "Change log", channel="chronicle-hub"),
-    Kind("report_branches", Tier.UPKEEP, "Branches to tidy up", channel="research"),
-    Kind("summarise_day", Tier.UPKEEP, "Summary of the day", channel="chronicle-hub"),
-    Kind("first_run", Tier.UPKEEP, "First run of the tests", "run_tests"),
-)
+def _read() -> Mapping[str, Kind]:
+    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    found = {}
+    for place, (name, row) in enumerate(rows.items()):
+        tier, continues = Tier(row.pop("tier")), tuple(row.pop("continues", ()))
+        found[name] = Kind(**{"name": name, "flow": name} | row, tier=tier, continues=continues, place=place)
+    return MappingProxyType(found)
 
-KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
-    {
-        kind.name: Kind(kind.name, kind.tier, kind.title, kind.flow or kind.name, kind.channel, kind.continues, place)
-        for place, kind in enumerate(_ROWS)
-    }
-)
-"""Every kind by its name."""
 
+KINDS: Final = _read()
+"""Every kind by its name, as `kinds.toml` has them."""
 
 SEEN_BY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Final
 
 from engine.git.calendars import AHEAD, Meeting, nearest
@@ -15,6 +14,7 @@ from engine.git.github import GitHubState
 from engine.git.state import GitState, Touch
 from engine.model import PartOfDay, Refusal, SessionState, SessionView, Signal, Task, Thread, part_of_day, sanitise
 from engine.model.words import count, plain, span, words_of
+from engine.prediction.kinds import Activity
 
 WEIGHTS: Final = {
     "time": 0.3,
@@ -40,15 +40,6 @@ def attempt(name: str, collect: Callable[[], Signal]) -> Signal:
         return signal(name, 0.0, error=sanitise(refusal.message))
     except Exception as error:  # whatever it is, it is told, not swallowed
         return signal(name, 0.0, error=sanitise(f"{type(error).__name__}: {error}"))
-
-
-class Activity(StrEnum):
-    """What a proposal is, as far as the time of day is concerned."""
-
-    REVIEW = "review"  # look over and plan
-    WORK = "work"  # deep work: check, search, change
-    SUMMARY = "summary"  # put into words what was done
-    REPAIR = "repair"  # something is broken: it does not wait for its hour
 
 
 FIT: Final[dict[PartOfDay, dict[Activity, float]]] = {

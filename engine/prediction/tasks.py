@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index, String, bindparam, cast
+from sqlalchemy import JSON, Column, String, bindparam, cast
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import TaskAdded, TaskChanged
@@ -54,12 +54,6 @@ class TaskRow(Row, table=True):
     or "session"."""
 
     __tablename__ = "tasks"
-    __table_args__ = (
-        CheckConstraint("state IN ('open', 'running', 'done', 'failed')", name="task_state"),
-        Index("ix_tasks_workspace_state", "workspace", "state", "updated_at"),
-        Index("ix_tasks_updated", "updated_at"),
-    )
-
     id: str = Field(primary_key=True)
     title: str
     state: str
@@ -68,7 +62,7 @@ class TaskRow(Row, table=True):
     source: str = "operator"
     created_at: datetime = Field(sa_column=utc())
     updated_at: datetime = Field(sa_column=utc())
-    session_id: str | None = Field(default=None, index=True)
+    session_id: str | None = None
     note: str = ""
     needs: list[str] = Field(default_factory=list, sa_column=Column(JSON, server_default="[]", nullable=False))
     """Tasks that are to be done before. They are older than this one, so that they never form a circle."""

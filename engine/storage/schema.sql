@@ -89,7 +89,7 @@ CREATE TABLE crosspoll_log (
     unattended BOOLEAN NOT NULL,
     PRIMARY KEY (id),
     CONSTRAINT ck_crosspoll_log_trigger_type CHECK (trigger_type IN ('manual', 'autonomous', 'cron', 'follow-up',
-        'heartbeat', 'retry'))
+        'heartbeat'))
 );
 CREATE INDEX ix_crosspoll_log_blocked ON crosspoll_log (blocked, id);
 CREATE INDEX ix_crosspoll_log_let_through ON crosspoll_log (unattended, blocked, created_at);
@@ -178,8 +178,7 @@ CREATE TABLE permits (
     consumed_at VARCHAR(32),
     revoked_at VARCHAR(32),
     PRIMARY KEY (id),
-    CONSTRAINT ck_permits_trigger_type CHECK (trigger_type IN ('manual', 'autonomous', 'cron', 'follow-up', 'heartbeat',
-        'retry')),
+    CONSTRAINT ck_permits_trigger_type CHECK (trigger_type IN ('manual', 'autonomous', 'cron', 'follow-up', 'heartbeat')),
     CONSTRAINT ck_permits_one_end CHECK (consumed_at IS NULL OR revoked_at IS NULL)
 );
 CREATE INDEX ix_permits_open ON permits (consumed_at, revoked_at, expires_at);
@@ -246,7 +245,7 @@ CREATE TABLE predictions (
     CONSTRAINT tier_range CHECK (tier BETWEEN 1 AND 4),
     CONSTRAINT status_known CHECK (status IN ('pending', 'confirmed', 'rejected', 'expired', 'executed')),
     CONSTRAINT trigger_type_known CHECK (trigger_type IS NULL OR trigger_type IN ('manual', 'autonomous', 'cron',
-        'follow-up', 'heartbeat', 'retry')),
+        'follow-up', 'heartbeat')),
     CONSTRAINT confidence_range CHECK (confidence >= 0 AND confidence <= 1),
     CONSTRAINT estimate_range CHECK (estimate_microusd >= 0)
 );
