@@ -22,7 +22,7 @@ from engine.hierarchy.agents import Agents, Lineage
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.profile_text import item_text
 from engine.hierarchy.profiles import APPROVED, TRUST, Profiles
-from engine.hierarchy.tiers import capabilities
+from engine.hierarchy.tiers import leads
 from engine.model import (
     Bubble,
     BubbleState,
@@ -119,12 +119,12 @@ def _answers(
     scores = (learning.confidence, config.bubble_min_confidence), (learning.importance, config.bubble_min_importance)
     for score, least in scores:
         yield score.value >= least, f"{score.value:.2f} of {least:.2f}: {'; '.join(score.reasons)}"
-    works = capabilities(tier).can_bubble
+    works = not leads(tier)
     yield works, f"tier {tier} {'is' if works else 'leads and is not'} a worker"
     if leader is None:
         yield False, missing
         return
-    synced = capabilities(leader.tier).cloud_synced
+    synced = leads(leader.tier)
     yield synced, f"{leader.id}, tier {leader.tier}, {'is' if synced else 'is not'} synced"
     yield relevant(learning.category, leader.domain)
     known = known_as(learning.text, leader.patterns)
@@ -309,7 +309,7 @@ class Bubbles:
             return f"{leader} does not exist; give its agents another leader"
         if view.broken:
             return f"its folder is broken: {view.broken}"
-        return "" if capabilities(view.tier).cloud_synced else f"tier {view.tier} leads nobody; give it another tier"
+        return "" if leads(view.tier) else f"tier {view.tier} leads nobody; give it another tier"
 
     def flush(self) -> FlushReport:
         """Let the weightiest of each leader's queue become patterns, at most `bubble_max_per_cycle` a leader. Local

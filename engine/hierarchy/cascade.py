@@ -19,7 +19,7 @@ from engine.hierarchy.agents import Agents, Lineage
 from engine.hierarchy.cascade_config import CascadeConfig, signature
 from engine.hierarchy.guidance import BLOCK, Speaker, compose
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.tiers import capabilities
+from engine.hierarchy.tiers import leads
 from engine.model import Contribution, Guidance, LeaderProfile, MovePreview, PromptPart, PromptRequest, Refusal
 from engine.storage.database import Transaction
 
@@ -129,9 +129,9 @@ class Cascade:
     ) -> Guidance:
         """`instead`: the profile that its leader would have."""
         agent, chain = lineage.agent, lineage.chain
-        emitting = [leader.id for leader in lineage.leaders if capabilities(leader.tier).emits]
+        emitting = [leader.id for leader in lineage.leaders if leads(leader.tier)]
         reason = ""
-        if not capabilities(agent.tier).receives:
+        if leads(agent.tier):
             reason = f"tier {agent.tier} leads and receives no guidance"
         elif in_prompts and not config.enable_m1:
             reason = "enable_m1 is off in wisdom_cascade_config.json"

@@ -50,17 +50,11 @@ class Watched(Generic[Value]):
 
     def get(self, key: Hashable, files: tuple[Path, ...], read: Callable[[], Value]) -> Value:
         """What `read()` returned when the files last changed."""
-        return self.get_signed(key, files, read)[1]
-
-    def get_signed(
-        self, key: Hashable, files: tuple[Path, ...], read: Callable[[], Value]
-    ) -> tuple[tuple[Signature, ...], Value]:
-        """The same, and the signatures the value goes with."""
         now = tuple(signature(file) for file in files)
         with self._lock:
             kept = self._kept.get(key)
         if kept is not None and kept[0] == now:
-            return kept
+            return kept[1]
         value = read()  # a change from here on shows in the next signature: the one that is kept was taken before
         fresh = max((max(stat[2], stat[3]) for stat in now if stat), default=0)
         if time.time_ns() - fresh >= SETTLED_NS:
@@ -68,7 +62,7 @@ class Watched(Generic[Value]):
                 if len(self._kept) >= MOST:
                     self._kept.clear()
                 self._kept[key] = (now, value)
-        return now, value
+        return value
 
 
 LARGEST_FILE = 256 * 1024

@@ -17,7 +17,7 @@ from engine.events import TeachingRefreshed, WisdomTaught
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.cascade import Cascade
 from engine.hierarchy.guidance import with_approval
-from engine.hierarchy.tiers import capabilities
+from engine.hierarchy.tiers import leads
 from engine.model import Guidance, GuidanceItem, Refusal, Taught, TeachingState, sanitise
 from engine.model.sections import INHERITED, write_section
 from engine.plain_files import read_plain
@@ -66,7 +66,7 @@ class Teaching:
         for agent_id in self._agents.ids():
             try:
                 standing = self._agents.lineage(agent_id).agent
-                if capabilities(standing.tier).receives:
+                if not leads(standing.tier):
                     done.append(self._teach(agent_id))
             except (OSError, ValueError, Refusal) as error:
                 done.append(Taught(agent_id, "skipped", sanitise(str(error))))
@@ -86,7 +86,7 @@ class Teaching:
         """When an agent was taught last and will be next, and what would change. Raises `Refusal` `unknown_agent`."""
         config, last, now = self._agents.config.current, self.last(), self._clock.now()
         tier = self._agents.lineage(agent_id).agent.tier
-        if not capabilities(tier).receives:
+        if leads(tier):
             return TeachingState(
                 agent_id, config.enable_m2, None, None, reason=f"tier {tier} leads, so it is not taught"
             )

@@ -74,20 +74,10 @@ def tier_of_name(agent_id: str) -> TierDecision | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a tier takes part in (SPEC 1.3)."""
-
-    cloud_synced: bool
-    emits: bool
-    receives: bool
-    can_bubble: bool
-
-
-def capabilities(tier: int) -> Capabilities:
-    """Tiers 1 to 3 are synced and emit wisdom; tiers 4 and 5 receive it and can bubble."""
-    leads = tier <= 3
-    return Capabilities(cloud_synced=leads, emits=leads, receives=not leads, can_bubble=not leads)
+def leads(tier: int) -> bool:
+    """Whether a tier takes part as a leader (SPEC 1.3): 1 to 3 are synced and give guidance, 4 and 5 receive it and
+    send findings up."""
+    return tier <= 3
 
 
 OWNER = "owner"

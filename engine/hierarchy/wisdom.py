@@ -16,7 +16,7 @@ from engine.hierarchy.profile_text import seed_profile
 from engine.hierarchy.profiles import Decided, Profiles, WisdomTexts
 from engine.hierarchy.sharing import PostgresStore, Sharing
 from engine.hierarchy.teaching import Teaching
-from engine.hierarchy.tiers import capabilities
+from engine.hierarchy.tiers import leads
 from engine.model import FlushReport, LeaderProfile, ProfileEdit, ProfilePreview, Randomness, Refusal
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -142,6 +142,6 @@ class Wisdom:
     def _synced(self, leader: str) -> bool:
         """Whether its tier is shared between machines; of one who is gone what it left is."""
         try:
-            return capabilities(self._agents.get(leader).tier).cloud_synced
+            return leads(self._agents.get(leader).tier)
         except Refusal:
             return True

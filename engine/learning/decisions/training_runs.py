@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import CheckConstraint
+from sqlalchemy import CheckConstraint, ColumnElement
 from sqlmodel import Field, Session, col, select
 
 from engine.events import TrainingMoved
@@ -101,24 +101,15 @@ def run_of(tx: Transaction, run_id: str) -> TrainingRun:
     return run
 
 
-def active_run(session: Session) -> TrainingRun | None:
-    return session.exec(select(TrainingRun).where(col(TrainingRun.state).in_(ACTIVE))).first()
+def newest(session: Session, *where: ColumnElement[bool] | bool, begun: bool = False) -> TrainingRun | None:
+    """The run of these that was moved last, or with `begun` that began last."""
+    at = TrainingRun.created_at if begun else TrainingRun.updated_at
+    return session.exec(select(TrainingRun).where(*where).order_by(col(at).desc())).first()
 
 
-def last_in(session: Session, state: str) -> TrainingRun | None:
-    newest = col(TrainingRun.updated_at).desc()
-    return session.exec(select(TrainingRun).where(TrainingRun.state == state).order_by(newest)).first()
-
-
-def newest_run(session: Session) -> TrainingRun | None:
-    return session.exec(select(TrainingRun).order_by(col(TrainingRun.updated_at).desc())).first()
-
-
-def last_on_pairs(session: Session) -> TrainingRun | None:
-    """The last run whose pairs need not be trained on again: one that failed or was cancelled used none up."""
-    over = col(TrainingRun.state).in_((ADOPTED, KEPT_OLD))
-    newest = col(TrainingRun.created_at).desc()
-    return session.exec(select(TrainingRun).where(TrainingRun.method == DPO, over).order_by(newest)).first()
+_ACTIVE = col(TrainingRun.state).in_(ACTIVE)
+_ON_PAIRS = (col(TrainingRun.method) == DPO) & col(TrainingRun.state).in_((ADOPTED, KEPT_OLD))
+"""Runs whose pairs need not be trained on again: one that failed or was cancelled used none up."""
 
 
 log = logging.getLogger(__name__)
@@ -203,20 +194,18 @@ class Training:
 
     def active(self) -> TrainingRun | None:
         """The run that is under way."""
-        with self._database.read() as session:
-            return active_run(session)
+        return self._newest(_ACTIVE)
 
     def wanted(self, now: datetime) -> bool:
         """Whether one may begin by itself: it is due, and what ended the last one too early is long enough ago."""
-        with self._database.read() as session:
-            last = newest_run(session)
+        last = self._newest()
         rest = RESTS.get(last.state) if last else None
         return not self.missing(now) and not (last and rest and now - last.updated_at < rest)
 
     def progress(self) -> tuple[int, int]:
         """How many pairs no training has seen yet, and how many make the next one due."""
+        last = self._newest(_ON_PAIRS, begun=True)
         with self._database.read() as session:
-            last = last_on_pairs(session)
             return count_pairs(session, after=last.pairs_to if last else 0), AGAIN_FROM if last else FIRST_FROM
 
     def view(self, now: datetime) -> TrainingView:
@@ -233,8 +222,7 @@ class Training:
         if self.active() is not None:
             return "a training is in progress"
         (new, needed), day = self.progress(), None
-        with self._database.read() as session:
-            last = last_on_pairs(session)
+        last = self._newest(_ON_PAIRS, begun=True)
         if last is not None:
             day = last.created_at + AGAIN_AFTER
         if new >= needed or (day and new and now >= day):
@@ -256,7 +244,7 @@ class Training:
         mine = adopted is not None and adopted.provider == plan.provider
 
         def work(tx: Transaction) -> TrainingRun:
-            if (active := active_run(tx.session)) is not None:
+            if (active := newest(tx.session, _ACTIVE)) is not None:
                 raise _under_way(active)
             run = TrainingRun(
                 id=run_id,
@@ -293,9 +281,8 @@ class Training:
     def offer(self) -> TrainingOffer:
         """What `begin` would do now; nothing is sent or stored. Raises what `begin` raises."""
         plan, batch, _ = self._ready()
-        with self._database.read() as session:
-            if (active := active_run(session)) is not None:
-                raise _under_way(active)
+        if (active := self.active()) is not None:
+            raise _under_way(active)
         return TrainingOffer(
             batch.method, plan.provider, plan.base_url, plan.base_model, batch.records, len(batch.data),
             batch.held_back, plan.cost_cap, plan.current_model,
@@ -306,8 +293,7 @@ class Training:
         if held := self._held():
             raise Refusal("held", f"no training can start: {held}", "clawpy resume")
         plan, missing = self._twin.plan(), list[Refusal]()
-        with self._database.read() as session:
-            adopted, kept = last_in(session, ADOPTED), last_in(session, KEPT_OLD)
+        adopted, kept = (self._newest(TrainingRun.state == state) for state in (ADOPTED, KEPT_OLD))
         try:
             self._twin.api().close()  # a missing key is said before anything is prepared
         except Refusal as refusal:
@@ -465,8 +451,7 @@ class Training:
         return self._move(run.id, ADOPTED, note=f"adopted by you; {run.note}")
 
     def _last(self, state: str, words: str) -> TrainingRun:
-        with self._database.read() as session:
-            run = last_in(session, state)
+        run = self._newest(TrainingRun.state == state)
         if run is None:
             raise Refusal("no_training", f"there is no trained model that is {words}")
         return run
@@ -481,6 +466,10 @@ class Training:
             if (model, situation) not in self._answers:
                 self._answers[model, situation] = self._twin.answer(model, situation)
         return agreement(kept, [self._answers[model, pair.context] for pair in kept])
+
+    def _newest(self, *where: ColumnElement[bool] | bool, begun: bool = False) -> TrainingRun | None:
+        with self._database.read() as session:
+            return newest(session, *where, begun=begun)
 
     def _file(self, run_id: str) -> Path:
         return self._folder / f"{run_id}.jsonl"

@@ -214,7 +214,7 @@ class Learnings:
         """An entry that waits for review holds; a quote may guide from now on, approved by the operator. Raises
         `Refusal`: `unknown_learning`, `ambiguous_id`, `not_waiting`."""
         with self._chain.alone():
-            entry = _find(Provenance.of(self.files.entries()), id)
+            entry = self._entry(id)
             if not entry.review or not entry.active:
                 raise Refusal("not_waiting", f"{entry.id} is not waiting for review")
             fields: dict[str, Value] = {"review": "", "review_since": ""}
@@ -223,7 +223,7 @@ class Learnings:
             told = LearningKept(subject=entry.id, workspace=entry.workspace)
             self.files.apply([Change(entry.path, entry.id, fields)], [told])
             mark_retracted(self._database, entry.lesson, holds=True)
-            kept = _find(Provenance.of(self.files.entries()), entry.id)
+            kept = self._entry(entry.id)
             self._chain.offer_up(kept)
             return kept
 
@@ -233,8 +233,11 @@ class Learnings:
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `not_promotable`, `already_promoted`.
         """
-        risen = self._chain.promote(_find(Provenance.of(self.files.entries()), id))
-        return _find(Provenance.of(self.files.entries()), risen)
+        risen = self._chain.promote(self._entry(id))
+        return self._entry(risen)
+
+    def _entry(self, id: str) -> LearningEntry:
+        return _find(Provenance.of(self.files.entries()), id)
 
     def chain(self, *, judge: bool = False) -> ChainReport:
         """Run the chain now: take in what sessions taught, then the gates from sessions to their projects; with `judge`
