@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.hierarchy.profile_text import edits, printed, refuse_stale, seed_profile, slug, written
-from engine.hierarchy.profiles import WisdomEntry, WisdomUse, newest, profile_of, wording
+from engine.hierarchy.profiles import WisdomEntry, newest, wording
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
 from engine.storage.database import Database
 from tests.hierarchy.wisdom_world import SOUL, World, make_world
@@ -95,18 +95,6 @@ def test_the_newest_wins_in_whatever_order_rows_come(entries: list[WisdomEntry],
     assert newest(entries) == newest(shuffled)
     for (_, key), one in newest(entries).items():
         assert one.at == max(other.at for other in entries if other.key == key)
-
-
-@given(st.lists(ENTRIES, max_size=8), st.lists(ENTRIES, max_size=8))
-def test_two_stores_that_exchange_rows_say_the_same(first: list[WisdomEntry], second: list[WisdomEntry]) -> None:
-    seed = LeaderProfile("cto")
-    uses = [WisdomUse(leader="cto", key="a", origin=f"home_{uses}", uses=uses, last_used_at=BEGIN) for uses in (3, 4)]
-    one, other = ({e.version: e for e in [*a, *b]} for a, b in ((first, second), (second, first)))
-    left, right = (profile_of(seed, list(rows.values()), uses) for rows in (one, other))
-    assert {(p.key, p.text, p.uses, p.at, frozenset(p.sources)) for p in left.patterns} == {
-        (p.key, p.text, p.uses, p.at, frozenset(p.sources)) for p in right.patterns
-    }
-    assert all(p.uses == (7 if p.key == "a" else 0) for p in left.patterns)
 
 
 def test_what_a_leader_decided_in_its_own_words_comes_first_and_may_be_taken_out(

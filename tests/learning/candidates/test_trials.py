@@ -6,7 +6,6 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.events import ChangeSetReady, LandingUndone
 from engine.learning.candidates.trials import OverlayRun
 from engine.model.adaptation import FixTemplate
 from engine.storage.database import Database
@@ -44,39 +43,6 @@ def test_a_run_is_written_down_when_its_prompt_is_sent_with_its_chance(world: Wo
     for session, row in found.items():
         assert (row.overlay_id, row.propensity, row.state) == (overlay.id, 0.5, "")
         assert row.withheld is without(world, session)
-
-
-@pytest.mark.parametrize(
-    ("good", "landed", "state"),
-    [(True, None, "good"), (False, None, "bad"), (True, True, "good"), (True, False, "bad")],
-)
-def test_what_became_of_it_is_the_operators_last_word(
-    world: World, good: bool, landed: bool | None, state: str
-) -> None:
-    world.guide()
-    world.run("ses_1", good=good, landed=landed)
-    world.trials.catch_up()
-    assert rows(world)["ses_1"].state == state
-
-
-def test_changes_that_wait_are_not_counted_yet_and_an_undone_landing_is_bad(world: World) -> None:
-    overlay = world.guide()
-    told = world.part("ses_1").provenance
-    world.database.write(lambda tx: world.trials.applied(tx, told, session_id="ses_1", agent="cto", workspace=""))
-    world.database.write(lambda tx: tx.record(ChangeSetReady(subject="chg", session_id="ses_1", files=1)))
-    world.end("ses_1")
-    world.trials.catch_up()
-    assert rows(world)["ses_1"].state == "open"
-    lift = world.trials.lifts().get(overlay.id)
-    assert lift is not None
-    assert lift.with_runs + lift.without_runs == 0
-    world.end("ses_1", landed=True)
-    world.trials.catch_up()
-    assert rows(world)["ses_1"].state == "good"
-    world.database.write(lambda tx: tx.record(LandingUndone(subject="chg", session_id="ses_1")))
-    world.trials.catch_up()
-    world.trials.catch_up()
-    assert rows(world)["ses_1"].state == "bad"
 
 
 @pytest.mark.long
