@@ -37,7 +37,7 @@ def _flow(one: Overlay, effect: FlowOffload) -> type[LearnedFlow]:
 def learned_work(core: Engine) -> list[LearnedWork]:
     """Learned flows as prediction offers them."""
     return [
-        LearnedWork(effect.name, f"Run {_flow(one, effect).words}", one.since, one.workspace)
+        LearnedWork(effect.name, f"Run {_flow(one, effect).words()}", one.since, one.workspace)
         for one in core.overlays.flows()
         if isinstance(effect := one.effect, FlowOffload)
     ]
