@@ -1,8 +1,12 @@
-"""What `doctor` says of one thing."""
+"""What `doctor` says of one thing, and how it reads a database that no engine may be able to open."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -15,3 +19,9 @@ class Check:
     state: str
     message: str
     fix: str = ""
+
+
+def rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[Any, ...]]:
+    """What a database file answers, read only; waits so long for who writes. Raises `sqlite3.Error`."""
+    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)) as connection:
+        return connection.execute(query).fetchall()

@@ -9,12 +9,11 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from engine.api.checks import FAIL, OK, WARN, Check
+from engine.api.checks import FAIL, OK, WARN, Check, rows
 from engine.api.keys import prospects, router
 from engine.api.outward import index_server, notifications, server_of, shared_database
 from engine.api.reaching import reach
@@ -51,9 +50,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         _engine(home),
         config,
         _gateway(home, settings),
-        *_missing_workspaces(home, settings),
-        *_without_sandbox(settings),
-        *_prepared(settings),
+        *_workspace_settings(home, settings),
         *_variables(os.environ),
         _database(home.database),
         *_readers(home.database),
@@ -160,45 +157,22 @@ def _config(home: Home) -> tuple[Settings, Check]:
     return settings, Check("config", OK, said)
 
 
-def _without_sandbox(settings: Settings) -> list[Check]:
-    """Workspaces whose settings let an approval alone run work where no sandbox works."""
-    return [
-        Check(
-            "config",
-            WARN,
-            f"{dotted(('workspaces', path, 'withoutSandbox'))}: work may run without a sandbox once you approve it",
-            f"to confirm each time: clawpy config unset '{dotted(('workspaces', path, 'withoutSandbox'))}'",
-        )
-        for path, workspace in settings.workspaces.items()
-        if workspace.without_sandbox
-    ]
-
-
-def _prepared(settings: Settings) -> list[Check]:
-    """Workspaces whose settings let packages be installed into fresh worktrees without asking each time."""
-    return [
-        Check(
-            "config",
-            OK,
-            f"{dotted(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, over the network",
-        )
-        for path, workspace in settings.workspaces.items()
-        if workspace.prepare
-    ]
-
-
-def _missing_workspaces(home: Home, settings: Settings) -> list[Check]:
-    """Workspaces that the settings name and that are not there: a slip of the pen, or a folder that was moved."""
-    return [
-        Check(
-            "config",
-            WARN,
-            f"{home.config_file}: {dotted(('workspaces', path))}: the folder does not exist",
-            f"fix the path, or remove the workspace: clawpy config unset '{dotted(('workspaces', path))}'",
-        )
-        for path in settings.workspaces
-        if not Path(path).is_dir()
-    ]
+def _workspace_settings(home: Home, settings: Settings) -> list[Check]:
+    """Workspaces that the settings name and that are not there, a slip of the pen or a folder that was moved; and those
+    whose settings let work run without a sandbox, or packages be installed, without asking each time."""
+    checks = []
+    for path, workspace in settings.workspaces.items():
+        name, unconfined = dotted(("workspaces", path)), dotted(("workspaces", path, "withoutSandbox"))
+        if not Path(path).is_dir():
+            fix = f"fix the path, or remove the workspace: clawpy config unset '{name}'"
+            checks.append(Check("config", WARN, f"{home.config_file}: {name}: the folder does not exist", fix))
+        if workspace.without_sandbox:
+            told = f"{unconfined}: work may run without a sandbox once you approve it"
+            checks.append(Check("config", WARN, told, f"to confirm each time: clawpy config unset '{unconfined}'"))
+        if workspace.prepare:
+            told = f"{dotted(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, over the network"
+            checks.append(Check("config", OK, told))
+    return checks
 
 
 def _variables(environment: Any) -> list[Check]:
@@ -219,8 +193,7 @@ def _database(path: Path) -> Check:
     if path.stat().st_size == 0:
         return Check("database", FAIL, f"{path} is damaged: it is empty", damaged_fix(path))
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as connection:
-            [(said,)] = connection.execute("PRAGMA quick_check(1)").fetchall()
+        [(said,)] = rows(path, "PRAGMA quick_check(1)")
         version, refusal = schema.stored_version(path), schema.refused(path)
     except (sqlite3.Error, ValueError) as error:
         return Check("database", FAIL, f"{path} cannot be read: {error}", damaged_fix(path))
@@ -237,11 +210,10 @@ def _readers(path: Path) -> list[Check]:
     if not path.exists():
         return []
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2)) as connection:
-            found = connection.execute("SELECT value FROM engine_state WHERE key = ?", (TOLD,)).fetchone()
+        found = rows(path, f"SELECT value FROM engine_state WHERE key = '{TOLD}'")
     except sqlite3.Error:
         return []  # `database` says what is wrong
-    told = json.loads(found[0]) if found else {}
+    told = json.loads(found[0][0]) if found else {}
     return [Check("ledger", WARN, one["words"], STUCK_FIX) for one in told.values()]
 
 
@@ -253,9 +225,8 @@ def _index(home: Home, *, here: bool) -> Check:
     number = missing = 0
     if home.database.exists():
         try:
-            with closing(sqlite3.connect(f"{home.database.as_uri()}?mode=ro", uri=True, timeout=2)) as connection:
-                query = "SELECT count(*), coalesce(sum(model = ''), 0) FROM memories WHERE NOT forgotten"
-                number, missing = connection.execute(query).fetchone()
+            query = "SELECT count(*), coalesce(sum(model = ''), 0) FROM memories WHERE NOT forgotten"
+            [(number, missing)] = rows(home.database, query)
         except sqlite3.Error:
             return Check("index", OK, f"chromadb {version}; memories cannot be counted; see database")
     said = f"chromadb {version}; {count(number, 'memory', 'memories')}"

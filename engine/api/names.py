@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from engine.api.checks import rows
 from engine.home import Home
 
-MOST = 100
+MAX_IDS = 100
 """Ids that are offered, the newest first."""
 
 BUSY_SECONDS = 0.1
@@ -57,8 +58,8 @@ def names(home: Home, kind: str) -> Mapping[str, Any]:
 
 
 def _ids(home: Home, query: str) -> dict[str, str]:
-    with contextlib.closing(sqlite3.connect(f"{home.database.as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as db:
-        return {one: " ".join(title.split()) for one, title in db.execute(f"{query} LIMIT {MOST}")}
+    found = rows(home.database, f"{query} LIMIT {MAX_IDS}", seconds=BUSY_SECONDS)
+    return {id: " ".join(title.split()) for id, title in found}
 
 
 def _sections(home: Home, name: str) -> dict[str, str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
 from urllib.parse import urlsplit
 
-from engine.api.checks import OK, WARN, Check
+from engine.api.checks import OK, WARN, Check, rows
 from engine.api.notify.addresses import Addresses
 from engine.api.notify.matrix import allowed
 from engine.api.reaching import answers
@@ -91,11 +90,10 @@ def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
     if home.database.exists():
         query = "SELECT surface, count(*), max(note) FROM notifications WHERE standing = 'dead' GROUP BY surface"
         try:
-            with closing(sqlite3.connect(f"{home.database.as_uri()}?mode=ro", uri=True, timeout=2)) as connection:
-                for surface_name, number, note in connection.execute(query):
-                    told = f"{number} not delivered to the {surface_name}: {note}"
-                    fix = f"clawpy notify test {surface_name}, then clawpy notify retry {surface_name}"
-                    checks.append(Check("notify", WARN, told, fix))
+            for surface_name, number, note in rows(home.database, query):
+                told = f"{number} not delivered to the {surface_name}: {note}"
+                fix = f"clawpy notify test {surface_name}, then clawpy notify retry {surface_name}"
+                checks.append(Check("notify", WARN, told, fix))
         except sqlite3.Error:
             pass  # the check of the database says what is wrong with it
     gateway = settings.notify.gateway

@@ -18,7 +18,7 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def reach(provider: ProviderSettings, key: str | None, *, seconds: float = SECONDS) -> str:
+def reach(provider: ProviderSettings, key: str | None) -> str:
     """Ask a provider for its list of models. "" when it answers and takes the key, else in words why not."""
     headers = {"user-agent": "clawpy-console"}
     if provider.kind is ProviderKind.ANTHROPIC:
@@ -27,35 +27,31 @@ def reach(provider: ProviderSettings, key: str | None, *, seconds: float = SECON
     else:
         address = f"{provider.base_url}/models"
         headers |= {"authorization": f"Bearer {key}"} if key else {}
-    try:
-        request = urllib.request.Request(address, headers=headers)
-        # What is plain http is near, and a proxy is not on the way there.
-        handlers = [_Stay(), *([urllib.request.ProxyHandler({})] if request.type == "http" else [])]
-        with urllib.request.build_opener(*handlers).open(request, timeout=seconds) as answer:
-            return "" if answer.status == 200 else f"{provider.host} answers {answer.status}"
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code in (401, 403):
-                return f"{provider.host} does not accept the key ({error.code})"
-            if error.code == 404:
-                return f"{provider.host} answers, but there are no models at this path; check its baseUrl"
-            return f"{provider.host} answers {error.code}"
-    except urllib.error.URLError as error:
-        return f"{provider.host} cannot be reached: {error.reason}"
-    except (OSError, ValueError) as error:
-        return f"{provider.host} cannot be reached: {type(error).__name__}"
+    status, fault = _asked(urllib.request.Request(address, headers=headers))
+    if status in (401, 403):
+        return f"{provider.host} does not accept the key ({status})"
+    if status == 404:
+        return f"{provider.host} answers, but there are no models at this path; check its baseUrl"
+    return f"{provider.host} {fault}" if fault else ""
 
 
-def answers(address: str, *, seconds: float = SECONDS) -> str:
+def answers(address: str) -> str:
     """Ask an address that takes no key. "" when it answers well, else in words why not."""
+    _, fault = _asked(urllib.request.Request(address))
+    return f"it {fault}" if fault else ""
+
+
+def _asked(request: urllib.request.Request) -> tuple[int, str]:
+    """The status of the answer, 0 for none; and what is wrong with it, in words."""
+    # What is plain http is near, and a proxy is not on the way there.
+    handlers = [_Stay(), *([urllib.request.ProxyHandler({})] if request.type == "http" else [])]
     try:
-        handlers = [_Stay(), *([urllib.request.ProxyHandler({})] if address.startswith("http:") else [])]
-        with urllib.request.build_opener(*handlers).open(address, timeout=seconds) as answer:
-            return "" if answer.status == 200 else f"it answers {answer.status}"
+        with urllib.request.build_opener(*handlers).open(request, timeout=SECONDS) as answer:
+            return answer.status, "" if answer.status == 200 else f"answers {answer.status}"
     except urllib.error.HTTPError as error:
         with error:
-            return f"it answers {error.code}"
+            return error.code, f"answers {error.code}"
     except urllib.error.URLError as error:
-        return f"it cannot be reached: {error.reason}"
+        return 0, f"cannot be reached: {error.reason}"
     except (OSError, ValueError) as error:
-        return f"it cannot be reached ({type(error).__name__})"
+        return 0, f"cannot be reached: {type(error).__name__}"
