@@ -7,13 +7,16 @@ In this order: a request that is one (400), to a Host that is ours (421), from n
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable
+from typing import NoReturn
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.api.gateway.access import Access
 from engine.api.gateway.addresses import Place
@@ -23,13 +26,7 @@ from engine.model.secrets import redact
 
 log = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-ONCE = (b"host", b"authorization", b"origin", b"content-length", b"content-type", b"transfer-encoding")
+ONCE = ("host", "authorization", "origin", "content-length", "content-type", "transfer-encoding")
 """Headers that may stand once: where two readers could each believe another one, neither is believed."""
 
 BEARER = "bearer."
@@ -38,27 +35,26 @@ BEARER = "bearer."
 ADDRESSES = 1024
 """So many addresses with wrong tokens are remembered."""
 
-PLAIN = [
-    (b"content-type", b"application/json"),
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-]
+PLAIN = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-class Fault(Exception):
-    """Why a request does not get in."""
+class Fault(Refusal):
+    """Why a request does not get in, and the status and headers that say so."""
 
     def __init__(self, status: int, code: str, message: str, fix: str = "", headers: dict[str, str] | None = None):
-        super().__init__(message)
+        super().__init__(code, message, fix)
         self.status = status
-        self.code = code
-        self.message = message
-        self.fix = fix
         self.headers = headers or {}
 
-    def body(self) -> bytes:
-        """The document of every refusal."""
-        return json.dumps({"error": {"code": self.code, "message": self.message, "fix": self.fix}}).encode()
+    async def answer(self, scope: Scope, receive: Receive, send: Send, headers: dict[str, str]) -> None:
+        """Refuse the request."""
+        if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close", "code": 1008, "reason": self.code})
+            return
+        # Whatever else comes on this connection was sent by someone who did not get in.
+        closed = {"connection": "close"} if scope["type"] == "http" else {}
+        response = JSONResponse(self.document(), self.status, self.headers | PLAIN | headers | closed)
+        await response(scope, receive, send)
 
 
 class Bucket:
@@ -79,10 +75,10 @@ class Bucket:
 
 
 class Guard:
-    """The guard. One event loop."""
+    """The guard, a middleware. One event loop."""
 
     def __init__(
-        self, app: App, access: Access, place: Place, limits: Limits, *, clock: Callable[[], float] = time.monotonic
+        self, app: ASGIApp, access: Access, place: Place, limits: Limits, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._app = app
         self._access = access
@@ -98,30 +94,37 @@ class Guard:
         """ASGI."""
         if scope["type"] not in ("http", "websocket"):
             return
-        origin = ""
+        readable: dict[str, str] = {}
         try:
             headers = _headers(scope, self._limits)
-            origin = self._of_this_house(scope, headers)
-            if origin and scope["type"] == "http" and _is_preflight(scope, headers):
-                await _answer(send, 204, _cross_origin(origin, preflight=True), b"")
+            if origin := self._allowed_origin(headers):
+                readable = {"access-control-allow-origin": origin, "vary": "Origin"}
+            asks_first = scope["type"] == "http" and scope["method"] == "OPTIONS"
+            if origin and asks_first and "access-control-request-method" in headers:
+                allowed = {
+                    "access-control-allow-methods": "GET, POST, PATCH",
+                    "access-control-allow-headers": "authorization, content-type",
+                    "access-control-max-age": "600",
+                }
+                await Response(status_code=204, headers=readable | allowed)(scope, receive, send)
                 return
             by_pass = await self._known(scope, headers)
             if scope["type"] == "http":
                 receive = await self._body(headers, receive, empty=by_pass)
         except Fault as fault:
             self.refused += 1
-            await _refuse(scope, send, fault, _cross_origin(origin))
+            await fault.answer(scope, receive, send, readable)
             return
-        await self._inside(scope, receive, send, _cross_origin(origin))
+        await self._inside(scope, receive, send, readable)
 
-    async def _inside(self, scope: Scope, receive: Receive, send: Send, more: list[tuple[bytes, bytes]]) -> None:
+    async def _inside(self, scope: Scope, receive: Receive, send: Send, readable: dict[str, str]) -> None:
         began = False
 
         async def tell(message: Message) -> None:
             nonlocal began
             if message["type"] == "http.response.start":
                 began = True
-                message["headers"] = [*message.get("headers", ()), *PLAIN[1:], *more]
+                MutableHeaders(scope=message).update(PLAIN | readable)
             await send(message)
 
         try:
@@ -130,52 +133,35 @@ class Guard:
             # What went wrong is for the log; it may hold anything, so the caller learns its kind.
             log.error("a request to the gateway failed\n%s", redact(traceback.format_exc()))
             if scope["type"] == "http" and not began:
-                said = f"{type(error).__name__}: this is a bug; see the log"
-                await _refuse(scope, send, Fault(500, "internal", said), more)
+                fault = Fault(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
+                await fault.answer(scope, receive, send, readable)
 
-    def _of_this_house(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
+    def _allowed_origin(self, headers: dict[str, str]) -> str:
         """The Origin, when the settings allow that page; "" without one. Raises `Fault` for foreign hosts and pages."""
-        host = headers.get(b"host", b"").decode("latin-1")
-        if not self.place.answers_to(host):
-            raise Fault(
-                421,
-                "foreign_host",
-                "this gateway does not serve that host name",
-                "if it should, add the name to gateway.hosts",
-            )
-        origin = headers.get(b"origin", b"").decode("latin-1")
+        if not self.place.answers_to(headers.get("host", "")):
+            told = "this gateway does not serve that host name"
+            raise Fault(421, "foreign_host", told, "if it should, add the name to gateway.hosts")
+        origin = headers.get("origin")
         if origin in self.place.origins:
             return origin
-        if b"origin" in headers:
-            raise Fault(
-                403,
-                "foreign_origin",
-                "requests from web pages are refused",
-                "to allow this page, add its origin to gateway.origins",
-            )
-        if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
-            raise Fault(
-                403,
-                "cross_site",
-                "requests from web pages are refused",
-                "to allow this page, add its origin to gateway.origins",
-            )
+        foreign = origin is not None
+        if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            told, fix = "requests from web pages are refused", "to allow this page, add its origin to gateway.origins"
+            raise Fault(403, "foreign_origin" if foreign else "cross_site", told, fix)
         return ""
 
-    async def _known(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
+    async def _known(self, scope: Scope, headers: dict[str, str]) -> bool:
         """Who it is is known; returns whether by a pass. Raises `Fault`."""
         method = scope.get("method", "GET")
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
         credential = _credential(scope, headers)
         by_pass = scope["type"] == "http" and await self._opens(credential, method, path)
         if self._access.admits(credential) or by_pass:
-            if wait := self._requests.take(self._clock()):
-                raise _too_many(wait)
+            self._take(self._requests)
             if by_pass and scope["query_string"]:
-                raise _more_than_a_pass()
+                _refuse_more_than_a_pass()
             return by_pass
-        if wait := self._failure(str((scope.get("client") or ("",))[0])).take(self._clock()):
-            raise _too_many(wait)
+        self._take(self._failure(str((scope.get("client") or ("",))[0])))
         raise Fault(
             401,
             "no_token",
@@ -194,6 +180,12 @@ class Guard:
         except Refusal as refusal:  # a pass that could open twice opens nothing
             raise Fault(503, refusal.code, refusal.message, refusal.fix) from refusal
 
+    def _take(self, bucket: Bucket) -> None:
+        if wait := bucket.take(self._clock()):
+            seconds = max(1, round(wait + 0.5))
+            fix = f"wait {seconds} s and send fewer requests"
+            raise Fault(429, "too_many", "too many requests", fix, {"retry-after": str(seconds)})
+
     def _failure(self, address: str) -> Bucket:
         found = self._failures.pop(address, None)
         if found is None:
@@ -203,14 +195,15 @@ class Guard:
             self._failures.popitem(last=False)
         return found
 
-    async def _body(self, headers: dict[bytes, bytes], receive: Receive, *, empty: bool) -> Receive:
+    async def _body(self, headers: dict[str, str], receive: Receive, *, empty: bool) -> Receive:
         """Read the body whole, so that what follows never waits for a slow sender. It may have to be `empty`."""
-        stated = headers.get(b"content-length", b"0")
-        if not stated.isdigit():
+        stated, most = headers.get("content-length", "0"), self._limits.body
+        too_large = Fault(413, "too_large", f"a request may have at most {most} bytes", "send less at a time")
+        if not (stated.isascii() and stated.isdigit()):
             raise Fault(400, "bad_request", "Content-Length is not a number")
-        if len(stated) > 12 or int(stated) > self._limits.body:
-            raise self._too_large()
-        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        if len(stated) > 12 or int(stated) > most:
+            raise too_large
+        if headers.get("content-encoding", "identity").lower() != "identity":
             raise Fault(415, "bad_request", "a compressed body is not accepted", "send it uncompressed")
         body = bytearray()
         more = True
@@ -220,10 +213,10 @@ class Guard:
                 raise Fault(400, "bad_request", "the request ended early")
             body += message.get("body", b"")
             more = message.get("more_body", False)
-            if len(body) > self._limits.body:
-                raise self._too_large()
+            if len(body) > most:
+                raise too_large
         if empty and body:
-            raise _more_than_a_pass()
+            _refuse_more_than_a_pass()
         given: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
         async def again() -> Message:
@@ -231,11 +224,8 @@ class Guard:
 
         return again
 
-    def _too_large(self) -> Fault:
-        return Fault(413, "too_large", f"a request may have at most {self._limits.body} bytes", "send less at a time")
 
-
-def _headers(scope: Scope, limits: Limits) -> dict[bytes, bytes]:
+def _headers(scope: Scope, limits: Limits) -> dict[str, str]:
     """The headers by name. Raises `Fault` for what no client of good will sends."""
     target = scope.get("raw_path") or scope["path"].encode()
     if not target.startswith(b"/"):
@@ -245,73 +235,27 @@ def _headers(scope: Scope, limits: Limits) -> dict[bytes, bytes]:
     size = len(target) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in scope["headers"])
     if size > limits.head:
         raise Fault(431, "too_large", f"the address and headers may have at most {limits.head} bytes")
-    found: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
+    found: dict[str, str] = {}
+    for raw, value in scope["headers"]:
+        name = raw.decode("latin-1")
         if name in found and name in ONCE:
-            raise Fault(400, "bad_request", f"the header {name.decode('latin-1')} appears twice")
-        found[name] = value
-    if b"transfer-encoding" in found and b"content-length" in found:
+            raise Fault(400, "bad_request", f"the header {name} appears twice")
+        found[name] = value.decode("latin-1")
+    if "transfer-encoding" in found and "content-length" in found:
         raise Fault(400, "bad_request", "the body has two lengths")
     return found
 
 
-def _credential(scope: Scope, headers: dict[bytes, bytes]) -> str:
+def _credential(scope: Scope, headers: dict[str, str]) -> str:
     """What follows `Bearer`; of a WebSocket also a subprotocol `bearer.…`. Never a part of the address: addresses are
     kept in histories and logs."""
-    kind, _, value = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    kind, _, value = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return value.strip()
-    for one in scope.get("subprotocols", ()):
-        if one.startswith(BEARER):
-            return str(one[len(BEARER) :])
-    return ""
+    named = (one.removeprefix(BEARER) for one in scope.get("subprotocols", ()) if one.startswith(BEARER))
+    return next(named, "")
 
 
-def _is_preflight(scope: Scope, headers: dict[bytes, bytes]) -> bool:
-    return scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
-
-
-def _cross_origin(origin: str, *, preflight: bool = False) -> list[tuple[bytes, bytes]]:
-    """What lets an allowed page read the answer."""
-    if not origin:
-        return []
-    told = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
-    if preflight:
-        told += [
-            (b"access-control-allow-methods", b"GET, POST, PATCH"),
-            (b"access-control-allow-headers", b"authorization, content-type"),
-            (b"access-control-max-age", b"600"),
-        ]
-    return told
-
-
-def _more_than_a_pass() -> Fault:
+def _refuse_more_than_a_pass() -> NoReturn:
     """A pass went through other people's hands: another prompt, say, does not come in with it."""
-    return Fault(403, "pass_alone", "a pass is valid for exactly this path", "use the token instead")
-
-
-def _too_many(wait: float) -> Fault:
-    seconds = max(1, round(wait + 0.5))
-    return Fault(
-        429, "too_many", "too many requests", f"wait {seconds} s and send fewer requests", {"retry-after": str(seconds)}
-    )
-
-
-async def _refuse(scope: Scope, send: Send, fault: Fault, more: list[tuple[bytes, bytes]]) -> None:
-    headers = [*((name.encode(), value.encode()) for name, value in fault.headers.items()), *PLAIN, *more]
-    if scope["type"] == "websocket":
-        if "websocket.http.response" not in scope.get("extensions", {}):
-            await send({"type": "websocket.close", "code": 1008, "reason": fault.code})
-            return
-        body = fault.body()
-        await send({"type": "websocket.http.response.start", "status": fault.status, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": body})
-        return
-    # Whatever else comes on this connection was sent by someone who did not get in.
-    await _answer(send, fault.status, [*headers, (b"connection", b"close")], fault.body())
-
-
-async def _answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-    length = [(b"content-length", str(len(body)).encode())] if status != 204 else []
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
-    await send({"type": "http.response.body", "body": body})
+    raise Fault(403, "pass_alone", "a pass is valid for exactly this path", "use the token instead")
