@@ -4,14 +4,19 @@
 full stops, often without question marks. `long_messages`: a user and an assistant who write 1,500 to 3,000 characters
 each; what the user says of himself stands somewhere in the middle, and the questions are in the first person.
 `documents`: an assistant answers with documentation; asked is for what a text says, in the words of its summary, which
-the text itself does not have.
+the text itself does not have. `code`: an assistant shows functions; asked is for what one does, in the words of its
+docstring, which the function shown does not have.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+import asyncio.base_events
 import inspect
 import random
 import re
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -104,12 +109,47 @@ def documentation() -> Iterator[str]:
                 yield f"{summary}\n{rest[:1_500]}"
 
 
-def _modules() -> list[ModuleType]:
-    import argparse
-    import asyncio
+def code(seed: int = 1, most: int = 150) -> Conversation:
+    """Functions of the standard library as an assistant shows them, each followed by a test run."""
+    chance = random.Random(seed)
+    found = sorted(set(functions()))
+    chance.shuffle(found)
+    turns, questions = [], []
+    for number, (summary, source) in enumerate(found[:most]):
+        details = {"session": f"s{number // 6}", "at": NOW - timedelta(days=most - number)}
+        said = f"Here it is:\n\n```python\n{source}\n```"
+        turns.append(NewMemory(said, ref=f"a{number}", speaker="assistant", **details))
+        turns.append(NewMemory(f"{chance.randint(1, 90)} passed", ref=f"o{number}", speaker="tool", **details))
+        asked = f"Where is the function that does this: {summary[0].lower()}{summary[1:].rstrip('.')}?"
+        questions.append(Question(asked, frozenset({f"a{number}"})))
+    return Conversation("code", tuple(turns), tuple(questions))
+
+
+def functions() -> Iterator[tuple[str, str]]:
+    """Functions and methods of the standard library: the summary of the docstring, and the source without it."""
+    import ast
     import email.message
     import logging
-    import subprocess
+    import pathlib
+    import shutil
+    import tarfile
+    import textwrap
+    import zipfile
+
+    for module in (argparse, asyncio.base_events, email.message, inspect, logging, pathlib, random, shutil, subprocess,
+                   tarfile, textwrap, zipfile):  # fmt: skip
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            if isinstance(node, ast.FunctionDef) and (said := ast.get_docstring(node)) and len(node.body) > 1:
+                summary = " ".join(said.split("\n\n")[0].split())
+                del node.body[0]
+                source = ast.unparse(node)
+                if 25 <= len(summary) <= 110 and len(source) >= 200:
+                    yield summary, source[:3_000]
+
+
+def _modules() -> list[ModuleType]:
+    import email.message
+    import logging
 
     import numpy
     import numpy.linalg

@@ -77,7 +77,7 @@ def test_both_ways_of_searching_find_the_same(many: MemoryPort, monkeypatch: pyt
     assert list(by_index.values()) == pytest.approx(list(exactly.values()))
     near = many.vectors.nearest(query.array, list(exactly))
     assert {seq: hit.similarity for seq, hit in near.items()} == pytest.approx(exactly)
-    only = many.vectors.search(query.array, 5, layers=frozenset({Layer.CONTEXT}))
+    only = many.vectors.search(query.array, 5, layers=frozenset({Layer.CONTEXT}), within=4.0)
     assert [one.text for one in many.store.by_seq(only).values()] == ["task summary"]
     assert nearest(many, "task summary") == "task summary", "layer E is searched as well"
 
