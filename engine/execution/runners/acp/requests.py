@@ -37,8 +37,6 @@ DETAIL_MOST = 20_000
 T = TypeVar("T")
 
 
-M = TypeVar("M", bound=BaseModel)
-
 Usage = Callable[[int, "schema.Cost | None"], None]
 
 
@@ -64,15 +62,15 @@ class Requests:
         self._open = 0
         self._granted: Counter[str] = Counter()
         self._odd_before: set[str] = set()
-        self._served: dict[str, Callable[[Any], Awaitable[BaseModel]]] = {
-            "session/request_permission": self._permission,
-            "fs/read_text_file": self._read,
-            "fs/write_text_file": self._write,
-            "terminal/create": self._create,
-            "terminal/output": self._output,
-            "terminal/wait_for_exit": self._wait_for_exit,
-            "terminal/kill": self._kill,
-            "terminal/release": self._release,
+        self._served: dict[str, tuple[type[BaseModel], Callable[[Any], Awaitable[BaseModel]]]] = {
+            "session/request_permission": (schema.RequestPermissionRequest, self._permission),
+            "fs/read_text_file": (schema.ReadTextFileRequest, self._read),
+            "fs/write_text_file": (schema.WriteTextFileRequest, self._write),
+            "terminal/create": (schema.CreateTerminalRequest, self._create),
+            "terminal/output": (schema.TerminalOutputRequest, self._output),
+            "terminal/wait_for_exit": (schema.WaitForTerminalExitRequest, self._wait_for_exit),
+            "terminal/kill": (schema.KillTerminalRequest, self._kill),
+            "terminal/release": (schema.ReleaseTerminalRequest, self._release),
         }
 
     async def __call__(self, method: str, params: Any, notification: bool) -> BaseModel | None:
@@ -81,14 +79,14 @@ class Requests:
             if method == "session/update":
                 self._update(params)
             return None
-        serve = self._served.get(method)
-        if serve is None:
+        if method not in self._served:
             raise RequestError.method_not_found(sanitise(method)[:80])
         if self._open >= OPEN_MOST:
             raise _error(f"{OPEN_MOST} requests are already waiting for an answer")
         self._open += 1
         try:
-            return await serve(params)
+            form, serve = self._served[method]
+            return await serve(self._mine(form, params))
         except ValidationError as error:
             raise RequestError.invalid_params({"details": f"{error.error_count()} fields are wrong"}) from None
         except Refusal as refusal:
@@ -137,8 +135,7 @@ class Requests:
 
     # What it asks
 
-    async def _permission(self, params: Any) -> schema.RequestPermissionResponse:
-        request = self._mine(schema.RequestPermissionRequest, params)
+    async def _permission(self, request: schema.RequestPermissionRequest) -> schema.RequestPermissionResponse:
         if self.stopping.is_set():
             return _outcome(None)
         kind, title, detail, arguments = self._asked(request.tool_call)
@@ -154,18 +151,15 @@ class Requests:
             self._live.note(f"{title}: it has no option to {'allow' if allowed else 'refuse'} this once", error=True)
         return _outcome(option)
 
-    async def _read(self, params: Any) -> schema.ReadTextFileResponse:
-        request = self._mine(schema.ReadTextFileRequest, params)
+    async def _read(self, request: schema.ReadTextFileRequest) -> schema.ReadTextFileResponse:
         text = await self._aside(lambda: self._belt.read_text(request.path, request.line, request.limit))
         return schema.ReadTextFileResponse(content=text)
 
-    async def _write(self, params: Any) -> schema.WriteTextFileResponse:
-        request = self._mine(schema.WriteTextFileRequest, params)
+    async def _write(self, request: schema.WriteTextFileRequest) -> schema.WriteTextFileResponse:
         await self._aside(lambda: self._belt.write_text(request.path, request.content))
         return schema.WriteTextFileResponse()
 
-    async def _create(self, params: Any) -> schema.CreateTerminalResponse:
-        request = self._mine(schema.CreateTerminalRequest, params)
+    async def _create(self, request: schema.CreateTerminalRequest) -> schema.CreateTerminalResponse:
         argv = argv_of(request.command, request.args)
         command = command_of({"command": argv})
         if self._granted[command] > 0:  # it asked for this very command, and may
@@ -176,34 +170,34 @@ class Requests:
         created = self._terminals.create(argv, cwd=request.cwd, env=env, kept=request.output_byte_limit)
         return schema.CreateTerminalResponse(terminal_id=created)
 
-    async def _output(self, params: Any) -> schema.TerminalOutputResponse:
-        terminal = self._terminals.get(self._mine(schema.TerminalOutputRequest, params).terminal_id)
+    async def _output(self, request: schema.TerminalOutputRequest) -> schema.TerminalOutputResponse:
+        terminal = self._terminals.get(request.terminal_id)
         status = None
         if terminal.over.is_set():
             status = schema.TerminalExitStatus(exit_code=terminal.exit_code, signal=terminal.signal)
         return schema.TerminalOutputResponse(output=terminal.output, truncated=terminal.truncated, exit_status=status)
 
-    async def _wait_for_exit(self, params: Any) -> schema.WaitForTerminalExitResponse:
-        terminal = self._terminals.get(self._mine(schema.WaitForTerminalExitRequest, params).terminal_id)
+    async def _wait_for_exit(self, request: schema.WaitForTerminalExitRequest) -> schema.WaitForTerminalExitResponse:
+        terminal = self._terminals.get(request.terminal_id)
         await self._aside(terminal.over.wait)
         return schema.WaitForTerminalExitResponse(exit_code=terminal.exit_code, signal=terminal.signal)
 
-    async def _kill(self, params: Any) -> schema.KillTerminalResponse:
-        terminal = self._terminals.get(self._mine(schema.KillTerminalRequest, params).terminal_id)
+    async def _kill(self, request: schema.KillTerminalRequest) -> schema.KillTerminalResponse:
+        terminal = self._terminals.get(request.terminal_id)
         terminal.cancel.set()
         await self._aside(terminal.over.wait)
         return schema.KillTerminalResponse()
 
-    async def _release(self, params: Any) -> schema.ReleaseTerminalResponse:
-        self._terminals.release(self._mine(schema.ReleaseTerminalRequest, params).terminal_id)
+    async def _release(self, request: schema.ReleaseTerminalRequest) -> schema.ReleaseTerminalResponse:
+        self._terminals.release(request.terminal_id)
         return schema.ReleaseTerminalResponse()
 
-    def _mine(self, model: type[M], params: Any) -> M:
+    def _mine(self, form: type[BaseModel], params: Any) -> BaseModel:
         """The request, when it is one of this session. Raises ValidationError, `RequestError`."""
-        request = model.model_validate(params)
+        request = form.model_validate(params)
         if self.session_id is None or getattr(request, "session_id", None) != self.session_id:
             raise RequestError.invalid_params({"details": "there is no such session"})
-        if self.stopping.is_set() and model is not schema.RequestPermissionRequest:
+        if self.stopping.is_set() and form is not schema.RequestPermissionRequest:
             raise _error("the session is ending")
         return request
 

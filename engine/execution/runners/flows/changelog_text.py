@@ -6,45 +6,26 @@ Pure functions; the flow `draft_changelog` fetches and writes.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 _UNRELEASED = re.compile(r"unreleased|upcoming|next release", re.I)
-SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+
+_TABLES = tomllib.loads(Path(__file__).with_name("changelog.toml").read_text(encoding="utf-8"))
+SECTIONS = tuple(_TABLES["sections"])
 """Keep a Changelog's own, in its order."""
 
-NAMES = {
-    "Added": ("Added", "Features", "New features", "New", "Additions", "Feature", "Enhancements"),
-    "Changed": ("Changed", "Changes", "Improvements", "Improved", "Other changes", "Enhancements", "Misc"),
-    "Deprecated": ("Deprecated", "Deprecations"),
-    "Removed": ("Removed", "Removals", "Backwards incompatible changes", "Breaking changes"),
-    "Fixed": ("Fixed", "Fixes", "Bug fixes", "Bugfixes", "Bugs", "Bug Fixes"),
-    "Security": ("Security", "Security fixes"),
-}
+NAMES = {section: row["names"] for section, row in _TABLES["sections"].items()}
 """How projects call each section."""
 
+_TYPES = {kind: section for section, row in _TABLES["sections"].items() for kind in row.get("types", ())}
+_SILENT_TYPES = frozenset(_TABLES["silent_types"])
+_KEYWORDS = [(section, _TABLES["sections"][section]["words"]) for section in _TABLES["asked"]]
+_SILENT = re.compile("".join(_TABLES["silent"]), re.I)
 _CONVENTIONAL = re.compile(r"^(?P<type>[a-zA-Z]+)(?:\((?P<scope>[^)]*)\))?(?P<breaking>!)?:\s+(?P<text>.+)$")
-_TYPES = {
-    "feat": "Added", "feature": "Added", "add": "Added", "fix": "Fixed", "bugfix": "Fixed", "hotfix": "Fixed",
-    "perf": "Changed", "refactor": "Changed", "change": "Changed", "revert": "Changed",
-    "remove": "Removed", "deprecate": "Deprecated", "security": "Security", "sec": "Security",
-}  # fmt: skip
-_SILENT_TYPES = {"chore", "docs", "ci", "test", "tests", "build", "style", "wip", "release", "bump"}
-_KEYWORDS = (
-    ("Security", r"\b(?:cve-\d+|vulnerabilit\w+|security)\b"),
-    ("Deprecated", r"^deprecat\w*\b"),
-    ("Removed", r"^(?:remov\w*|drop(?:s|ped)?|delet\w*)\b"),
-    ("Fixed", r"^(?:fix\w*|repair\w*|correct\w*|resolv\w*|prevent\w*|handle\w*|bug\w*)\b|\bbug(?:fix)?\b"),
-    ("Added", r"^(?:add\w*|introduc\w*|implement\w*|support\w*|new|allow\w*|create\w*)\b"),
-)
-_SILENT = re.compile(
-    r"^(?:merge\b|wip\b|fixup!|squash!|amend!|bump\b|release v?\d|prepare (?:for )?(?:release|v?\d)|version v?\d"
-    r"|v?\d+\.\d+(?:\.\d+)*$|initial commit$|(?:fix )?typos?\b|(?:re)?format|lint\b|whitespace|ci\b"
-    r"|(?:update|add|edit|fix)s? (?:the )?(?:readme|changelog|change log)"
-    r"|(?:add|update|fix)s? (?:the |a |some )?tests?\b|update (?:dependenc|snapshots?))",
-    re.I,
-)
 _VERSION = r"\[?v?\d+\.\d+[\w.+-]*\]?|\[?unreleased\]?|next release|\[?upcoming\]?"
 _ATX = re.compile(rf"^(?P<marks>#{{1,3}})\s+(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
 _PLAIN = re.compile(rf"^(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
