@@ -47,6 +47,25 @@ GIT_CONFIG = """\
 """
 
 
+SLOW_MARKERS = {"attacks", "benchmark", "faults", "long", "model"}
+SLOW_FIXTURES = {"nursery", "repository", "warm"}
+SLOW_FOLDERS = {
+    "api", "attach", "attacks", "bad_input", "cli", "console", "execution", "seeds", "simulation", "situations",
+    "truth",
+}  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `slow` what starts a process, a server or a whole console. `-m "not slow"` takes half a minute."""
+    tests = Path(__file__).parent
+    for item in items:
+        folder = item.path.relative_to(tests).parts[0]
+        fixtures = SLOW_FIXTURES & set(getattr(item, "fixturenames", ()))
+        if folder in SLOW_FOLDERS or fixtures or any(mark.name in SLOW_MARKERS for mark in item.iter_markers()):
+            item.add_marker("slow")
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: no collection of garbage need look at it again. And a screen
     is made of tens of thousands of small objects: looking for garbage after each 700 took two fifths of the time."""

@@ -44,6 +44,28 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     assert missing == []
 
 
+def test_what_code_cites_of_the_documents_is_there() -> None:
+    spec = (ROOT / "docs/SPEC.md").read_text(encoding="utf-8")
+    rules = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+    numbers = {
+        "SPEC": set(re.findall(r"^(?:\*\*|## )(\d+(?:\.\d+)?)\b", spec, re.M)),
+        "ARCHITECTURE rule": set(re.findall(r"^(\d+)\. \*\*", rules, re.M)),
+    }
+    cited = [
+        (str(file.relative_to(ROOT)), document, number)
+        for folder in ("engine", "clawpy_console", "tests", "docs")
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in {".py", ".md", ".toml", ".tcss", ".sql"}
+        for document, listed in re.findall(
+            r"\b(SPEC|ARCHITECTURE rule) (\d+(?:\.\d+)?(?:(?:, | and | to )\d+(?:\.\d+)?)*)",
+            file.read_text(encoding="utf-8"),
+        )
+        for number in re.findall(r"\d+(?:\.\d+)?", listed)
+    ]
+    assert [where for where in cited if where[2] not in numbers[where[1]]] == []
+    assert len(cited) > 500
+
+
 def test_the_interface_has_no_word_that_the_glossary_rules_out() -> None:
     found = [
         f"{path}:{line}: {text} (say: {better})"

@@ -1,6 +1,6 @@
 """Settings (SPEC 7.4, 7.6): one model, its defaults, file and environment, and errors that say file, line and key.
 
-Names in the file are the seed's (`crossPollEnabled`); attributes are the same in snake case.
+Names in the file are in camel case (`crossPollEnabled`); attributes are the same in snake case.
 """
 
 from __future__ import annotations

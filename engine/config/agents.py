@@ -43,7 +43,7 @@ def checked(fault_of: Callable[[str], str], *, optional: bool = False) -> AfterV
 
 
 class Section(BaseModel):
-    """A section of the settings: names as the seed's, unknown keys refused, values fixed."""
+    """A section of the settings: names in camel case, unknown keys refused, values fixed."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, allow_inf_nan=False

@@ -1,4 +1,4 @@
-"""What a leader's `soul.md` says under its headings, the seed of its profile; the profile as a text to edit, and what
+"""What a leader's `soul.md` says under its headings, where its profile begins; the profile as a text to edit, and what
 an edited text changes (SPEC 1.9). Pure.
 
 Headings count whatever their level: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions

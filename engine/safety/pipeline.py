@@ -54,7 +54,7 @@ ORDER = (loops.RAIL, rates.RAIL, cost.RAIL, "content", gate.RAIL, "kill")
 
 
 class CrosspollLog(Row, table=True):
-    """One row for every decision on a trigger (columns of the seed's §9.1, and what the rails add).
+    """One row for every decision on a trigger and what the rails said.
 
     `prediction_id` is no foreign key: the log outlives the card. `verdicts` holds every rail's word in order.
     """

@@ -1,4 +1,4 @@
-"""What comes in, for the OpenAPI document and for RPC: every field name of the seed, with examples (SPEC 10.1).
+"""What comes in, for the OpenAPI document and for RPC: every field with its name and examples (SPEC 10.1).
 
 Nothing but what is named here is taken; the bounds are the engine's own.
 """

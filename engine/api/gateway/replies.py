@@ -1,4 +1,4 @@
-"""What goes out, for the OpenAPI document: every field name of the seed, with examples (SPEC 10.1).
+"""What goes out, for the OpenAPI document: every field with its name and examples (SPEC 10.1).
 
 Replies are what `engine.api.documents` makes; tests hold them against these.
 """

@@ -1,4 +1,4 @@
-"""What reaches which surface, and in which form (SPEC 10.2): the seed's table as data."""
+"""What reaches which surface, and in which form (SPEC 10.2): the table as data."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from engine.model import Card, DecidedBy, Refusal, SessionState, SessionView, So
 from engine.storage.ledger import LedgerEntry
 
 HIGH = 0.6
-"""From this confidence on a card is a high one, when its confidence is stated: it has the SUGGESTED badge (SPEC 2.5),
-as the seed's 72 %. What is broken or about to be lost is high whatever its confidence."""
+"""From this confidence on a card is a high one, when its confidence is stated: it has the SUGGESTED badge (SPEC 2.5).
+What is broken or about to be lost is high whatever its confidence."""
 
 KINDS = frozenset({"PredictionCreated", "PredictionConfirmed", "SessionEnded", "CostWarned", "StateChanged"})
 """The facts that may be told."""

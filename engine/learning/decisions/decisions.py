@@ -35,7 +35,7 @@ LOCAL_USER = "local"
 
 
 class DpoPair(Row, table=True):
-    """One pair; columns of the seed first, then ours. Texts are `prompt → channel`."""
+    """One pair; Texts are `prompt → channel`."""
 
     __tablename__ = "dpo_pairs"
     __table_args__ = (

@@ -47,7 +47,7 @@ LAST = "feedback.exported_at"
 KIND = "dpo_export"
 
 CARDS = table("predictions", column("id"), column("context"), column("reasoning"), column("dpo_exported"))
-"""Of the cards only what they were made from, and the seed's mark that a pair of theirs was brought out."""
+"""What cards were made from, and whether a pair of theirs was exported."""
 
 Conversations = Callable[[], Iterable[tuple[str, str]]]
 """What agents said and what the operator said to it, the oldest first."""
@@ -82,7 +82,7 @@ class Exporter:
 
     @property
     def file(self) -> Path:
-        """Every pair that was brought out, in the seed's shape."""
+        """Every pair that was exported."""
         return self._folder / "dpo-pairs.jsonl"
 
     def recover(self) -> int:

@@ -42,7 +42,7 @@ from engine.storage.database import Database
 from engine.storage.types import UtcDateTime
 
 BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0))
-"""Of the seed (§7.6); from the lower end, up to but without the upper one, but for 1.0."""
+"""Shares of confidence: from the lower end, up to the upper one without it; the last includes 1.0."""
 
 Z_TWO_SIDED_95 = 1.96
 
