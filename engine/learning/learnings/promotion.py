@@ -102,9 +102,10 @@ def to_project(
     used = {source.entry for entry in standing for source in entry.promoted_from}
     had = _matched(pool, standing, vectors) | _echoed(pool, standing, vectors)
     free = [entry for entry in pool if entry.id not in had and entry.id not in used]
-    new = [_promoted(cluster, scope, now) for cluster in clusters(free, vectors)]
-    ids = {entry.id for entry in standing}
-    new = [entry for entry in new if entry.id not in ids]
+    # The same words as two types are one entry: the first is promoted, and what says the other reinforces it.
+    risen_now = [_promoted(cluster, scope, now) for cluster in clusters(free, vectors)]
+    known = {entry.id: entry for entry in reversed([*standing, *risen_now])}
+    new = [entry for entry in risen_now if known[entry.id] is entry]
     works = {entry.session_id: entry.work for entry in every}
     return Plan(tuple(new), _reinforced(pool, [*standing, *new], vectors, works))
 

@@ -140,3 +140,16 @@ def test_compaction_loses_no_source_no_session_and_no_entry(
         assert {(one.kind, one.type) for one in cluster.members} == {(centre.kind, centre.type)}
         assert centre.kind is not LearningKind.PROXY, "what is about the human is in no cluster"
     assert folded_together(left.values(), Angles().vectors) == []
+
+
+def test_the_same_words_as_two_types_become_one_entry_at_once() -> None:
+    types = (LearningType.DIRECTIVE, LearningType.CORRECTIVE)
+    sessions = [
+        entry("a0 w0", f"s{session}", id=f"lrn_{type}_{session}", type=type, lesson="les_1")
+        for number, type in enumerate(types)
+        for session in range(number, number + 3)
+    ]
+    plan = to_project(sessions, [], PROJECT, Angles().vectors, MONDAY_MORNING)
+    assert len(plan.promoted) == len(plan.reinforced) == 1
+    after = carried_out([], plan)
+    assert to_project(sessions, after, PROJECT, Angles().vectors, MONDAY_MORNING) == Plan()
