@@ -1,6 +1,6 @@
 """What a model is trained on, line by line, in the shapes that providers take, and our own check of them (SPEC 8.3).
 
-Pure. Preference lines come in four shapes: `plain` is this project's own, `together` and `openai` share one, `trl` is the
+Pure. Preference lines come in four shapes: `plain` is ours, `together` and `openai` share one, `trl` is the
 conversational form of TRL. None carries a weight: those stand in a file beside, a line for a line.
 """
 
