@@ -90,13 +90,13 @@ def earning(
     if "act" not in autonomies:
         allowed = sorted(set(autonomies))
         missing.append(f"no workspace is set to `act` ({'all are set to' if len(allowed) == 1 else 'they are set to'} "
-                       f"{' and '.join(f'`{one}`' for one in allowed)})" if allowed else "no workspace")  # fmt: skip
+                       f"{' and '.join(f'`{item}`' for item in allowed)})" if allowed else "no workspace")  # fmt: skip
     if quiet:
         missing.append("quiet hours")
     if phase < 1:
         missing.append("the Twin is still learning")
-    ranked = sorted(records, key=lambda one: (-one.bound, -one.approved, one.kind, one.channel))
-    earned = tuple(f"“{kind_title(one.kind)}” on {one.channel}" for one in ranked if one.earned)
+    ranked = sorted(records, key=lambda record: (-record.bound, -record.approved, record.kind, record.channel))
+    earned = tuple(f"“{kind_title(record.kind)}” on {record.channel}" for record in ranked if record.earned)
     if not earned:
         best = ranked[0] if ranked else None
         told = (
@@ -231,13 +231,13 @@ class Acting:
     def earning(self, workspaces: Sequence[str]) -> Earning:
         """What is still needed before anything in these workspaces runs by itself."""
         settings = self._settings.current
-        autonomies = {one: settings.workspace(one).autonomy for one in workspaces}
-        act = {one for one, autonomy in autonomies.items() if autonomy is Autonomy.ACT}
+        autonomies = {workspace: settings.workspace(workspace).autonomy for workspace in workspaces}
+        act = {other for other, autonomy in autonomies.items() if autonomy is Autonomy.ACT}
         with self._database.read() as session:
             approvals = self._history.approvals(session)
         return earning(
             autonomous=settings.autonomous_mode_enabled,
-            autonomies=[one.value for one in autonomies.values()],
+            autonomies=[item.value for item in autonomies.values()],
             quiet=self._quiet(),
             phase=self._predictions.phase().number,
             records=[
@@ -254,7 +254,10 @@ class Acting:
             verdicts = self._cards.rails(card_id)
         except Refusal:
             return ""  # it is gone; trying it says so
-        return next((one.reason for one in verdicts if one.rail == GATE and one.verdict is not Verdict.ALLOW), "")
+        return next(
+            (verdict.reason for verdict in verdicts if verdict.rail == GATE and verdict.verdict is not Verdict.ALLOW),
+            "",
+        )
 
     def _reasons(self, cards: Sequence[Card]) -> dict[str, str]:
         """Why each stays a card, all as of one instant; one that was decided meanwhile is refused by `approve`."""

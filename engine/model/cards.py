@@ -290,7 +290,7 @@ class Card:
     @property
     def asks(self) -> bool:
         """True when the content filter asks for a person and the card says so (SPEC 3.5)."""
-        return any(one.rail == "content" and one.verdict is Verdict.ASK for one in self.verdicts)
+        return any(verdict.rail == "content" and verdict.verdict is Verdict.ASK for verdict in self.verdicts)
 
     @property
     def without_sandbox(self) -> bool:
@@ -303,7 +303,7 @@ class Card:
         return self._broke(NO_SANDBOX)
 
     def _broke(self, rule: str) -> bool:
-        return any(one.rail == "gate" and rule in one.rule.split(",") for one in self.verdicts)
+        return any(verdict.rail == "gate" and rule in verdict.rule.split(",") for verdict in self.verdicts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Part:
 
     def holds(self, path: str) -> bool:
         """Whether a file (relative to the top of the repository) is of this project, and of none inside it."""
-        return self.project.within(path) is not None and not any(path.startswith(f"{one}/") for one in self.below)
+        return self.project.within(path) is not None and not any(path.startswith(f"{item}/") for item in self.below)
 
     def tests(self, path: str) -> bool:
         """Whether a change of the file can change what its tests say."""

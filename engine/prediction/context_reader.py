@@ -141,8 +141,11 @@ class ContextReader:
         github = sources.github.latest(workspace) if sources.github and git and git.on_github else None
         disk = fetch("disk", lambda: sources.disk(workspace), None)
         landings = every("landings", lambda: sources.landings(workspace))
-        packages = [one for project in projects for one in project.packages]
-        locked, manifests = [one.folder for one in packages if one.lock], [one.manifest for one in packages]
+        packages = [item for project in projects for item in project.packages]
+        locked, manifests = (
+            [package.folder for package in packages if package.lock],
+            [package.manifest for package in packages],
+        )
         locks = every("locks", lambda: self._locks.out_of_step(folder, locked, manifests))
         prose = fetch("agents", lambda: sources.prose(workspace), "")
         learned = every("learned flows", lambda: sources.learned(workspace))
@@ -224,7 +227,7 @@ class ContextReader:
         elsewhere: Collection[str],
         projects: tuple[Project, ...],
     ) -> tuple[Part, ...]:
-        equipped = [one.path for one in projects if one.path and (one.tools or one.linters)]
+        equipped = [item.path for item in projects if item.path and (item.tools or item.linters)]
         found = []
         for project in projects:
             below = tuple(path for path in equipped if path != project.path and project.within(path) is not None)
@@ -232,7 +235,7 @@ class ContextReader:
             here = tuple(run for run in own if run.session_id not in elsewhere)
             part = Part(project, own, here, below=below)
             changed = self._changed(folder, git, here[0]) if git is not None and here else ()
-            found.append(replace(part, changed=tuple(one for one in changed if part.holds(one.path))))
+            found.append(replace(part, changed=tuple(file for file in changed if part.holds(file.path))))
         return tuple(found)
 
     def _changed(self, folder: Path, git: GitState, last: PastRun) -> tuple[Changed, ...]:
@@ -241,8 +244,8 @@ class ContextReader:
             between = self._git.files_between(folder, seen, git.head) if seen and git.head else None
             if between is not None:
                 changed = changed_since(last.ran_at, between, git.files, exact=exact)
-                marked = (replace(one, gone=not os.path.lexists(folder / one.path)) for one in changed)
-                return tuple(one for one in marked if not (one.gone and is_byproduct(one.path)))
+                marked = (replace(file, gone=not os.path.lexists(folder / file.path)) for file in changed)
+                return tuple(item for item in marked if not (item.gone and is_byproduct(item.path)))
         return changed_since(last.ran_at, None, git.files, exact=False)
 
     def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[PastRun, ...]) -> frozenset[str]:
@@ -257,5 +260,5 @@ class ContextReader:
 
 def _covered(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
     """The folders of projects that measure their coverage."""
-    tools = [(one.path, tool) for one in projects for tool in one.tools if tool.row.kind == "python"]
+    tools = [(project.path, tool) for project in projects for tool in project.tools if tool.row.kind == "python"]
     return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.where))

@@ -111,12 +111,14 @@ class PredictorHook:
     def propose(self, context: WorkspaceContext) -> Sequence[Proposal]:
         """What other programs predict for this workspace, the newest of the same words only."""
         self.read(context.now)
-        mine = {one.prompt: one for one in self._said if (one.workspace or self._home_workspace()) == context.workspace}
-        return [self._proposal(context, one) for one in mine.values()]
+        mine = {
+            said.prompt: said for said in self._said if (said.workspace or self._home_workspace()) == context.workspace
+        }
+        return [self._proposal(context, item) for item in mine.values()]
 
     def read(self, now: datetime) -> None:
         """Take in the lines that are new; those that cannot be read are reported with their number."""
-        self._said = [one for one in self._said if now - one.at < KEPT]
+        self._said = [item for item in self._said if now - item.at < KEPT]
         file = self._file()
         try:
             size = file.stat().st_size
@@ -173,9 +175,9 @@ class PredictorHook:
                     self._said = [*self._said, said][-MOST:]
         return offset, line, faults
 
-    def _proposal(self, context: WorkspaceContext, one: Said) -> Proposal:
-        reasoning = one.reasoning or "predicted by another program"
-        made = said_proposal(context, self._flows, kind=KIND, prompt=one.prompt, reasoning=reasoning)
+    def _proposal(self, context: WorkspaceContext, said: Said) -> Proposal:
+        reasoning = said.reasoning or "predicted by another program"
+        made = said_proposal(context, self._flows, kind=KIND, prompt=said.prompt, reasoning=reasoning)
         return replace(
-            made, channel=one.channel, source=Source.PREDICTOR_HOOK, confidence=one.confidence, evidence_at=one.at
+            made, channel=said.channel, source=Source.PREDICTOR_HOOK, confidence=said.confidence, evidence_at=said.at
         )

@@ -110,7 +110,7 @@ class Placing:
     def place(self, prompt: str, channel: str = "") -> Route:
         """The route of a prompt, on `channel` where that is known already. Without an embedder nothing is said."""
         settings = self._settings.current
-        agents = {one.id: one for one in self._agents() if not one.broken}
+        agents = {item.id: item for item in self._agents() if not item.broken}
         described = _described(settings, agents)
         try:
             vector, *others = self._vectors([prompt, *(text for text, _, _ in described)])
@@ -145,7 +145,7 @@ class Placing:
     def _vectors(self, texts: Sequence[str]) -> list[Any]:
         import numpy
 
-        return [numpy.frombuffer(one, "<f4") for one in self._embed(texts)]
+        return [numpy.frombuffer(item, "<f4") for item in self._embed(texts)]
 
     def _like(self, vector: Any, best: str, channel: str) -> tuple[str, str, str] | None:
         """The nearest accepted prompt that is alike, with its channel and agent; on `channel` alone where that is
@@ -179,9 +179,9 @@ def _described(settings: Settings, agents: Mapping[str, AgentView]) -> list[tupl
         if name not in known[1] and line.specialty
     ]
     return found + [
-        (f"{one.title}: {one.domain}", "", one.id)
-        for one in agents.values()
-        if one.domain and one.id not in known[0] and one.id not in serving
+        (f"{agent.title}: {agent.domain}", "", agent.id)
+        for agent in agents.values()
+        if agent.domain and agent.id not in known[0] and agent.id not in serving
     ]
 
 
@@ -215,7 +215,7 @@ def _probabilities(texts: Sequence[str], vectors: Any) -> Any:
     """One row a text: how likely each column of the weights is."""
     import numpy
 
-    words = WORDS_WEIGH * numpy.stack([hashed(one) for one in texts])
+    words = WORDS_WEIGH * numpy.stack([hashed(text) for text in texts])
     rows = numpy.concatenate([vectors, words, numpy.ones((len(texts), 1))], 1)
     scores = numpy.einsum("ij,jk->ik", rows, _weights()["weights"].astype(float))
     shares = numpy.exp(scores - scores.max(axis=1, keepdims=True))
@@ -228,8 +228,8 @@ def hashed(text: str) -> Any:
 
     words = re.findall(r"[a-z']+", text.lower())
     vector = numpy.zeros(HASHED)
-    for one in {*words, *(f"{a} {b}" for a, b in itertools.pairwise(words)), *(f"^{a}" for a in words[:1])}:
-        mark = crc32(one.encode())
+    for word in {*words, *(f"{a} {b}" for a, b in itertools.pairwise(words)), *(f"^{a}" for a in words[:1])}:
+        mark = crc32(word.encode())
         vector[mark % HASHED] += 1.0 if mark & 0x80000000 else -1.0
     length = float(numpy.sqrt((vector * vector).sum()))
     return vector / length if length else vector

@@ -326,8 +326,8 @@ def calendar_signal(meetings: Sequence[Meeting] | None = None, now: datetime | N
     """1 for a meeting that begins now, evenly less to 0 in four hours; `meetings` None when no calendar is named."""
     if meetings is None or now is None:
         return signal("calendar", 0.0, "no calendar configured")
-    one = nearest(meetings, now)
-    if one is None:
+    meeting = nearest(meetings, now)
+    if meeting is None:
         return signal("calendar", 0.0, f"no meeting within {span(AHEAD)}")
-    wait = one.begins - now
-    return signal("calendar", 1.0 - wait / AHEAD, f"{plain(one.name, 50)} in {span(wait)}")
+    wait = meeting.begins - now
+    return signal("calendar", 1.0 - wait / AHEAD, f"{plain(meeting.name, 50)} in {span(wait)}")

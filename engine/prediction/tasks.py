@@ -124,7 +124,7 @@ class TaskBoard:
         words = refuse_secret(sanitise(title).strip())
         if not words or len(words) > LONGEST_TITLE:
             raise Refusal("bad_title", f"a title must have 1 to {LONGEST_TITLE} characters", "say what to do")
-        needed = list(dict.fromkeys(self.get(one).id for one in needs))
+        needed = list(dict.fromkeys(self.get(need).id for need in needs))
         return self._database.write(
             lambda tx: self._add(tx, words, channel, workspace, "open", "operator", None, needed)
         )
@@ -188,7 +188,7 @@ class TaskBoard:
         over = {key for key, standing in known.items() if standing == "open" and key not in wanted}
         last = set(wanted) if before is None else {(workspace, title) for workspace, title in before}
         back = {key for key in wanted if known.get(key) == "done" and key not in last}
-        now = [list(key) for key in sorted({*wanted, *(one for one in last if Path(one[0]).name in unclear)})]
+        now = [list(key) for key in sorted({*wanted, *(item for item in last if Path(item[0]).name in unclear)})]
         told = [words for words in unclear.values() if words not in self._told]
         self._told.update(told)
         if not new and not over and now == before:
@@ -294,7 +294,7 @@ class TaskBoard:
 
 def _undone(session: Session, rows: Iterable[TaskRow]) -> set[str]:
     """Those of the tasks which `rows` need that are not done."""
-    needed = {one for row in rows for one in row.needs}
+    needed = {need for row in rows for need in row.needs}
     if not needed:
         return set()
     return set(session.exec(select(TaskRow.id).where(col(TaskRow.id).in_(needed), col(TaskRow.state) != "done")))
@@ -302,4 +302,6 @@ def _undone(session: Session, rows: Iterable[TaskRow]) -> set[str]:
 
 def _view(row: TaskRow, undone: set[str]) -> Task:
     values = {name: getattr(row, name) for name in TaskRow.model_fields}
-    return Task(**values | {"needs": tuple(row.needs), "waits_for": tuple(one for one in row.needs if one in undone)})
+    return Task(
+        **values | {"needs": tuple(row.needs), "waits_for": tuple(need for need in row.needs if need in undone)}
+    )

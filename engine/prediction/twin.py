@@ -121,7 +121,9 @@ class EmbeddedTwin:
         from engine.learning.decisions.learner import look
 
         vectors = self._meanings([prompt, latest, *earlier])
-        return look(prompt, latest, earlier, [None if one is None else numpy.frombuffer(one, "<f4") for one in vectors])
+        return look(
+            prompt, latest, earlier, [None if vector is None else numpy.frombuffer(vector, "<f4") for vector in vectors]
+        )
 
     def phase(self, session: Session) -> Phase:
         """How far the operator's decisions carry (SPEC 2.6)."""

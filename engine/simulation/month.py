@@ -88,7 +88,7 @@ class Month:
         self._runner.chatty = bool(day.odd & {Odd.CHATTY, Odd.LEADS})
         self._runner.leads = ELSEWHERE if Odd.LEADS in day.odd else NEXT
         self._set("autonomousModeEnabled", Odd.OFF not in day.odd)
-        for at, what in sorted([*self._lids(day), *day.moments], key=lambda one: one[0]):
+        for at, what in sorted([*self._lids(day), *day.moments], key=lambda lid: lid[0]):
             self._until(at)
             if isinstance(what, datetime):
                 self._sleep(what)
@@ -199,7 +199,10 @@ class Month:
     def _settle(self) -> None:
         """Wait for the sessions' threads to stand still."""
         sessions = self._engine.sessions
-        self._bench.settle(self._engine.settings.current.max_running_sessions, lambda one: sessions.wait(one, 10))
+        self._bench.settle(
+            self._engine.settings.current.max_running_sessions,
+            lambda max_running_session: sessions.wait(max_running_session, 10),
+        )
         if self._noted != self._bench.changes:
             self._noted = self._bench.changes
             self._note_cost(self._engine.safety.costs.state())

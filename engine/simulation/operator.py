@@ -101,21 +101,21 @@ class Operator:
         if self._corrected_on != today and self._corrects(LESSONS[self._lessons % len(LESSONS)]):
             self._corrected_on, self._lessons = today, self._lessons + 1
 
-    def _corrects(self, one: Lesson) -> bool:
+    def _corrects(self, lesson: Lesson) -> bool:
         """Whether it was taken: a rail may stand against it, and tomorrow is another day."""
         engine, prompt = self._engine, "Write down how totals are made"
         config = engine.home.data / "wisdom_cascade_config.json"
-        config.write_text(json.dumps({"enable_upward_bubbling": one.bubbling}))
-        engine.settings.set(f"channels.{one.channel}.agent", one.agent)
-        card = engine.cards.propose(prompt, workspace=self._projects[0].workspace, channel=one.channel)
+        config.write_text(json.dumps({"enable_upward_bubbling": lesson.bubbling}))
+        engine.settings.set(f"channels.{lesson.channel}.agent", lesson.agent)
+        card = engine.cards.propose(prompt, workspace=self._projects[0].workspace, channel=lesson.channel)
         try:
-            engine.cards.approve(card.id, edit=f"{prompt}. {one.said}")
+            engine.cards.approve(card.id, edit=f"{prompt}. {lesson.said}")
         except Refusal:
             self.refused += 1
             engine.cards.dismiss(card.id)
             return False
         finally:
-            engine.settings.set(f"channels.{one.channel}.agent", SERVES[one.channel])
+            engine.settings.set(f"channels.{lesson.channel}.agent", SERVES[lesson.channel])
         return True
 
     def works(self, odd: frozenset[Odd]) -> None:

@@ -110,7 +110,8 @@ def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
     """How often this rail was the first to say no, how often another had said it before, and one example."""
     first = [entry for entry in blocked if first_objection(entry)[0] == name]
     objected = sum(
-        any(one.rail == name and one.verdict is not Verdict.ALLOW for one in entry.verdicts) for entry in blocked
+        any(verdict.rail == name and verdict.verdict is not Verdict.ALLOW for verdict in entry.verdicts)
+        for entry in blocked
     )
     return {
         "rail": name,
@@ -125,7 +126,7 @@ def _gates(engine: Engine) -> list[dict[str, Any]]:
     bubbles = engine.wisdom.bubbles(limit=EVERYTHING)[::-1]
     found: list[dict[str, Any]] = []
     for number, name in enumerate(GATES, 1):
-        refused = [one for one in bubbles if one.refused_by is not None and one.refused_by.number == number]
+        refused = [bubble for bubble in bubbles if bubble.refused_by is not None and bubble.refused_by.number == number]
         gate = refused[0].refused_by if refused else None
         example = {"text": refused[0].learning.text, "reason": gate.reason} if gate else None
         found.append({"gate": number, "name": name, "refused": len(refused), "example": example})
@@ -134,7 +135,7 @@ def _gates(engine: Engine) -> list[dict[str, Any]]:
 
 def first_objection(entry: LogEntry) -> tuple[str, str]:
     """The rail that decided a blocked entry, and its reason."""
-    return next((one.rail, one.reason) for one in entry.verdicts if one.verdict is not Verdict.ALLOW)
+    return next((verdict.rail, verdict.reason) for verdict in entry.verdicts if verdict.verdict is not Verdict.ALLOW)
 
 
 def _blocked(entry: LogEntry) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class Bench:
         queued = [fact.subject for fact in self.facts.drain() if isinstance(fact, SessionQueued)] if self.facts else []
         with self._changed:
             # Its thread may not have begun yet: who looked only at what runs would let the clock go on without it.
-            self._open.update(one for one in queued if one not in self._over)
+            self._open.update(item for item in queued if item not in self._over)
             if not self._changed.wait_for(lambda: len(self._waiting) == min(len(self._open), places), PATIENCE):
                 raise RuntimeError(f"the simulation hangs: {len(self._open)} open, {len(self._waiting)} waiting")
             ended, self._ended = self._ended, []

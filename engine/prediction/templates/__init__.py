@@ -114,14 +114,16 @@ def _of_templates(context: WorkspaceContext, failed: list[Exception] | None) -> 
         of_part: list[Proposal] = []
         for part_template in PART_TEMPLATES:
             of_part += _asked(partial(part_template, context, part), failed)
-        kinds = {one.kind for one in of_part}
-        found += [one for one in of_part if kinds.isdisjoint(SAYS_MORE.get(one.kind, ()))]
+        kinds = {item.kind for item in of_part}
+        found += [proposal for proposal in of_part if kinds.isdisjoint(SAYS_MORE.get(proposal.kind, ()))]
     if not context.git.operation:
         return found
     return [
-        one
-        for one in found
-        if one.kind in DURING_OPERATION or is_heartbeat(one.kind) or one.facts.get("after") == "unfinished_operation"
+        other
+        for other in found
+        if other.kind in DURING_OPERATION
+        or is_heartbeat(other.kind)
+        or other.facts.get("after") == "unfinished_operation"
     ]
 
 

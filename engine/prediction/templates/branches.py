@@ -29,7 +29,7 @@ def rehearse_merge(context: WorkspaceContext) -> Offer | None:
     A new commit of the operator's is not new evidence: facts hold where the other side stands.
     """
     git = context.git
-    merge = next((one for one in context.looks.merges if usable(one.source)), None)
+    merge = next((item for item in context.looks.merges if usable(item.source)), None)
     if git is None or merge is None or not usable(git.branch):
         return None
     here, there = plain(git.branch, 40), plain(merge.source, 40)
@@ -65,7 +65,11 @@ def rehearse_merge(context: WorkspaceContext) -> Offer | None:
 def forecast_conflicts(context: WorkspaceContext) -> Offer | None:
     """Open branches change the same lines: the newest pair, and those that collide with one of the two."""
     git = context.git
-    found = [one for one in context.looks.collisions if usable(one.one.name) and usable(one.other.name)]
+    found = [
+        collision
+        for collision in context.looks.collisions
+        if usable(collision.one.name) and usable(collision.other.name)
+    ]
     if git is None or not found or not usable(git.base):
         return None
     group = {found[0].one.name: found[0].one, found[0].other.name: found[0].other}
@@ -154,7 +158,7 @@ def autosquash(context: WorkspaceContext) -> Offer | None:
     if fixups is None:
         return None
     number = len(fixups.subjects)
-    targets = " and ".join(f"“{plain(one, 40)}”" for one in fixups.targets[:2])
+    targets = " and ".join(f"“{plain(target, 40)}”" for target in fixups.targets[:2])
     told = "is" if number == 1 else f"and {number - 1} more are"
     more = f" and {len(fixups.targets) - 2} more" if len(fixups.targets) > 2 else ""
     return Offer(
@@ -285,7 +289,7 @@ def pull_request(context: WorkspaceContext) -> list[Proposal]:
     if context.git is None or context.github is None:
         return []
     waiting = [(request, _ORDER.index(request.wait.what)) for request in context.github.pull_requests if request.wait]
-    return [_card(context, one) for one, _ in sorted(waiting, key=lambda pair: (pair[1], pair[0].number))[:MOST]]
+    return [_card(context, item) for item, _ in sorted(waiting, key=lambda pair: (pair[1], pair[0].number))[:MOST]]
 
 
 def _card(context: WorkspaceContext, request: PullRequest) -> Proposal:

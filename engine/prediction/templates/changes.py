@@ -44,11 +44,11 @@ def leftovers(context: WorkspaceContext) -> Offer | None:
     git, found = context.seen, context.looks.own.leftovers
     if not found:
         return None
-    marked = [one for one in found if one.kind == MARKER]
+    marked = [entry for entry in found if entry.kind == MARKER]
     told = marked or list(found)
-    kinds = list(dict.fromkeys(_words(one.kind) for one in told))
-    where = listing((one.place for one in told), 3)
-    files = {one.path for one in told}
+    kinds = list(dict.fromkeys(_words(other.kind) for other in told))
+    where = listing((item.place for item in told), 3)
+    files = {result.path for result in told}
     state = "not committed" if files <= {file.path for file in git.files} else "not pushed"
     what = " and ".join(kinds[:2]) + (" and more" if len(kinds) > 2 else "")
     return Offer(
@@ -65,12 +65,12 @@ def leftovers(context: WorkspaceContext) -> Offer | None:
 
 def _subject(found: Sequence[LeftIn]) -> str:
     """What is in which files: a breakpoint is something else than the TODO that you keep."""
-    return ", ".join(list(dict.fromkeys(f"{one.kind} in {plain(one.path, 100)}" for one in found))[:5])
+    return ", ".join(list(dict.fromkeys(f"{item.kind} in {plain(item.path, 100)}" for item in found))[:5])
 
 
 def _lines_of(found: Sequence[LeftIn]) -> dict[str, list[str]]:
     """What is found, without the numbers of the lines: those change with every line above."""
-    return {"found": sorted(f"{one.kind} {one.path} {one.text}" for one in found)}
+    return {"found": sorted(f"{item.kind} {item.path} {item.text}" for item in found)}
 
 
 def midnight(context: WorkspaceContext) -> str:
@@ -83,18 +83,18 @@ def remove_leftovers(context: WorkspaceContext) -> Offer | None:
     """The debugging was shown; what has a line for itself can be taken out."""
     git = context.git
     found = [
-        one
-        for one in context.looks.own.leftovers
-        if one.kind != MARKER and one.kind not in TODOS and one.kind != ".only"
+        leftover
+        for leftover in context.looks.own.leftovers
+        if leftover.kind != MARKER and leftover.kind not in TODOS and leftover.kind != ".only"
     ]
     shown = last_of(context, "look_for_leftovers")
-    paths = usable_names(one.path for one in found)
+    paths = usable_names(entry.path for entry in found)
     written = _written(context, set(paths))
     if git is None or not paths or shown is None or (written is not None and shown.created_at < written):
         return None
     return Offer(
         f"Remove the debugging from {listing(paths)} and run the tests",
-        f"{listing((one.place for one in found), 3)}: debugging that you added; only statements on a "
+        f"{listing((item.place for item in found), 3)}: debugging that you added; only statements on a "
         "line of their own go.",
         subject=_subject(found),
         facts=_lines_of(found),
@@ -110,7 +110,7 @@ def stale_docs(context: WorkspaceContext) -> Offer | None:
     found = context.looks.own.mentions
     if not found:
         return None
-    names = list(dict.fromkeys(plain(one.old, 60) for one in found))
+    names = list(dict.fromkeys(plain(item.old, 60) for item in found))
     first = found[0]
     became = f" (now `{plain(first.new, 60)}`)" if first.new else ""
     more = f" and {count(len(found) - 1, 'more line')}" if len(found) > 1 else ""
@@ -129,16 +129,16 @@ def stale_docs(context: WorkspaceContext) -> Offer | None:
 def update_docs(context: WorkspaceContext) -> Offer | None:
     """The stale documentation was shown; what was evidently renamed can be put right."""
     git, shown = context.git, last_of(context, "look_at_mentions")
-    found = [one for one in context.looks.own.mentions if one.new]
-    paths = usable_names(one.path for one in found)
+    found = [mention for mention in context.looks.own.mentions if mention.new]
+    paths = usable_names(item.path for item in found)
     newest = _newest(context)
     if git is None or not paths or shown is None or (newest is not None and shown.created_at < newest):
         return None
-    pairs = list(dict.fromkeys(f"{plain(one.old, 40)} → {plain(one.new, 40)}" for one in found))
+    pairs = list(dict.fromkeys(f"{plain(other.old, 40)} → {plain(other.new, 40)}" for other in found))
     return Offer(
         f"Put the new names into {listing(paths)}",
         f"{listing(pairs, 2, 80)}, in {count(len(found), 'line')}; what it changes waits as a diff.",
-        subject=" ".join(sorted(plain(one.old, 60) for one in found)[:5]),
+        subject=" ".join(sorted(plain(entry.old, 60) for entry in found)[:5]),
         facts=_facts_of(found),
         parameters={"paths": paths},
         evidence_at=newest,
@@ -185,7 +185,7 @@ def is_source(path: str) -> bool:
 
 
 def _facts_of(found: Sequence[Mention]) -> dict[str, list[str]]:
-    return {"mentions": sorted(f"{one.path} {one.old}" for one in found)}
+    return {"mentions": sorted(f"{item.path} {item.old}" for item in found)}
 
 
 def _newest(context: WorkspaceContext) -> datetime | None:
@@ -197,7 +197,7 @@ def _newest(context: WorkspaceContext) -> datetime | None:
 
 def last_of(context: WorkspaceContext, flow: str) -> SessionView | None:
     """The newest session of a flow here that is over."""
-    return next((one for one in context.sessions if one.flow == flow and one.state.over), None)
+    return next((session for session in context.sessions if session.flow == flow and session.state.over), None)
 
 
 def _written(context: WorkspaceContext, files: Iterable[str]) -> datetime | None:
@@ -215,7 +215,7 @@ def _words(kind: str) -> str:
 def last_lint(context: WorkspaceContext, project: str) -> SessionView | None:
     """The newest lint of a project that ran to its end; one that found something new counts as failed."""
     done = (SessionState.SUCCEEDED, SessionState.FAILED)
-    return next((one for one in ended(context, project, "lint") if one.state in done), None)
+    return next((session for session in ended(context, project, "lint") if session.state in done), None)
 
 
 @template
@@ -223,7 +223,7 @@ def lint(context: WorkspaceContext, part: Part) -> Offer | None:
     """The source files that are not committed, else those not pushed, where they are newer than the last lint."""
     git, linters = context.seen, part.project.linters
     if not linters or any(
-        one.kind == linters[0].row.kind == "node" and not one.installed for one in part.project.packages
+        package.kind == linters[0].row.kind == "node" and not package.installed for package in part.project.packages
     ):
         return None  # a linter of node comes with the packages
     files = [file for file in git.files if not file.deleted and part.lints(file.path) and usable(file.path)]
@@ -258,7 +258,7 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Offer | None:
     if last is None or last.ended_at is None or not found:
         return None
     fixed = ended(context, part.project.path, "fix_lint")
-    if any(one.created_at > last.ended_at for one in fixed):
+    if any(session.created_at > last.ended_at for session in fixed):
         return None
     changed = usable_names(file.path for file in git.files if not file.deleted and part.lints(file.path))
     paths = changed if len(changed) <= MOST_PATHS else []
@@ -291,9 +291,9 @@ def _about_to_leave(context: WorkspaceContext, kind: str, *, secrets: bool) -> l
     git, known = context.seen, context.looks.unpushed
     if not git.head:
         return []
-    committed = [one for one in known.found if one.secret is secrets]
-    paths = {one.path for one in committed}
-    waiting = [one for one in known.uncommitted if one.secret is secrets and one.path not in paths]
+    committed = [entry for entry in known.found if entry.secret is secrets]
+    paths = {item.path for item in committed}
+    waiting = [other for other in known.uncommitted if other.secret is secrets and other.path not in paths]
     offers = []
     if committed:
         tier = Tier.BROKEN if known.shared else Tier.BLOCKS
@@ -306,10 +306,10 @@ def _about_to_leave(context: WorkspaceContext, kind: str, *, secrets: bool) -> l
 def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier: Tier, step: str) -> Proposal:
     git = context.git
     assert git is not None
-    first, paths = found[0], sorted({one.path for one in found})
-    subjects = sorted({_found_subject(one) for one in found})
+    first, paths = found[0], sorted({entry.path for entry in found})
+    subjects = sorted({_found_subject(item) for item in found})
     others = f", and {count(len(found) - 1, 'other finding')}" if len(found) > 1 else ""
-    commit = next((one for one in git.recent if one.id == first.sha), None)
+    commit = next((other for other in git.recent if other.id == first.sha), None)
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
     if first.sha:
         subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
@@ -322,7 +322,7 @@ def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier:
         f"Do not {step} yet: {_said(first)}{others}",
         reasoning,
         subject=", ".join(subjects[:NAMED]),
-        facts={"found": sorted([one.kind, one.path] for one in found), "committed": bool(first.sha)},
+        facts={"found": sorted([item.kind, item.path] for item in found), "committed": bool(first.sha)},
         parameters=against(git, context.now),
         evidence_at=commit.at if commit else modified or (git.recent[0].at if git.recent else None),
         tier=tier,
@@ -331,24 +331,24 @@ def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier:
     return proposed(context, kind, offer)
 
 
-def _found_subject(one: Found) -> str:
+def _found_subject(finding: Found) -> str:
     """Another secret in the same file is something else."""
-    path = plain(one.path, 200)
-    return f"{one.kind.removeprefix(f'{SECRET}: ')} in {path}" if one.secret else path
+    path = plain(finding.path, 200)
+    return f"{finding.kind.removeprefix(f'{SECRET}: ')} in {path}" if finding.secret else path
 
 
-def _said(one: Found) -> str:
+def _said(finding: Found) -> str:
     """What is where: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
-    where = f"{tail(one.path, 60)}:{one.line}" if one.line else tail(one.path, 60)
-    if one.secret:
-        what = one.kind.removeprefix(f"{SECRET}: ")
-        if not one.line:
+    where = f"{tail(finding.path, 60)}:{finding.line}" if finding.line else tail(finding.path, 60)
+    if finding.secret:
+        what = finding.kind.removeprefix(f"{SECRET}: ")
+        if not finding.line:
             return f"{where} is a file that holds keys"
         return f"{where} holds {'an' if what[0] in 'aeioAEIO' else 'a'} {what}"
-    if not one.size or one.kind.startswith("files"):
-        return f"{where} holds {one.kind.partition(',')[0]}"
-    size = f"{one.size / 1_000_000:.{0 if one.size >= 10_000_000 else 1}f} MB"
-    return f"{where} is {size}" + ("" if one.kind == "large file" else f" ({one.kind})")
+    if not finding.size or finding.kind.startswith("files"):
+        return f"{where} holds {finding.kind.partition(',')[0]}"
+    size = f"{finding.size / 1_000_000:.{0 if finding.size >= 10_000_000 else 1}f} MB"
+    return f"{where} is {size}" + ("" if finding.kind == "large file" else f" ({finding.kind})")
 
 
 def against(git: GitState, now: datetime) -> dict[str, Any]:

@@ -100,7 +100,11 @@ def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str
 
 def ended(context: WorkspaceContext, project: str, *flows: str) -> list[SessionView]:
     """The sessions of these flows in a project that are over, the newest first."""
-    return [one for one in context.sessions if one.flow in flows and one.state.over and one.project == project]
+    return [
+        session
+        for session in context.sessions
+        if session.flow in flows and session.state.over and session.project == project
+    ]
 
 
 def newest_commit(git: GitState) -> datetime | None:

@@ -38,7 +38,7 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
     """Its tests lack a tool or a package. That blocks you where they were tried or where you changed something; in a
     repository that you only look at it is upkeep."""
     git, where = context.seen, plain(part.project.path, 40) or "this project"
-    if any(one.folder == part.project.path for one in context.locks):
+    if any(lock.folder == part.project.path for lock in context.locks):
         return None  # first the lock file: `update_lock`
     tried = _lacked(context, part)
     at: datetime | None = ALWAYS
@@ -55,13 +55,13 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
     found = _usable(installations(Path(context.workspace), _packages(context), part.project.path))
     if not found:
         return None
-    one = found[0]
+    installation = found[0]
     return Offer(
-        f"Install the packages{part.within}: {plain(one.command, 80)}",
-        f"{told}. {one.words}.",
+        f"Install the packages{part.within}: {plain(installation.command, 80)}",
+        f"{told}. {installation.words}.",
         subject="packages",
-        facts={"command": one.lines},  # what it could not bring it will not bring the next time
-        parameters={"command": one.lines},
+        facts={"command": installation.lines},  # what it could not bring it will not bring the next time
+        parameters={"command": installation.lines},
         evidence_at=at,
         tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
         about=f"install packages {part.project.path}",
@@ -83,9 +83,9 @@ def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """A lock file says something else than its manifest."""
     git = context.seen
     offers = []
-    for found in (one for one in context.locks if one.folder == part.project.path):
+    for found in (lock for lock in context.locks if lock.folder == part.project.path):
         updates = _usable(lock_updates(Path(context.workspace), _packages(context), part.project.path))
-        update = next((one for one in updates if one.lock == found.lock_path), None)
+        update = next((item for item in updates if item.lock == found.lock_path), None)
         if update is None:
             continue
         manifest = f"{found.folder}/{found.manifest}".removeprefix("/")
@@ -110,7 +110,7 @@ def _packages(context: WorkspaceContext) -> dict[str, tuple[Packages, ...]]:
 
 def _usable(found: Sequence[Installation]) -> list[Installation]:
     """Those whose commands may become a parameter."""
-    return [one for one in found if all(usable(line) for line in one.lines)]
+    return [item for item in found if all(usable(line) for line in item.lines)]
 
 
 TIMES = 20
@@ -194,7 +194,7 @@ def _run(
 def failing_ci(context: WorkspaceContext) -> Offer | None:
     """A check of this branch fails on the server, and the whole suite has not seen HEAD here."""
     git = context.seen
-    part = next((one for one in context.parts if one.tool), None)
+    part = next((item for item in context.parts if item.tool), None)
     if part is None or context.github is None:
         return None
     checks = [check.name for check in context.github.failing if check.branch == git.branch]
@@ -269,7 +269,7 @@ def _broke(context: WorkspaceContext, part: Part, red: PastRun, test: str, good:
 def _bisected(context: WorkspaceContext, part: Part) -> set[str]:
     """The tests of which a bisect up to this very HEAD has said what broke them; to ask again would tell nothing."""
     bisects = ended(context, part.project.path, "bisect")
-    done = {one.id for one in bisects if one.state is SessionState.SUCCEEDED}
+    done = {session.id for session in bisects if session.state is SessionState.SUCCEEDED}
     answers = (run for run in part.runs if run.session_id in done and run.head == context.seen.head)
     return {test for run in answers for test in run.check.failing}
 
@@ -280,7 +280,7 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Offer | None:
     git, last = context.seen, part.runs[0] if part.runs else None
     if last is None or last.check.green or last.head != git.head:
         return None
-    landing = next((one for one in context.landings if one.decided_at and one.decided_at <= last.ran_at), None)
+    landing = next((item for item in context.landings if item.decided_at and item.decided_at <= last.ran_at), None)
     if landing is None or landing.decided_at is None or context.now - landing.decided_at > RECENT_LANDING:
         return None
     before = [
@@ -327,7 +327,7 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Offer | None:
         newer = part.runs[: part.runs.index(run)]
         tests = [test for test in run.check.failing if usable(test)]
         mended = any(verdict_on(other, test) for other in newer for test in tests)
-        reverted = any(one.subject == f'Revert "{of}"' for one in git.recent if one.at >= run.ran_at)
+        reverted = any(commit.subject == f'Revert "{of}"' for commit in git.recent if commit.at >= run.ran_at)
         if not tests or mended or reverted or run.head not in {git.head, *context.ancestors}:
             return None
         name, subject = short_test(tests[0]), plain(of, 50)
@@ -359,7 +359,7 @@ def still_red(context: WorkspaceContext, part: Part) -> Offer | None:
     if not tests or not part.tool.exact or not last.check.counted:
         return None
     narrowed = ended(context, part.project.path, "narrow_failures")
-    if any(one.id == last.session_id or one.created_at > last.ran_at for one in narrowed):
+    if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):
         return None
     which = f"`{short_test(tests[0])}`" if len(tests) == 1 else f"the {len(tests)} failing tests"
     return Offer(
@@ -379,11 +379,11 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Offer | None:
     last = part.here[0] if part.here else None
     if part.tool is None or last is None or last.check.green:
         return None
-    session = next((one for one in context.sessions if one.id == last.session_id), None)
+    session = next((entry for entry in context.sessions if entry.id == last.session_id), None)
     signatures = session.facts.get("signatures", {}) if session is not None else {}
     judged = (SessionState.SUCCEEDED, SessionState.FAILED)
-    since = [one for one in ended(context, part.project.path, "apply_fix") if one.created_at > last.ran_at]
-    tried = {one.facts.get("fix") for one in since if one.state in judged}
+    since = [other for other in ended(context, part.project.path, "apply_fix") if other.created_at > last.ran_at]
+    tried = {item.facts.get("fix") for item in since if item.state in judged}
     failing = [test for test in last.check.failing if usable(test)]
     for fix in context.fixes:
         tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:FLIPPED]
@@ -426,7 +426,7 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Offer | None:
         subject="what failed last",
         facts={
             "run": last.session_id or last.ran_at.isoformat(),
-            "changed": [one.path for one in part.changed],
+            "changed": [item.path for item in part.changed],
         },
         parameters=({"tests": failing} if some else {"paths": []}),
         evidence_at=last.ran_at,
@@ -474,7 +474,9 @@ def bare(test: str) -> str:
 
 def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
     """The tests of a project that are in quarantine, as its tool names them, and until when."""
-    found = [(part.project.within(one.test), one.until) for one in context.looks.quarantined if part.holds(one.test)]
+    found = [
+        (part.project.within(item.test), item.until) for item in context.looks.quarantined if part.holds(item.test)
+    ]
     return [(test, until) for test, until in found if test is not None]
 
 
@@ -484,21 +486,21 @@ def quarantine(context: WorkspaceContext, part: Part) -> Offer | None:
     if part.tool is None:
         return None
     hunts = ended(context, part.project.path, "hunt_flakes")
-    last = next((one for one in hunts if one.state is SessionState.SUCCEEDED), None)
+    last = next((hunt for hunt in hunts if hunt.state is SessionState.SUCCEEDED), None)
     today = context.local.date()
     resting = {test for test, until in _quarantined(context, part) if until > today}
     told = last.facts.get("tests", ()) if last is not None else ()
     found = [
-        one
-        for one in told
-        if one["verdict"] == "flaky"
-        and ".py::" in one["test"]
-        and usable(one["test"])
-        and bare(one["test"]) not in resting
+        result
+        for result in told
+        if result["verdict"] == "flaky"
+        and ".py::" in result["test"]
+        and usable(result["test"])
+        and bare(result["test"]) not in resting
     ]
     if last is None or not found:
         return None
-    until, tests = today + QUARANTINE, [one["test"] for one in found[:FLIPPED]]
+    until, tests = today + QUARANTINE, [item["test"] for item in found[:FLIPPED]]
     failed, times = found[0]["failed"], found[0]["runs"]
     names = listing((short_test(test) for test in tests), 2, 40)
     return Offer(
@@ -556,11 +558,11 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Offer | None:
 def check_clean_head(context: WorkspaceContext, part: Part) -> Offer | None:
     """You committed, and a new source file beside that is in no commit: does HEAD pass without it?"""
     git = context.seen
-    mine = git.own_files or any(git.is_mine(one) and context.now - one.at < DAY for one in git.recent[:1])
+    mine = git.own_files or any(git.is_mine(commit) and context.now - commit.at < DAY for commit in git.recent[:1])
     if not mine or part.tool is None or part.project.lacks:
         return None
     tried = ended(context, part.project.path, "run_tests", "check_clean_head")[:1]
-    if any(one.state is SessionState.CANNOT_RUN for one in tried):
+    if any(item.state is SessionState.CANNOT_RUN for item in tried):
         return None  # until what they lack is there, they lack it at HEAD, too
     if any(run.head == git.head and run.clean and run.full for run in part.runs):
         return None

@@ -49,7 +49,7 @@ def open_task(context: WorkspaceContext) -> list[Proposal]:
     for task in open_tasks(context.tasks):
         if task.source in DUE_SOURCES or not _is_here(context, task):
             continue
-        waiting = [one for one in context.tasks if one.state == "open" and task.id in one.waits_for]
+        waiting = [entry for entry in context.tasks if entry.state == "open" and task.id in entry.waits_for]
         age = context.now - task.updated_at
         if age >= STALE:
             kind, why = STALE_TASK, f"Nobody has touched it for {span(age)}."
@@ -60,7 +60,7 @@ def open_task(context: WorkspaceContext) -> list[Proposal]:
         if task.note:
             why += f" The last try: {plain(task.note, 120)}."
         found.append((kind, why, task))
-    found.sort(key=lambda one: KINDS[one[0]].place)
+    found.sort(key=lambda item: KINDS[item[0]].place)
     return [_card(context, kind, why, task) for kind, why, task in found[:MOST_TASKS]]
 
 
@@ -118,9 +118,9 @@ def learned(context: WorkspaceContext, works: Iterable[LearnedWork]) -> list[Pro
 def _offer(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
     git = context.git
     assert git is not None
-    moments = [file.modified_at for file in git.files if file.modified_at] + [one.at for one in git.recent[:1]]
+    moments = [file.modified_at for file in git.files if file.modified_at] + [commit.at for commit in git.recent[:1]]
     changed = max(moments, default=work.since)
-    began = [one.created_at for one in context.sessions if one.flow == work.name]
+    began = [session.created_at for session in context.sessions if session.flow == work.name]
     last = max(began, default=None)
     if last is not None and last >= changed:
         return None
@@ -167,7 +167,7 @@ def _lint(context: WorkspaceContext, session: SessionView) -> str:
     last = last_lint(context, session.project)
     if last is None or session.facts.get("changed") or session.facts.get("next") == "fix_lint":
         return ""
-    files = _named(one["path"] for one in last.facts.get("findings", ()))
+    files = _named(item["path"] for item in last.facts.get("findings", ()))
     return f"Fix what the linter found and cannot fix itself in {files}, changing no behaviour" if files else ""
 
 
@@ -203,10 +203,10 @@ def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
     git = context.seen
     if not context.prose:
         return []
-    session = next((one for one in context.sessions if one.flow in AFTER_FLOW and one.state.over), None)
+    session = next((item for item in context.sessions if item.flow in AFTER_FLOW and item.state.over), None)
     if session is None or session.state not in (SessionState.SUCCEEDED, SessionState.FAILED):
         return []
-    moments = [file.modified_at for file in git.files if file.modified_at] + [one.at for one in git.recent[:1]]
+    moments = [file.modified_at for file in git.files if file.modified_at] + [commit.at for commit in git.recent[:1]]
     if any(moment > session.created_at for moment in moments):
         return []
     tier, words = AFTER_FLOW[session.flow or ""]
