@@ -16,7 +16,7 @@ from engine.config import Autonomy, SettingsSource
 from engine.execution.launcher import Launcher
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, Refusal, Verdict
-from engine.model.shares import wilson_lower_bound
+from engine.model.confidence_sequence import wilson_lower_bound
 from engine.prediction.approvals import runs_when_due
 from engine.prediction.card_rows import find
 from engine.prediction.cards import Cards

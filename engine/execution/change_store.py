@@ -21,9 +21,8 @@ from engine.execution.snapshots import named, shown
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, LandPreview, Refusal
 from engine.storage.database import Database
-from engine.storage.ids import beginning
 from engine.storage.kept import Kept
-from engine.storage.rows import Row, ask, value_of
+from engine.storage.rows import Row, ask, beginning, value_of
 from engine.storage.types import utc
 
 NEXT: dict[ChangeState, set[ChangeState]] = {
@@ -163,7 +162,7 @@ class ChangeReader:
         return self._row(change_set_id).view()
 
     def beginning(self, wanted: str) -> builtins.list[str]:
-        """Ids of change sets, of any age, that begin so; see `engine.storage.ids`."""
+        """Ids of change sets, of any age, that begin so; see `engine.storage.rows`."""
         with self._database.read() as session:
             return beginning(session, col(ChangeSetRow.id), wanted)
 

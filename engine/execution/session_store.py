@@ -19,9 +19,8 @@ from sqlmodel import Field, col, desc, func, select
 from engine.events import Event, SessionEnded, SessionQueued, SessionStarted
 from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
 from engine.storage.database import Database, Transaction
-from engine.storage.ids import beginning
 from engine.storage.kept import Kept
-from engine.storage.rows import Row, ask, load, value_of
+from engine.storage.rows import Row, ask, beginning, load, value_of
 from engine.storage.types import flat, utc
 
 LEGAL: dict[SessionState, frozenset[SessionState]] = {
@@ -328,7 +327,7 @@ class SessionStore:
             return {agent: (count, tokens, cost) for agent, count, tokens, cost in ask(session, _TOTALS)}
 
     def beginning(self, wanted: str) -> list[str]:
-        """Ids of sessions, of any age, that begin so; see `engine.storage.ids`."""
+        """Ids of sessions, of any age, that begin so; see `engine.storage.rows`."""
         with self._database.read() as session:
             return beginning(session, col(SessionRow.id), wanted)
 

@@ -2,7 +2,7 @@
 subject (SPEC 3.9, 11.1).
 
 `Git` is git in a folder: a fixed environment, a configuration of ours that names no program, no look into repositories
-below. `repository` finds a repository by its files and makes that configuration; `process` starts the one process;
+below. `repository` finds a repository by its files, makes that configuration and starts the one process;
 `tree` brings an index up to date with files that somebody else wrote. Nothing else in the engine starts git.
 
 What the other modules read are frozen values. Both the sensing of cards (SPEC 2.1) and the flows that a card runs
@@ -12,11 +12,16 @@ files. `github` asks the server that a repository is on, through `gh`. May impor
 programs.
 """
 
-from engine.git.branches import is_own_branch, own_branch
 from engine.git.command import Git, create, version
-from engine.git.modules import submodule_paths
-from engine.git.process import OLDEST, GitError
-from engine.git.repository import Repository, repository_root
+from engine.git.repository import (
+    OLDEST,
+    GitError,
+    Repository,
+    is_own_branch,
+    own_branch,
+    repository_root,
+    submodule_paths,
+)
 
 __all__ = [
     "OLDEST",

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engine.git.process import GitError, call, operators_configuration
-from engine.git.repository import Repository, find
+from engine.git.repository import GitError, Repository, call, find, operators_configuration
 from engine.model import Refusal, sanitise
 
 _NO_SUBMODULES = "--ignore-submodules=all"  # .gitmodules would win over the configuration

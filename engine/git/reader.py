@@ -21,16 +21,14 @@ from typing import Final, TypeVar, cast
 
 from engine.git import Git, GitError, Repository, is_own_branch, submodule_paths
 from engine.git.fixups import FIXUP, Fixups, read_fixups
-from engine.git.history import read_history
+from engine.git.history import Rhythm, read_history, rhythm_of
 from engine.git.looks import NOTHING_OF_YOUR_OWN, Looks
 from engine.git.lost import LostLine, read_lost
 from engine.git.merges import Collision, Merge, compared, due_merges, try_merge, try_whether_it_adds
 from engine.git.operation import Operation, operation_name, operation_stamp, read_operation
 from engine.git.own_changes import OwnChanges, own_changes
 from engine.git.quarantine import Quarantined, quarantined
-from engine.git.reflog import logs_stamp, read_reflog
-from engine.git.releases import Rhythm, rhythm_of
-from engine.git.stashes import Stash, read_stashes
+from engine.git.reflog import Stash, logs_stamp, read_reflog, read_stashes
 from engine.git.state import Branch, Commit, FileState, GitState, Touch, bare_name, merged_into
 from engine.git.status import (
     MOST_FILES,

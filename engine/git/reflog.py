@@ -1,4 +1,4 @@
-"""Where HEAD and branches have been: what git's reflogs say."""
+"""Where HEAD and branches have been, and what was stashed: what git's reflogs say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.git import Git
-from engine.git.status import instant
+from engine.git.status import instant, parts
 
 MOST: Final = 1_000_000
 """Bytes of the end of one reflog that are read: about 5,000 entries."""
@@ -83,3 +83,47 @@ def _step(line: bytes) -> Step | None:
     return Step(
         match[1].decode(), match[2].decode(), instant(match[3].decode()), match[4].decode(errors="surrogateescape")
     )
+
+
+MOST_STASHES: Final = 50
+MOST_FILES: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Stash:
+    """One stash: `stash@{number}`. `words`: what its message says after the branch, `branch` "" when it was made on a
+    detached HEAD. `files`: at most 300 that it changes, untracked ones included."""
+
+    number: int
+    commit: str
+    at: datetime
+    branch: str
+    words: str
+    files: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"stash@{{{self.number}}}"
+
+
+def read_stashes(git: Git) -> tuple[Stash, ...]:
+    """The newest 50. Raises `GitError`."""
+    steps = read_reflog(git, "refs/stash")[: -MOST_STASHES - 1 : -1]
+    return tuple(_stash(git, number, step.commit, step.at, step.action) for number, step in enumerate(steps))
+
+
+def _stash(git: Git, number: int, commit: str, at: datetime, action: str) -> Stash:
+    """`WIP on main: 1a2b3c4 subject` and `On main: words` are what git writes."""
+    where, _, words = action.partition(": ")
+    branch = where.removeprefix("WIP on ").removeprefix("On ")
+    named = "" if branch == "(no branch)" else branch
+    return Stash(number, commit, at, named, words, stash_files(git, commit))
+
+
+def stash_files(git: Git, commit: str) -> tuple[str, ...]:
+    """The files that a stash changes; none when it is gone."""
+    changed = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{commit}^", commit, allowed=(0, 128))
+    names = list(parts(changed.stdout)) if changed.returncode == 0 else []
+    untracked = git.run("ls-tree", "-r", "-z", "--name-only", f"{commit}^3", allowed=(0, 128))
+    names += parts(untracked.stdout) if untracked.returncode == 0 else ()
+    return tuple(names[:MOST_FILES])

@@ -7,6 +7,8 @@ which are only data (line endings, file modes, who the operator is, what a branc
 files and the repository's own. It lies in a folder of ours that stands in for the repository's common folder
 (`GIT_COMMON_DIR`) and links to its objects and refs. There are no hooks in it. Attributes may name a filter or a
 driver; there is none of that name.
+
+The one process that runs git is started here, too.
 """
 
 from __future__ import annotations
@@ -17,14 +19,89 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import tempfile
 import threading
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from engine.git.process import GitError, call, operators_configuration
+from engine import programs
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
+
+OLDEST = (2, 38)
+"""The first git whose `merge-tree --write-tree` merges without touching a working tree."""
+
+PASSED_ON = ("HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""What git gets of our environment, besides a checked PATH: an allow-list."""
+
+CONFIGURATION = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+"""Where the operator keeps the configuration; only what reads it gets these."""
+
+FIXED = {
+    "LC_ALL": "C.UTF-8",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "false",
+    "GIT_SEQUENCE_EDITOR": "false",
+    "GIT_ASKPASS": "false",
+    "GIT_SSH_COMMAND": "false",
+    "GIT_NO_LAZY_FETCH": "1",  # git 2.44 and newer; older ones find no remote to fetch from, see `repository`
+    "GIT_ALLOW_PROTOCOL": "",
+}
+"""Nothing is asked, edited, shown page by page or fetched."""
+
+
+class GitError(Refusal):
+    """A git command failed. `exit_code` and `stderr` are git's own."""
+
+    def __init__(self, arguments: Sequence[str], exit_code: int, stderr: str, folder: Path) -> None:
+        super().__init__("git_failed", f"git {' '.join(arguments[:4])} failed in {folder}: {stderr.strip()[-400:]}")
+        self.exit_code = exit_code
+        self.stderr = stderr
+
+
+def operators_configuration() -> dict[str, str]:
+    """The variables that say where the operator's own configuration is."""
+    return {name: os.environ[name] for name in CONFIGURATION if name in os.environ}
+
+
+def call(
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    *,
+    without: Sequence[Path] = (),
+    stdin: bytes | None = None,
+    timeout: float = 60.0,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git in `folder` with exactly `PASSED_ON`, `FIXED` and `environment`. No program from a folder in `without`
+    is used. Raises `GitError` (exit code -1) after `timeout` seconds, `Refusal` `no_folder`, `no_git`."""
+    path = programs.search_path(*without)
+    program = programs.find("git", *without)
+    if program is None:
+        raise Refusal("no_git", "git is not installed or not on the PATH", "install git 2.38 or newer")
+    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    try:
+        return subprocess.run(
+            [program, *arguments],
+            cwd=folder,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            env={"PATH": path, **passed, **FIXED, **environment},
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise GitError(arguments, -1, f"no answer within {error.timeout:.0f} s", folder) from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise Refusal("no_folder", f"{folder} does not exist", "name an existing folder") from error
+
 
 LARGEST = 4_000_000
 """Bytes of a configuration file; a larger one is refused."""
@@ -354,3 +431,53 @@ def _storable(path: Path) -> Path:
             "rename the folder, or clone the repository to another",
         ) from error
     return path
+
+
+OWN = ("clawpy/", "clawpy-")
+LONGEST = 50
+"""Characters of a branch's name, before it is numbered."""
+
+
+def own_branch(title: str, session_id: str, *, below: bool = True) -> str:
+    """The branch that a session's changes become: `clawpy/` and the first words of its prompt in lower case, such as
+    `clawpy/fix-lint-in-cart`, or the session's id where there is no word; `clawpy-` where none can be below `clawpy`.
+    Always a name that git takes."""
+    first = unicodedata.normalize("NFKC", title.strip().partition("\n")[0]).lower()
+    words = "".join(one if one.isalnum() else " " for one in first).split()
+    name, room = "", LONGEST - len(OWN[0])
+    for word in words:
+        if name and len(name) + 1 + len(word) > room:
+            break
+        name = f"{name}-{word}" if name else word[:room]
+    return f"{OWN[0] if below else OWN[1]}{name or session_id}"
+
+
+def is_own_branch(name: str, session: str) -> bool:
+    """Whether a branch is one that a session's changes became. `session`: the trailer `Session` of its last commit,
+    "" when it has none. A branch that you committed to is yours."""
+    return name.startswith(OWN) and bool(session.strip())
+
+
+FILE = ".gitmodules"
+LARGEST_MODULES = 1_000_000
+"""Bytes of a list of submodules; a larger one counts as none."""
+
+
+def submodule_paths(folder: Path) -> tuple[str, ...]:
+    """The paths that the tree in `folder` lists as submodules; none where there is no list that git would read."""
+    try:
+        text = read_plain(folder / FILE, LARGEST_MODULES, follow=False)
+    except (OSError, ValueError):
+        return ()
+    return _listed(text)
+
+
+@lru_cache(maxsize=64)
+def _listed(text: bytes) -> tuple[str, ...]:
+    arguments = ["config", "--file", "-", "--no-includes", "--null", "--get-regexp", r"^submodule\..*\.path$"]
+    try:
+        done = call(arguments, Path("/"), {"GIT_DIR": os.devnull}, stdin=text, timeout=10)
+    except GitError:
+        return ()
+    entries = done.stdout.decode(errors="surrogateescape").split("\0")  # up to a fault, as far as it was read
+    return tuple(dict.fromkeys(path for entry in entries if (path := entry.partition("\n")[2])))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from engine.git.releases import Rhythm
+from engine.git.history import Rhythm
 from engine.git.together import Partner
 
 STALE_BRANCH = timedelta(days=30)

@@ -115,7 +115,7 @@ Lost = Callable[[str, Sequence[str]], Sequence[str]]
 
 
 class GuidedSession(Row, table=True):
-    """A session that was guided: what it was told, by item and wording, and how it stands (`engine.model.outcomes`)."""
+    """A session that was guided: what it was told, by item and wording, and how it stands (`engine.model.work`)."""
 
     __tablename__ = "guided_sessions"
     __table_args__ = (

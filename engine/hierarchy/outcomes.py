@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from sqlmodel import col, select
 
-from engine.model.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
+from engine.model.work import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 

@@ -36,10 +36,9 @@ from engine.model.lessons import lesson_id
 from engine.model.trust import may_guide
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import json_holds
+from engine.storage.erasing import Wanted, json_holds
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.storage.wanted import Wanted
 
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
 LISTS = ("principles", "guardrails")

@@ -21,10 +21,10 @@ from engine.memory.work import Work, session_of
 from engine.model import Capture, NewMemory, Refusal, SessionView, TranscriptLine, Trust
 from engine.model import trust as trusts
 from engine.storage.database import Database, Transaction
+from engine.storage.erasing import Wanted
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.storage.wanted import Wanted
 
 PAGE = 2_000
 LONGEST_MESSAGE = 2_000

@@ -17,9 +17,9 @@ from engine.events import FactPromoted, FactRejected
 from engine.memory.para import NewFact, Para
 from engine.model import FactDraft, ParaFact, Refusal, Trust, sanitise
 from engine.storage.database import Database, Transaction
+from engine.storage.erasing import Wanted
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.storage.wanted import Wanted
 
 STATES = ("waiting", "promoted", "rejected")
 CAPTURED = "capture:"

@@ -20,10 +20,9 @@ from engine.model import Affected, ForgetPreview, ForgetReport, Refusal, sanitis
 from engine.storage import erasing, intents
 from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import json_holds, json_removed
+from engine.storage.erasing import Wanted, json_holds, json_removed, pieces
 from engine.storage.files import write_atomic
 from engine.storage.intents import Intent
-from engine.storage.wanted import Wanted, pieces
 
 log = logging.getLogger(__name__)
 

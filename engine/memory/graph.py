@@ -18,7 +18,7 @@ from engine.clock import Clock
 from engine.memory.graph_file import GraphFiles, Record
 from engine.memory.graph_rules import circles, reaches
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
-from engine.storage.wanted import Wanted
+from engine.storage.erasing import Wanted
 
 log = logging.getLogger(__name__)
 

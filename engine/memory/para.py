@@ -22,7 +22,7 @@ from engine.memory.para_file import FACT, GROUP, ITEMS, LONGEST_FACT, Group, rea
 from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
 from engine.storage import intents
 from engine.storage.database import Database
-from engine.storage.wanted import Wanted
+from engine.storage.erasing import Wanted
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from engine.memory.checking import LONGEST, check, memory_id, quoted
 from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, Remembered, Retention, Trust
 from engine.storage.connections import driver_of
 from engine.storage.database import Database, Transaction
+from engine.storage.erasing import Wanted
 from engine.storage.types import as_stored, flat
-from engine.storage.wanted import Wanted
 
 MONTH = timedelta(days=30)
 AFTER_SESSION = timedelta(days=1)

@@ -27,23 +27,27 @@ from engine.model.cards import (
     Tier,
     is_due,
 )
-from engine.model.layers import Layer, LayerState
+from engine.model.memory import Layer, LayerState
 from engine.model.rails import (
     ALWAYS_ASKED,
     NO_SANDBOX,
     SANDBOX_WAIVED,
     Assignment,
+    Burn,
+    ChainStep,
     CostState,
     DecidedBy,
     Hold,
+    LogEntry,
     Permit,
+    RailState,
     RailVerdict,
     Ruling,
+    StopLevel,
     Trigger,
     TriggerType,
     Verdict,
 )
-from engine.model.standing import Burn, ChainStep, LogEntry, RailState, StopLevel
 from engine.model.text import prompt_words, sanitise
 from engine.model.trust import Trust
 from engine.model.work import (

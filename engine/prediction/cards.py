@@ -40,8 +40,7 @@ from engine.prediction.kinds import OWN, SUGGESTED, kind_of, kind_title
 from engine.prediction.lifecycle import LONGEST_SNOOZE, SNOOZE
 from engine.prediction.routing import Router
 from engine.storage.database import Transaction
-from engine.storage.ids import beginning
-from engine.storage.rows import load
+from engine.storage.rows import beginning, load
 
 TOLD = "your own prompt"
 
@@ -95,7 +94,7 @@ class Cards:
             return find(session, card_id).correction
 
     def beginning(self, wanted: str) -> list[str]:
-        """Ids of cards, of any age, that begin so; see `engine.storage.ids`."""
+        """Ids of cards, of any age, that begin so; see `engine.storage.rows`."""
         with self._database.read() as session:
             return beginning(session, col(Prediction.id), wanted)
 

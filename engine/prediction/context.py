@@ -22,7 +22,7 @@ from engine.git.state import FileState, GitState
 from engine.memory.validation_runs import PastRun
 from engine.model import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.adaptation import KnownFix
-from engine.model.words import count, listing, moment, plain, span
+from engine.model.text import count, listing, moment, plain, span
 from engine.prediction.signals import ANY_NEW_FILE, Conversations, OurWrite, git_evidence, open_tasks, thread_words
 
 

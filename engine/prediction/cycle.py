@@ -35,7 +35,7 @@ from engine.model import (
     Verdict,
     sanitise,
 )
-from engine.model.words import count
+from engine.model.text import count
 from engine.prediction import stack
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import Prediction, card_of, last_triggered, new_row

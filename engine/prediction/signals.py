@@ -13,7 +13,7 @@ from engine.git.calendars import AHEAD, Meeting, nearest
 from engine.git.github import GitHubState
 from engine.git.state import GitState, Touch
 from engine.model import PartOfDay, Refusal, SessionState, SessionView, Signal, Task, Thread, part_of_day, sanitise
-from engine.model.words import count, plain, span, words_of
+from engine.model.text import count, plain, span, words_of
 from engine.prediction.kinds import Activity
 
 WEIGHTS: Final = {

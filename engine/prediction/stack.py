@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from engine.config import Settings
 from engine.model import Card, Source, Tier
-from engine.model.shares import wilson_lower_bound
+from engine.model.confidence_sequence import wilson_lower_bound
 from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.kinds import is_ordered, kind_of
 

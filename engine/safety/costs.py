@@ -20,7 +20,7 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
 from engine.model import Burn, CostState, Refusal, SessionState, SessionView, Trigger, Verdict, microusd
-from engine.safety import burn, cost
+from engine.safety import cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept
@@ -103,7 +103,7 @@ class Costs:
     def history(self) -> tuple[Burn, ...]:
         """Hour, day and month with their buckets, pace, and when the cap would be reached (SPEC 9.1)."""
         local = self._clock.local()
-        oldest = min(cost.windows(local).month, local.astimezone(UTC) - max(burn.OF_LATE.values()))
+        oldest = min(cost.windows(local).month, local.astimezone(UTC) - max(cost.OF_LATE.values()))
         prices = select(CostEntry.at, CostEntry.amount_microusd).where(
             CostEntry.state == SETTLED, col(CostEntry.at) >= oldest, col(CostEntry.amount_microusd) > 0
         )
@@ -113,7 +113,7 @@ class Costs:
             reserved = int(session.exec(held).one())
         settings = self._settings.current
         return tuple(
-            burn.burn(window, local, spent, reserved, microusd(cap))
+            cost.burn(window, local, spent, reserved, microusd(cap))
             for window, cap in (
                 ("hour", settings.cross_poll_cost_cap_per_hour),
                 ("day", settings.cross_poll_cost_cap_per_day),

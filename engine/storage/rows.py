@@ -2,7 +2,7 @@
 
 Building a `select` costs more than SQLite needs to answer it, and so does making objects of what it found. So what is
 asked on every decision is a module's constant, with `bindparam`s, compiled once, and given to SQLite's driver as text
-and plain values.
+and plain values. `beginning` finds ids by how they begin (SPEC 9.8).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from functools import cache
 from typing import Any, TypeVar
 
 import sqlalchemy
-from sqlalchemy import Executable, Insert, Select, Table, bindparam, func
+from sqlalchemy import ColumnElement, Executable, Insert, Select, Table, bindparam, func, or_
 from sqlalchemy.dialects.sqlite import pysqlite
 from sqlalchemy.orm import make_transient_to_detached
 from sqlalchemy.orm.util import identity_key
 from sqlalchemy.sql.compiler import SQLCompiler
-from sqlmodel import Session, SQLModel
+from sqlmodel import Session, SQLModel, select
 
 DIALECT = pysqlite.dialect()
 
@@ -245,3 +245,18 @@ def load(session: Session, model: type[AnyRow], key: str | int) -> AnyRow | None
 def _by_key(model: type[SQLModel]) -> Select[Any]:
     (key,) = table_of(model).primary_key
     return whole(model).where(key == bindparam("key"))
+
+
+SOME = 20
+"""Who asks for a beginning wants the one id, or a few to say that it is not enough."""
+
+
+def beginning(session: Session, column: Any, wanted: str) -> list[str]:
+    """Up to `SOME` ids of this column that begin so, of all there ever were. Letters count in either case here."""
+    if not wanted:
+        return []
+    bare = func.substr(column, func.instr(column, "_") + 1)
+    begins: ColumnElement[bool] = or_(
+        column.startswith(wanted, autoescape=True), bare.startswith(wanted, autoescape=True)
+    )
+    return list(session.exec(select(column).where(begins).order_by(column).limit(SOME)))

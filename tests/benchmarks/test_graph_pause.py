@@ -19,7 +19,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.memory.graph import TaskGraph
 from engine.model import GraphNode, Relation
-from engine.storage.wanted import Wanted
+from engine.storage.erasing import Wanted
 
 pytestmark = pytest.mark.benchmark
 

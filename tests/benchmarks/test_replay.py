@@ -35,8 +35,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.git import Git
-from engine.git.history import Change, read_history
-from engine.git.releases import DAY, Rhythm, is_release, rhythm_of
+from engine.git.history import DAY, Change, Rhythm, is_release, read_history, rhythm_of
 from engine.git.together import LARGEST, LARGEST_ASKED, Habits
 
 pytestmark = pytest.mark.benchmark

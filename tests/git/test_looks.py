@@ -15,8 +15,7 @@ from engine.git.lost import held, read_lost
 from engine.git.merges import try_merge
 from engine.git.quarantine import Quarantined, quarantined
 from engine.git.reader import GitReader
-from engine.git.reflog import read_reflog
-from engine.git.stashes import read_stashes
+from engine.git.reflog import read_reflog, read_stashes
 from tests.conftest import Repository
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)

@@ -6,8 +6,7 @@ from math import inf
 
 import pytest
 
-from engine.git.history import Change
-from engine.git.releases import DAY, is_release, prepares_release, rhythm_of
+from engine.git.history import DAY, Change, is_release, prepares_release, rhythm_of
 
 
 def weekly(releases: int, commits: int = 5, log: str = "") -> list[Change]:

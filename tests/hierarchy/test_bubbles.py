@@ -19,8 +19,8 @@ from engine.clock import FakeClock
 from engine.hierarchy.bubbles import GATES, DirectLeader, judge, known_as, relevant, similarity
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.model import Basis, BubbleState, Learning, Refusal, Score, Touched, Trust
-from engine.model.evidence import confidence, importance
 from engine.model.lessons import lesson_id
+from engine.model.wisdom import confidence, importance
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Rows

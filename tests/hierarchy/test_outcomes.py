@@ -25,7 +25,7 @@ from engine.events import (
 from engine.git.places import lost_files
 from engine.hierarchy.guided import FRESH, LASTING, LEAST, Tally, outlived, paths, tallies
 from engine.model import LeaderDecision, Pattern
-from engine.model.outcomes import judged
+from engine.model.work import judged
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.conftest import Repository

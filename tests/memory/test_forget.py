@@ -35,7 +35,7 @@ from engine.model import (
 from engine.overrides import Overrides
 from engine.storage import erasing
 from engine.storage.database import Database
-from engine.storage.wanted import Wanted, pieces
+from engine.storage.erasing import Wanted, pieces
 from tests.conftest import MONDAY_MORNING
 
 SECRET = "Henrietta Vandersloot lives at 12 Ash Lane"

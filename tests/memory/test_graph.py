@@ -18,7 +18,7 @@ from engine.memory.graph import LONGEST_DESCRIPTION, TaskGraph
 from engine.memory.graph_rules import SEMANTIC_WEIGHT, circles, recency, semantic, similar
 from engine.memory.knowing import _aged
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation, ScorePart
-from engine.storage.wanted import Wanted
+from engine.storage.erasing import Wanted
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from engine.memory.para import NewFact, Para, group_name
 from engine.model import Bucket, Refusal
 from engine.storage import intents
 from engine.storage.database import Database
-from engine.storage.wanted import Wanted
+from engine.storage.erasing import Wanted
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.git.github import GitHubState, PullRequest
 from engine.git.state import Branch, FileState, GitState, Touch
 from engine.model import CheckResult, PartOfDay, Refusal, SessionState, Thread
-from engine.model.words import count, listing, moment, plain, span, tail
+from engine.model.text import count, listing, moment, plain, span, tail
 from engine.prediction.signals import (
     ANY_NEW_FILE,
     WEIGHTS,

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from engine.model import Assignment, Verdict
 from engine.safety.content import check_assignment, check_command, check_prompt, prose, rulebook
-from engine.safety.content.normalise import fold
-from engine.safety.content.shell import parse
+from engine.safety.content.shell import fold, parse
 
 RULE_STOPS = [(rule.id, text) for rule in rulebook.rules() for text in rule.stops]
 RULE_PASSES = [(rule.id, text) for rule in rulebook.rules() for text in rule.passes]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import MICRO, RailState, StopLevel, Verdict
-from engine.safety.burn import burn, edges
+from engine.safety.cost import burn, edges
 from engine.safety.costs import RESERVED, SETTLED, CostEntry
 from engine.safety.pipeline import CrosspollLog
 from engine.safety.stop_file import request_stop

@@ -162,7 +162,7 @@ def agent_name(told: str) -> str:
 
     Raises `Refusal`: `bad_arguments` for none, `not_its_name` for one that carries authority, however it is spelt.
     """
-    from engine.safety.content.normalise import fold  # it brings the whole filter along
+    from engine.safety.content.shell import fold  # it brings the whole filter along
 
     name = " ".join(sanitise(told).split())[:LONGEST_NAME]
     if not name:

@@ -44,11 +44,10 @@ from engine.model.adaptation import (
     effect_from_json,
 )
 from engine.storage.database import Database, Transaction
-from engine.storage.ids import beginning
+from engine.storage.erasing import Wanted
 from engine.storage.kept import Kept
-from engine.storage.rows import found, load, whole
+from engine.storage.rows import beginning, found, load, whole
 from engine.storage.types import utc
-from engine.storage.wanted import Wanted
 
 log = logging.getLogger(__name__)
 

@@ -169,7 +169,7 @@ PROVENANCE = "overlays"
 
 class OverlayRun(SQLModel, table=True):
     """A session that had an overlay, or that was chosen to do without it (`withheld`). `propensity` is how probable
-    the latter was; `state` how it stands (see `engine.model.outcomes.judged`)."""
+    the latter was; `state` how it stands (see `engine.model.work.judged`)."""
 
     __tablename__ = "overlay_runs"
     __table_args__ = (

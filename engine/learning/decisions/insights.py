@@ -36,7 +36,7 @@ from engine.model import (
     TrainingView,
     part_of_day,
 )
-from engine.model.shares import wilson_lower_bound, wilson_upper_bound
+from engine.model.confidence_sequence import wilson_lower_bound, wilson_upper_bound
 from engine.model.text import count
 from engine.storage.database import Database
 from engine.storage.types import UtcDateTime

@@ -30,8 +30,8 @@ from engine.model import (
     RetractReport,
     Trust,
 )
-from engine.model.evidence import CONFIDENCE, REACH, confidence
 from engine.model.trust import least, may_guide
+from engine.model.wisdom import CONFIDENCE, REACH, confidence
 
 REPEATED = CONFIDENCE[Basis.REPEATED][0]
 ENOUGH = 3

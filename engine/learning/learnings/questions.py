@@ -34,9 +34,9 @@ from engine.model import (
     TranscriptLine,
     sanitise,
 )
-from engine.model.evidence import confidence, importance
 from engine.model.lessons import Correction, Rule, added
 from engine.model.secrets import redact
+from engine.model.wisdom import confidence, importance
 
 EXTRACT, JUDGE = "learnings", "learnings-judge"
 """What the cost of each is booked as, and the kind of run in the X-ray."""

@@ -34,10 +34,10 @@ from engine.model import (
     Trust,
     sanitise,
 )
-from engine.model.evidence import CONFIDENCE, confidence, importance
 from engine.model.lessons import Correction, Rule, added, distil, folded, sentences
 from engine.model.secrets import redact
 from engine.model.trust import of_names
+from engine.model.wisdom import CONFIDENCE, confidence, importance
 from engine.storage.ledger import LedgerEntry
 
 KINDS = (

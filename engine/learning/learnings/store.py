@@ -30,9 +30,9 @@ from engine.model import LearningEntry, LearningReach, LearningStatus, Refusal, 
 from engine.plain_files import read_plain
 from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
+from engine.storage.erasing import Wanted
 from engine.storage.files import write_atomic
 from engine.storage.types import utc
-from engine.storage.wanted import Wanted
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from engine.git.merges import MOST_COLLIDING
 from engine.git.operation import CONFLICT, Operation
 from engine.git.state import STALE_BRANCH, Branch
 from engine.model import Proposal
-from engine.model.words import count, listing, moment, plain
+from engine.model.text import count, listing, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import (
     Offer,

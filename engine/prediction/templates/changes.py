@@ -13,7 +13,7 @@ from engine.git.own_changes import MARKER, TODOS, LeftIn
 from engine.git.state import GitState
 from engine.git.unpushed import Found, span_of
 from engine.model import Proposal, SessionState, SessionView, Tier
-from engine.model.words import count, counted, listing, moment, plain, tail
+from engine.model.text import count, counted, listing, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.making import (
     MOST_PATHS,

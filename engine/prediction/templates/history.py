@@ -8,13 +8,12 @@ from datetime import datetime, timedelta
 from math import isfinite
 
 from engine.git.calendars import nearest
-from engine.git.releases import Rhythm
+from engine.git.history import Rhythm
 from engine.git.state import Commit, GitState
 from engine.git.status import is_byproduct
 from engine.git.together import is_group
 from engine.model import PartOfDay, Proposal
-from engine.model.text import mark
-from engine.model.words import count, listing, moment, plain, tail
+from engine.model.text import count, listing, mark, moment, plain, tail
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.changes import against
 from engine.prediction.templates.making import (

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.git.state import GitState
 from engine.model import Proposal, SessionView, Tier, sanitise
-from engine.model.words import plain
+from engine.model.text import plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import kind_of
 from engine.prediction.signals import related_task, signal, tasks_signal, time_signal

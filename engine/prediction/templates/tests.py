@@ -14,7 +14,7 @@ from engine.execution.runners.toolchains.installing import Installation, install
 from engine.execution.runners.toolchains.looking import Packages
 from engine.memory.validation_runs import PastRun, flipped_tests, seconds_of, verdict_on
 from engine.model import Proposal, SessionState, SessionView, Tier
-from engine.model.words import count, listing, moment, plain
+from engine.model.text import count, listing, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.making import (
     ALWAYS,

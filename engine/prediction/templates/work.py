@@ -12,7 +12,7 @@ from typing import Final
 from engine.execution.runners.flow_names import ALIASES, named_flow
 from engine.execution.runners.flows.uncovered_lines import spans
 from engine.model import Proposal, SessionState, SessionView, Task, Tier
-from engine.model.words import count, moment, plain, span
+from engine.model.text import count, moment, plain, span
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKED_TASK, HANDED_OVER, HEARTBEAT, KINDS, OPEN_TASK, RUN, STALE_TASK
 from engine.prediction.signals import STALE, open_tasks

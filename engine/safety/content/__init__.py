@@ -1,9 +1,9 @@
 """The content filter (SPEC 3.5): destructive commands, messages to the outside, money, unregistered channels.
 
-A text goes through `normalise` (what a reader sees), `shell` (simple commands), `calls` (the programs that really
+A text goes through `shell` (what a reader sees, simple commands), `calls` (the programs that really
 run, through `wrappers`) with `outputs` (what a pipe feeds them), then the rules: `rulebook` (in the language of
-`patterns`), `targets` with `deletions` and `http` (what a program is pointed at), `leaks` (secrets that leave, packages
-of strangers), `code` (interpreters, SQL) and `unlisted` (programs nobody listed). A command whose name the text does
+`patterns`), `targets` with `deletions` (what a program is pointed at), `leaks` (secrets that leave, packages of
+strangers) and `code` (interpreters, SQL). A command whose name the text does
 not tell is asked about. A prompt goes through `sentences` and `prose`, its commands as above. `own` are the operator's
 rules. Everything is a function of the text and those; no input takes more than 50 ms. What cannot be judged is asked
 about, never allowed. What is only data is in `rules/`. May import values only.
@@ -19,11 +19,10 @@ from pathlib import Path
 from engine.model import Assignment, RailVerdict, Verdict
 from engine.safety.content.calls import unwrap
 from engine.safety.content.judging import RANK, judge_command
-from engine.safety.content.normalise import fold
 from engine.safety.content.own import NOTHING, OwnRules, own_rules
 from engine.safety.content.patterns import Hit
 from engine.safety.content.prompts import judge_prompt
-from engine.safety.content.shell import LONGEST
+from engine.safety.content.shell import LONGEST, fold
 
 __all__ = [
     "RAIL",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from engine.model import Verdict
-from engine.safety.content import code, leaks, rulebook, targets, unlisted
+from engine.safety.content import code, leaks, rulebook, targets
 from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.own import NOTHING, OwnRules
 from engine.safety.content.patterns import Hit
@@ -58,7 +58,7 @@ def _judge_call(call: Call, own: OwnRules) -> Hit | None:
     if not _only_asks(call):
         if broken is not None:
             hits.append((broken.verdict, broken.id, broken.reason))
-        elif (said := unlisted.judge_unlisted(call)) is not None:
+        elif (said := rulebook.judge_unlisted(call)) is not None:
             hits.append(said)
     hits += [hit for judge in (targets.judge, leaks.judge_leak, leaks.judge_index) if (hit := judge(call)) is not None]
     if code.is_database_client(call.base):

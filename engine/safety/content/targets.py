@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from engine.safety.content.calls import Call
 from engine.safety.content.deletions import feeds_everything, judge_find, judge_rm, judge_windows, judge_xargs, wide
-from engine.safety.content.http import judge_copy_away, judge_http
-from engine.safety.content.leaks import INDEX_FILES
+from engine.safety.content.leaks import INDEX_FILES, judge_copy_away, judge_http
 from engine.safety.content.outputs import output_of
 from engine.safety.content.patterns import ASK, BLOCK, Hit, has_option, plain_words
 from engine.safety.content.shell import parse

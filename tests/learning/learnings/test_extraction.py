@@ -14,7 +14,7 @@ from engine.learning.learnings.rules import SessionRecord
 from engine.learning.learnings.store import LearningTexts
 from engine.model import Answer, LearningScope, Question, SessionState, TranscriptLine
 from engine.storage.database import Database
-from engine.storage.wanted import Wanted
+from engine.storage.erasing import Wanted
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.world import SHOP, Says, World, fact, view
 

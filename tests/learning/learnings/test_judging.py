@@ -14,7 +14,7 @@ from engine.learning.learnings.questions import JUDGE, claimed, told, verdict
 from engine.learning.learnings.rules import SessionRecord
 from engine.model import Answer, LearningEntry, LearningScope, Question, Refusal, Touched
 from engine.storage.database import Database
-from engine.storage.wanted import Wanted
+from engine.storage.erasing import Wanted
 from tests.learning.learnings.world import NO_MODEL, SHOP, Says, World, view
 
 UV = "We install with uv"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model import LearningScope, LearningStatus, Refusal
-from engine.storage.wanted import Wanted
+from engine.storage.erasing import Wanted
 from tests.learning.learnings.world import World
 
 UV = "We install with uv"

@@ -35,7 +35,7 @@ from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.git.leftovers import secret
 from engine.git.lost import held
 from engine.git.operation import conflicted
-from engine.git.stashes import Stash, read_stashes
+from engine.git.reflog import Stash, read_stashes
 from engine.model import CheckResult, sanitise
 from engine.model.adaptation import LONGEST_PATCH
 
