@@ -1,4 +1,4 @@
-"""The engine: whole without a screen, knows nothing of one (ARCHITECTURE).
+"""The engine: whole without a screen, knows nothing of one.
 
 This is its face. It exports `open_engine`, `Engine` and the public types, nothing else. Importing it is cheap:
 what is heavy is loaded when it is first asked for.

@@ -1,4 +1,4 @@
-"""Time as a value that is handed in (ARCHITECTURE rule 7).
+"""Time as a value that is handed in.
 
 Services never ask the operating system for the time; they ask the `Clock` they were given. Tests and
 simulations hand in a `FakeClock`, so that a month passes through the same code in seconds.

@@ -104,7 +104,7 @@ LEARN_SECONDS = 1.0
 
 
 class Engine:
-    """The engine of one home. Its attributes are the ports (ARCHITECTURE rule 2), callable from any thread.
+    """The engine of one home. Its attributes are the services, callable from any thread.
 
     Made by `open_engine`; `close` ends it.
     """

@@ -1,4 +1,4 @@
-"""What may stand in for the outside world (ARCHITECTURE rule 7): in a simulation, and in tests of the whole engine.
+"""What may stand in for the outside world: in a simulation, and in tests of the whole engine.
 
 Everything here has one real implementation, which `open_engine` uses where None is given. There is nothing else to
 replace: rails, permits, cards, the Twin, states, schedule, quiet hours and costs are always the real ones.

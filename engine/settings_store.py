@@ -189,9 +189,9 @@ class SettingsStore:
             settings = self._parse(text)
         except BadConfig as error:
             # The file was good before: what was given is at fault, and no line of the file.
-            said = dict.fromkeys(": ".join(filter(None, (one.key, one.message))) for one in error.problems)
+            said = dict.fromkeys(": ".join(filter(None, (problem.key, problem.message))) for problem in error.problems)
             fix = "nothing was changed; give another value"
-            if absent := [one.key for one in error.problems if one.message.startswith("missing;")]:
+            if absent := [problem.key for problem in error.problems if problem.message.startswith("missing;")]:
                 section, _, name = absent[0].rpartition(".")
                 whole = f"clawpy config set {section} '{{{name} = …, …}}', or write it into {self.file}"
                 fix = f"nothing was changed; set the values that belong together in one command: {whole}"

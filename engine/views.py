@@ -1,4 +1,4 @@
-"""Cross-cutting reads for screens and verbs (ARCHITECTURE rule 8): what waits for the operator, and where we are."""
+"""Cross-cutting reads for screens and verbs: what waits for the operator, and where we are."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ class Learnt:
 
 def learnt(facts: Iterable[LedgerEntry], instant: datetime) -> Learnt:
     """What these facts, of the kinds `LEARNT`, say was learnt since `instant`. Pure."""
-    later = [one for one in facts if one.at > instant]
+    later = [fact for fact in facts if fact.at > instant]
     return Learnt(
-        learnings=sum(one.kind == "LearningPromoted" for one in later),
-        facts=sum(one.kind == "FactPromoted" for one in later),
+        learnings=sum(fact.kind == "LearningPromoted" for fact in later),
+        facts=sum(fact.kind == "FactPromoted" for fact in later),
         proposed=len(
-            {one.subject for one in later if one.kind == "CandidateWeighed" and one.payload["status"] == "review"}
+            {fact.subject for fact in later if fact.kind == "CandidateWeighed" and fact.payload["status"] == "review"}
         ),
-        by_itself=sum(one.kind == "CandidatePromoted" and one.payload["by"] == "autonomy" for one in later),
+        by_itself=sum(fact.kind == "CandidatePromoted" and fact.payload["by"] == "autonomy" for fact in later),
     )
 
 
@@ -125,11 +125,11 @@ def since(
         if fact.at > instant:
             standing.setdefault(fact.subject, fact)
     approvals = [fact.payload["decided_by"] for fact in standing.values() if fact.kind == "PredictionConfirmed"]
-    ran = [(one.ended_at, one) for one in sessions if one.ended_at is not None and one.ended_at > instant]
+    ran = [(view.ended_at, view) for view in sessions if view.ended_at is not None and view.ended_at > instant]
     return Since(
         instant=instant,
-        ran=tuple(one for _, one in sorted(ran, key=lambda pair: pair[0])),
-        blocked=tuple(_blocked(one) for one in reversed(blocked) if one.at > instant),
+        ran=tuple(view for _, view in sorted(ran, key=lambda pair: pair[0])),
+        blocked=tuple(_blocked(entry) for entry in reversed(blocked) if entry.at > instant),
         approved=len(approvals),
         approved_by_itself=approvals.count(DecidedBy.AUTONOMY.value),
         rejected=sum(fact.kind == "PredictionRejected" for fact in standing.values()),
@@ -141,7 +141,7 @@ def since(
 
 def _blocked(entry: LogEntry) -> Blocked:
     """The first rail that did not allow is the one that blocked (SPEC 3.1)."""
-    first = next(one for one in entry.verdicts if one.verdict is not Verdict.ALLOW)
+    first = next(verdict for verdict in entry.verdicts if verdict.verdict is not Verdict.ALLOW)
     return Blocked(
         entry.at, entry.prediction_id, entry.prompt, first.rail, first.verdict, first.reason, entry.decided_by
     )
@@ -157,14 +157,20 @@ def waiting(
     """The operator's one queue (SPEC 9.3): change sets to decide, interruptions to know of until they are
     `acknowledged`, and before them permissions, for which an agent stands still. Sessions come newest first."""
     queue = [
-        Waiting("permission", one.id, f"{one.agent} asks: {one.title}", one.asked_at, one.session_id)
-        for one in permissions
+        Waiting(
+            "permission", request.id, f"{request.agent} asks: {request.title}", request.asked_at, request.session_id
+        )
+        for request in permissions
     ]
     queue += [
         Waiting(
-            "change_set", one.id, f"land {count(len(one.files), 'file')}? {one.title}", one.created_at, one.session_id
+            "change_set",
+            change.id,
+            f"land {count(len(change.files), 'file')}? {change.title}",
+            change.created_at,
+            change.session_id,
         )
-        for one in changes
+        for change in changes
     ]
     again: set[tuple[str, str]] = set()
     for session in sessions:
@@ -176,10 +182,10 @@ def waiting(
     return in_order(queue)
 
 
-def checked(one: Waiting, check: Callable[[str], RailVerdict]) -> Waiting:
+def checked(entry: Waiting, check: Callable[[str], RailVerdict]) -> Waiting:
     """An entry whose words the content filter objects to says so first."""
-    reason = objection(one.text, check)
-    return replace(one, hostile=reason, title=f"▲ hostile: {reason}. {one.title}") if reason else one
+    reason = objection(entry.text, check)
+    return replace(entry, hostile=reason, title=f"▲ hostile: {reason}. {entry.title}") if reason else entry
 
 
 def objection(text: str, check: Callable[[str], RailVerdict]) -> str:
@@ -199,7 +205,7 @@ def objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> list[st
 
 def in_order(queue: Iterable[Waiting]) -> list[Waiting]:
     """What blocks an agent first, then what waits longest."""
-    return sorted(queue, key=lambda one: (one.kind != "permission", one.since))
+    return sorted(queue, key=lambda entry: (entry.kind != "permission", entry.since))
 
 
 def acknowledged(database: Database) -> frozenset[str]:

@@ -74,18 +74,18 @@ class Complication:
         """What the file says."""
         return {
             "version": VERSION,
-            "holds": [{"word": one.word, "until": instant(one.until)} for one in self._holds()],
+            "holds": [{"word": hold.word, "until": instant(hold.until)} for hold in self._holds()],
             "cards": [
                 {
-                    "prompt": " ".join(sanitise(one.assignment.prompt).split())[:LONGEST],
-                    "targetChannel": one.assignment.channel,
-                    "confidence": round(one.confidence, 4),
-                    "howSure": one.how_sure,
-                    "createdAt": instant(one.created_at),
-                    "expiresAt": instant(one.expires_at),
-                    "snoozedUntil": instant(one.snoozed_until),
+                    "prompt": " ".join(sanitise(card.assignment.prompt).split())[:LONGEST],
+                    "targetChannel": card.assignment.channel,
+                    "confidence": round(card.confidence, 4),
+                    "howSure": card.how_sure,
+                    "createdAt": instant(card.created_at),
+                    "expiresAt": instant(card.expires_at),
+                    "snoozedUntil": instant(card.snoozed_until),
                 }
-                for one in self._cards()[:MOST]
+                for card in self._cards()[:MOST]
             ],
         }
 
@@ -96,7 +96,7 @@ class Complication:
             return None
         heard = subscription.drain()
         missed, self._dropped = subscription.dropped > self._dropped, subscription.dropped
-        if self._written is None or missed or any(one.kind.startswith(CONCERNS) for one in heard):
+        if self._written is None or missed or any(event.kind.startswith(CONCERNS) for event in heard):
             self._write()
         return EVERY if heard else None
 

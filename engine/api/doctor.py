@@ -113,7 +113,7 @@ def _extras() -> Check:
     absent = extras.missing()
     if not absent:
         return Check("extras", OK, f"all installed: {', '.join(extras.EXTRAS)}")
-    said = "; ".join(f"{one}: {extras.EXTRAS[one][1]}" for one in absent)
+    said = "; ".join(f"{extra}: {extras.EXTRAS[extra][1]}" for extra in absent)
     return Check("extras", OK, f"not installed: {said}. To install them: {extras.command(*absent)}")
 
 
@@ -214,7 +214,7 @@ def _readers(path: Path) -> list[Check]:
     except sqlite3.Error:
         return []  # `database` says what is wrong
     told = json.loads(found[0][0]) if found else {}
-    return [Check("ledger", WARN, one["words"], STUCK_FIX) for one in told.values()]
+    return [Check("ledger", WARN, reader["words"], STUCK_FIX) for reader in told.values()]
 
 
 def _index(home: Home, *, here: bool) -> Check:
@@ -340,13 +340,13 @@ def _rungs() -> list[dict[str, Any]]:
     measured = measure()
     return [
         {
-            "name": one.name,
-            "works": one.works,
-            "inForce": one.in_force,
-            "lacks": sanitise(one.lacks),
-            "holds": measured.get(one.name, dict.fromkeys(TRIED, UNKNOWN)),
+            "name": rung.name,
+            "works": rung.works,
+            "inForce": rung.in_force,
+            "lacks": sanitise(rung.lacks),
+            "holds": measured.get(rung.name, dict.fromkeys(TRIED, UNKNOWN)),
         }
-        for one in ladder_reports()
+        for rung in ladder_reports()
     ]
 
 
@@ -410,22 +410,24 @@ def _coding_agents(home: Home, settings: Settings) -> list[Check]:
 
     checks = []
     for name, section in settings.acp.items():
-        one = found(name, section.command, data=home.data)
+        agent = found(name, section.command, data=home.data)
         runner = f"{ACP}{name}"
         serves = [channel for channel, line in settings.channels.items() if runner in (line.runner, *line.fallback)]
-        told = f"{one.title} serves {', '.join(serves) or 'no channel'}"
+        told = f"{agent.title} serves {', '.join(serves) or 'no channel'}"
         if shutil.which(section.command[0]) is None:
             fix = f"install it, or fix [acp.{name}]"
             checks.append(Check("coding agent", WARN, f"{told}; `{section.command[0]}` is not on the PATH", fix))
         else:
             reach = ", ".join(section.hosts) or "none"
-            words = f"{told}; network: {reach}; to log in, if needed: {one.login}"
+            words = f"{told}; network: {reach}; to log in, if needed: {agent.login}"
             checks.append(Check("coding agent", OK, words))
-    for one in discover(data=home.data):
-        if one.name not in settings.acp:
-            fix = one.missing or f"clawpy agents serve CHANNEL {one.name}"
-            lacks = " without its adapter" if one.missing else ""
-            checks.append(Check("coding agent", OK, f"{one.title} is installed{lacks} and could serve a channel", fix))
+    for agent in discover(data=home.data):
+        if agent.name not in settings.acp:
+            fix = agent.missing or f"clawpy agents serve CHANNEL {agent.name}"
+            lacks = " without its adapter" if agent.missing else ""
+            checks.append(
+                Check("coding agent", OK, f"{agent.title} is installed{lacks} and could serve a channel", fix)
+            )
     return checks
 
 
@@ -440,7 +442,11 @@ def _workspace(path: str) -> Check:
     except Refusal as error:
         return Check("workspace", FAIL, error.message, error.fix)
     found = projects(root)
-    tested = [f"{', '.join(tool.title for tool in one.tools)}{in_project(one.path)}" for one in found if one.tools]
+    tested = [
+        f"{', '.join(tool.title for tool in project.tools)}{in_project(project.path)}"
+        for project in found
+        if project.tools
+    ]
     if tested:
         return Check("workspace", OK, f"{root}: tests with {'; '.join(tested)}")
     reasons = f" ({'; '.join(found[0].looked)})" if found[0].looked else ""

@@ -156,66 +156,66 @@ def _metrics(read: Insights) -> Document:
     }
 
 
-def _profile(one: LeaderProfile) -> Document:
+def _profile(profile: LeaderProfile) -> Document:
     return {
-        "domain": one.domain,
-        "principles": list(one.principles),
-        "guardrails": list(one.guardrails),
+        "domain": profile.domain,
+        "principles": list(profile.principles),
+        "guardrails": list(profile.guardrails),
         "patterns": [
             {"key": each.key, "text": each.said, "foundBy": len(each.sources), "uses": each.uses}
-            for each in one.patterns
+            for each in profile.patterns
         ],
-        "decisions": [{"key": each.id, "text": each.text} for each in one.decisions],
+        "decisions": [{"key": each.id, "text": each.text} for each in profile.decisions],
     }
 
 
-def _costs(one: CostState) -> Document:
+def _costs(state: CostState) -> Document:
     """Cost against caps, as part of `crossPollStatus`."""
     return {
-        "costThisHour": dollars(one.hour),
-        "costCapPerHour": dollars(one.hour_cap),
-        "costToday": dollars(one.day),
-        "costCapPerDay": dollars(one.day_cap),
-        "costThisMonth": dollars(one.month),
-        "costCapPerMonth": dollars(one.month_cap),
+        "costThisHour": dollars(state.hour),
+        "costCapPerHour": dollars(state.hour_cap),
+        "costToday": dollars(state.day),
+        "costCapPerDay": dollars(state.day_cap),
+        "costThisMonth": dollars(state.month),
+        "costCapPerMonth": dollars(state.month_cap),
     }
 
 
-def _bubble(one: Bubble) -> Document:
+def _bubble(bubble: Bubble) -> Document:
     """A finding on its way up, with what the gates said."""
-    found, refused = one.learning, one.refused_by
+    found, refused = bubble.learning, bubble.refused_by
     return {
-        "id": one.id,
-        "state": one.state.value,
+        "id": bubble.id,
+        "state": bubble.state.value,
         "targetAgent": found.agent,
-        "leader": one.leader,
+        "leader": bubble.leader,
         "text": found.text,
         "category": found.category,
         "confidence": found.confidence.value,
         "importance": found.importance.value,
         "evidence": list(found.evidence),
         "reasons": [*found.confidence.reasons, *found.importance.reasons],
-        "gates": document(one.gates),
+        "gates": document(bubble.gates),
         "refusedBy": refused.name if refused else "",
         "session": found.session,
         "workspace": found.workspace,
-        "createdAt": instant(one.at),
-        "flushedAt": instant(one.flushed_at),
-        "pattern": one.pattern,
-        "trust": label(found.trust, approved=one.approved_at is not None),
+        "createdAt": instant(bubble.at),
+        "flushedAt": instant(bubble.flushed_at),
+        "pattern": bubble.pattern,
+        "trust": label(found.trust, approved=bubble.approved_at is not None),
     }
 
 
-def _learning(one: LearningView) -> Document:
+def _learning(view: LearningView) -> Document:
     """A learning with where it came from and went."""
     return {
-        **document(one.entry),
-        "from": document(one.promoted_from),
-        "became": document(one.promoted_to),
-        "sessions": list(one.sessions),
-        "gone": list(one.gone),
-        "prompts": one.prompts,
-        "reached": document(one.reached),
+        **document(view.entry),
+        "from": document(view.promoted_from),
+        "became": document(view.promoted_to),
+        "sessions": list(view.sessions),
+        "gone": list(view.gone),
+        "prompts": view.prompts,
+        "reached": document(view.reached),
     }
 
 
@@ -281,24 +281,24 @@ _SHAPES: Mapping[type, _Shape] = {
         "reinforced_by retired_because merged_into about review_since continues trust",
         {"session_task": "task"},
         more={
-            "trust": lambda one: label(one.trust, approved=bool(one.approved_by)),
-            "because": lambda one: one.retired_because or one.merged_into,
+            "trust": lambda entry: label(entry.trust, approved=bool(entry.approved_by)),
+            "because": lambda entry: entry.retired_because or entry.merged_into,
         },
     ),
     EntrySource: _Shape(names={"entry": "id"}),
-    Learnt: _Shape(more={"scope": lambda one: "leadership"}),
+    Learnt: _Shape(more={"scope": lambda learnt: "leadership"}),
     ModelCall: _Shape(digits=3),
     FactDraft: _Shape("trust"),
     ParaFact: _Shape(
         "status created_at access_count last_accessed superseded_by forgotten trust approved_at",
-        more={"status": lambda one: "active" if one.active else "superseded"},
+        more={"status": lambda fact: "active" if fact.active else "superseded"},
     ),
     Recalled: _Shape(
         "id parts at tokens ref trust approved about place",
         more={
-            "id": lambda one: one.ref or one.id,
-            "timestamp": lambda one: one.at,
-            "parts": lambda one: {part.name: round(part.value * part.weight, 6) for part in one.parts},
+            "id": lambda memory: memory.ref or memory.id,
+            "timestamp": lambda memory: memory.at,
+            "parts": lambda memory: {part.name: round(part.value * part.weight, 6) for part in memory.parts},
         },
         digits=6,
     ),

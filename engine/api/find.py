@@ -68,10 +68,10 @@ def find(engine: Engine, wanted: str, *, see: str = "clawpy cards") -> Found:
     if session is not None:
         return _of_session(engine, session)
     cards, sessions, changes = (port.beginning(wanted) for port in (engine.cards, engine.sessions, engine.changes))
-    one = match(wanted, [*cards, *sessions, *changes], see=see)
-    if one in cards:
-        return _of_card(engine, engine.cards.get(one))
-    return _of_session(engine, engine.sessions.get(engine.changes.get(one).session_id if one in changes else one))
+    found = match(wanted, [*cards, *sessions, *changes], see=see)
+    if found in cards:
+        return _of_card(engine, engine.cards.get(found))
+    return _of_session(engine, engine.sessions.get(engine.changes.get(found).session_id if found in changes else found))
 
 
 def channel_named(engine: Engine, name: str | None) -> str | None:
@@ -87,7 +87,11 @@ def match(wanted: str, ids: Iterable[str], *, what: str = "card, session or chan
     ids = list(dict.fromkeys(ids))
     if wanted in ids:
         return wanted
-    begun = [one for one in ids if one.startswith(wanted) or one.partition("_")[2].startswith(wanted)] if wanted else []
+    begun = (
+        [known for known in ids if known.startswith(wanted) or known.partition("_")[2].startswith(wanted)]
+        if wanted
+        else []
+    )
     if len(begun) == 1:
         return begun[0]
     shown = sanitise(wanted)[:60]

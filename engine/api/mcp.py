@@ -72,7 +72,7 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
         """What is known about something: decisions, facts, corrections, former work and talks, each with its source."""
         scope = {} if everywhere or not workspace else {"workspaces": [workspace]}
         found = asked("recall", query=query, k=k, **scope)
-        return {"results": [_told(one) for one in found["results"]]}
+        return {"results": [_told(memory) for memory in found["results"]]}
 
     @server.tool(annotations=adds)
     def remember(
@@ -107,7 +107,7 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
     def cards() -> dict[str, Any]:
         """The cards that wait for a decision, best first."""
         scope = {"workspaces": [workspace]} if workspace else {}
-        return {"cards": [_card(one) for one in asked("cards", **scope)["predictions"]]}
+        return {"cards": [_card(card) for card in asked("cards", **scope)["predictions"]]}
 
     @server.tool(annotations=looks)
     def status() -> dict[str, Any]:
@@ -116,9 +116,12 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
         return {
             "engine": found["engine"],
             "state": found["state"],
-            "holds": [{"word": one["word"], "reason": redact(one["reason"])} for one in found["holds"]],
+            "holds": [{"word": hold["word"], "reason": redact(hold["reason"])} for hold in found["holds"]],
             "pending": found["pending"],
-            "running": [{"prompt": redact(one["prompt"]), "channel": one["targetChannel"]} for one in found["running"]],
+            "running": [
+                {"prompt": redact(session["prompt"]), "channel": session["targetChannel"]}
+                for session in found["running"]
+            ],
         }
 
     return server
@@ -132,15 +135,20 @@ def _by(context: Context[Any], agent: str) -> str:
     return told.client_info.name if told is not None and told.client_info.name.strip() else UNNAMED
 
 
-def _told(one: Mapping[str, Any]) -> dict[str, Any]:
+def _told(memory: Mapping[str, Any]) -> dict[str, Any]:
     """A line of recall, without what only programs want."""
-    said = {"text": redact(one["text"]), "source": one["source"] or one["layer"], "why": one["reason"], "id": one["id"]}
-    said |= {"by": one["speaker"]} if one["speaker"] else {}
-    when = one["timestamp"]
+    said = {
+        "text": redact(memory["text"]),
+        "source": memory["source"] or memory["layer"],
+        "why": memory["reason"],
+        "id": memory["id"],
+    }
+    said |= {"by": memory["speaker"]} if memory["speaker"] else {}
+    when = memory["timestamp"]
     return said | ({"when": datetime.fromisoformat(when).date().isoformat()} if when else {})
 
 
-def _card(one: Mapping[str, Any]) -> dict[str, Any]:
+def _card(card: Mapping[str, Any]) -> dict[str, Any]:
     names = (
         "id",
         "prompt",
@@ -153,4 +161,4 @@ def _card(one: Mapping[str, Any]) -> dict[str, Any]:
         "status",
         "createdAt",
     )
-    return {name: redact(value) if isinstance(value := one[name], str) else value for name in names}
+    return {name: redact(value) if isinstance(value := card[name], str) else value for name in names}

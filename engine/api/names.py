@@ -45,7 +45,7 @@ def names(home: Home, kind: str) -> Mapping[str, Any]:
             return _ids(home, _IDS[kind])
         match kind:
             case "agents":
-                return {one.name: "agent" for one in sorted(home.agents.iterdir()) if one.is_dir()}
+                return {folder.name: "agent" for folder in sorted(home.agents.iterdir()) if folder.is_dir()}
             case "workspaces":
                 return dict.fromkeys(home.configured_workspaces(), "workspace")
             case "channels":
@@ -90,7 +90,7 @@ def _stamp() -> str:
     """What changes when the flows or the settings of the program do."""
     engine = Path(__file__).parent.parent
     sources = (engine / "execution" / "runners" / "flows", engine / "config" / "__init__.py")
-    return " ".join(str(one.stat().st_mtime_ns) for one in sources)
+    return " ".join(str(source.stat().st_mtime_ns) for source in sources)
 
 
 def _of_the_program() -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _of_the_program() -> dict[str, Any]:
         "settings": {key: accepted(parse_key(key)) for key in keys},
         "channels": {name: channel.specialty for name, channel in settings.channels.items()},
         "providers": dict.fromkeys([*PROVIDERS, "twin"], "model provider"),
-        "coding agents": {one.name: one.title for one in KNOWN},
+        "coding agents": {agent.name: agent.title for agent in KNOWN},
     }
 
 

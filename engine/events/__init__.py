@@ -1,4 +1,4 @@
-"""Typed facts in the past tense, and the one bus that carries them (ARCHITECTURE rule 3).
+"""Typed facts in the past tense, and the one bus that carries them.
 
 A fact is recorded in the ledger by the transaction that made it true (`Transaction.record`), and put on the bus
 only after that transaction was committed. The bus itself is volatile: a slow screen may lose old facts, which is

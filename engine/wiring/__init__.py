@@ -1,4 +1,4 @@
 """How the services of an engine are put together: one module a group, in the order of `Engine.__init__`.
 
-Part of the composition root (ARCHITECTURE rule 1): hands each service what it needs of the others, decides nothing.
+Part of the composition root: hands each service what it needs of the others, decides nothing.
 """

@@ -105,7 +105,7 @@ def _cards_of_new_tasks(core: Engine) -> Callable[[], None]:
     """Makes cards where a task was added since it was last called: within half a minute, not with the next cycle."""
 
     def newest() -> int:
-        return next((one.id for one in core.ledger.latest(1, kinds=("TaskAdded",))), 0)
+        return next((fact.id for fact in core.ledger.latest(1, kinds=("TaskAdded",))), 0)
 
     seen = newest()
 
@@ -123,7 +123,7 @@ def _look_at_new_workspaces(core: Engine) -> None:
     if core.safety.kill_switch.stopped() is not None or core.autonomy.schedule.due(CARDS) <= core.clock.now():
         return
     looked = core.predictions.looked()
-    if new := [one for one in core.workspaces if one not in looked]:
+    if new := [workspace for workspace in core.workspaces if workspace not in looked]:
         core.predictions.run_cycle(workspaces=new)
 
 
@@ -142,7 +142,7 @@ def last_heard(core: Engine) -> datetime | None:
 def _heartbeat_pages(core: Engine) -> tuple[list[Page], list[str]]:
     found, unread = core.hierarchy.heartbeats()
     about = next(iter(core.workspaces), "")
-    return [Page(one.agent, one.text, one.written, one.channel, about) for one in found], unread
+    return [Page(page.agent, page.text, page.written, page.channel, about) for page in found], unread
 
 
 def _imports(core: Engine) -> bool:

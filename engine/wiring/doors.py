@@ -27,9 +27,9 @@ def build(core: Engine) -> None:
 def _stack(core: Engine) -> list[Card]:
     """The stack from the top, with the cards that are snoozed now: the status bar knows by itself when they wake."""
     now = core.clock.now()
-    waiting = {one.id for one in core.cards.pending()}
+    waiting = {card.id for card in core.cards.pending()}
     return [
-        one
-        for one in core.cards.pending(include_snoozed=True)
-        if one.id in waiting or (one.snoozed_until is not None and one.snoozed_until > now)
+        card
+        for card in core.cards.pending(include_snoozed=True)
+        if card.id in waiting or (card.snoozed_until is not None and card.snoozed_until > now)
     ]

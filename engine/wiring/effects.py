@@ -26,18 +26,20 @@ def build(core: Engine) -> None:
 
 
 def _learned_flows(core: Engine) -> list[type[LearnedFlow]]:
-    return [_flow(one, one.effect) for one in core.overlays.flows() if isinstance(one.effect, FlowOffload)]
+    return [
+        _flow(overlay, overlay.effect) for overlay in core.overlays.flows() if isinstance(overlay.effect, FlowOffload)
+    ]
 
 
-def _flow(one: Overlay, effect: FlowOffload) -> type[LearnedFlow]:
+def _flow(overlay: Overlay, effect: FlowOffload) -> type[LearnedFlow]:
     commands = tuple(tuple(words(command)) for command in effect.commands)
-    return learned(effect.name, effect.title, commands, one.workspace)
+    return learned(effect.name, effect.title, commands, overlay.workspace)
 
 
 def learned_work(core: Engine) -> list[LearnedWork]:
     """Learned flows as prediction offers them."""
     return [
-        LearnedWork(effect.name, f"Run {_flow(one, effect).words()}", one.since, one.workspace)
-        for one in core.overlays.flows()
-        if isinstance(effect := one.effect, FlowOffload)
+        LearnedWork(effect.name, f"Run {_flow(overlay, effect).words()}", overlay.since, overlay.workspace)
+        for overlay in core.overlays.flows()
+        if isinstance(effect := overlay.effect, FlowOffload)
     ]

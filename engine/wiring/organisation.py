@@ -64,18 +64,22 @@ def build(core: Engine, overrides: Overrides) -> None:
 def _activity(core: Engine) -> Mapping[str, Doing]:
     """What agents are doing now, and did so far, for the hierarchy."""
     states = {view.agent: (view.state.value, view.tokens) for view in core.sessions.running()}
-    states |= {one.agent: ("waiting", states.get(one.agent, ("", 0))[1]) for one in core.permissions.waiting()}
+    states |= {
+        request.agent: ("waiting", states.get(request.agent, ("", 0))[1]) for request in core.permissions.waiting()
+    }
     return {agent: Doing(*states.get(agent, ("idle", 0)), *done) for agent, done in core.sessions.totals().items()}
 
 
 def _decided(core: Engine, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
     """What was decided in sessions of leaders, the newest first: by the operator, or with the operator's approval."""
     found: dict[str, list[LeaderDecision]] = {}
-    for one in core.knowledge.captures.entries(limit=FAR_BACK):
-        if one.kind != "decision" or one.agent not in leaders or one.forgotten:
+    for captured in core.knowledge.captures.entries(limit=FAR_BACK):
+        if captured.kind != "decision" or captured.agent not in leaders or captured.forgotten:
             continue
-        if may_guide(one.trust, approved=one.approved_at is not None):
-            found.setdefault(one.agent, []).append(LeaderDecision(one.id, one.text, one.at, one.trust))
+        if may_guide(captured.trust, approved=captured.approved_at is not None):
+            found.setdefault(captured.agent, []).append(
+                LeaderDecision(captured.id, captured.text, captured.at, captured.trust)
+            )
     return found
 
 
@@ -93,7 +97,7 @@ def correction(core: Engine, card_id: str) -> Correction | None:
 
 def reach(core: Engine, channel: str) -> int:
     """How much work a rule of a channel concerns: how many of the latest decided cards were on it, at least 1."""
-    return max(1, sum(one.channel == channel for one in core.feedback.recent(FAR_BACK)))
+    return max(1, sum(decision.channel == channel for decision in core.feedback.recent(FAR_BACK)))
 
 
 def card(core: Engine, card_id: str) -> Card | None:

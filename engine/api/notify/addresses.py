@@ -84,7 +84,7 @@ class Addresses:
 
     def secrets(self) -> tuple[str, ...]:
         """Parts of the addresses that were asked for, or are in the environment: to be cut out of whatever is sent."""
-        found = [*(self._environment.get(variable(one), "").strip() for one in Surface), *self._kept.values()]
+        found = [*(self._environment.get(variable(surface), "").strip() for surface in Surface), *self._kept.values()]
         return tuple(part for url in found if url for part in parts(url))
 
     def _written(self, surface: Surface) -> str:
@@ -106,4 +106,4 @@ def parts(url: str) -> tuple[str, ...]:
             inside += [split.hostname, *split.path.split("/")]
     except ValueError:
         inside = []
-    return (url, *(one for one in inside if one))
+    return (url, *(part for part in inside if part))

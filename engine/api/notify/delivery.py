@@ -121,13 +121,16 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     elif fields["schema"] in ("json", "jsons"):
         if buttons and note.ask:  # the program that takes the push can answer it
             note = replace(note, body=f"{note.body} {note.ask}")
-        answers = {name: {"url": one.url, "authorization": f"Bearer {one.credential}"} for name, one in buttons.items()}
+        answers = {
+            name: {"url": button.url, "authorization": f"Bearer {button.credential}"}
+            for name, button in buttons.items()
+        }
         fields["payload"] = fields.get("payload", {}) | note.payload | ({"answers": answers} if answers else {})
         body = note.text
     elif fields["schema"] == "discord":
         embed = note.form in (Form.EMBED, Form.RESULT)  # of which Apprise takes the marks
         fields |= {"avatar": False} | ({"format": "markdown"} if embed else {})
-        body, title = (uncalled(one if embed else unmarked(one)) for one in (body, title))
+        body, title = (uncalled(text if embed else unmarked(text)) for text in (body, title))
     service = apprise.Apprise.instantiate(fields, asset=asset)
     if service is None:
         return Failure("its address is incomplete, or the service cannot be used on this machine", lasting=True)

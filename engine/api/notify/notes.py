@@ -68,7 +68,7 @@ class Note:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The push of a phone (seed §6.3), for a service that takes it as it is."""
+        """The push of a phone, for a service that takes it as it is."""
         aps: dict[str, Any] = {"alert": {"title": self.title, "subtitle": self.subtitle, "body": self.body}}
         if self.sound:
             aps |= {"sound": self.sound}
@@ -143,14 +143,14 @@ def _joined(*parts: str) -> str:
 def digest(notes: Sequence[Note]) -> Note:
     """Several notes of one surface as one; they come oldest first, and there are at least two."""
     last = notes[-1]
-    taps = [one.haptic for one in notes if one.haptic]
+    taps = [note.haptic for note in notes if note.haptic]
     if taps or last.form in (Form.BADGE, Form.REFRESH):
         # A face has room for one, and the number counts all; of several taps the strongest is felt.
         return replace(last, haptic=max(taps, key=TAPS.index, default=""))
-    lines = [f"• {one.subtitle}: {one.body}" if one.subtitle else f"• {one.body}" for one in notes]
+    lines = [f"• {note.subtitle}: {note.body}" if note.subtitle else f"• {note.body}" for note in notes]
     if len(lines) > LINES:
         lines = [*lines[: LINES - 1], f"• and {len(lines) - LINES + 1} more"]
-    loud = any(one.sound for one in notes)
+    loud = any(note.sound for note in notes)
     return Note(
         Form.BANNER if loud else last.form,
         TITLE,
@@ -158,7 +158,7 @@ def digest(notes: Sequence[Note]) -> Note:
         subtitle=f"{len(notes)} notifications",
         sound=SOUND if loud else "",
         badge=last.badge,
-        good=all(one.good for one in notes),
+        good=all(note.good for note in notes),
     )
 
 

@@ -79,7 +79,7 @@ class Outbox:
         def work(tx: Transaction) -> int:
             values = [row.model_dump(exclude={"id"}) | {"changed_at": tx.now} for row in rows]
             statement = insert(NotificationRow).on_conflict_do_nothing(index_elements=["fact_id", "surface"])
-            return sum(tx.session.connection().execute(statement, one).rowcount for one in values)
+            return sum(tx.session.connection().execute(statement, row).rowcount for row in values)
 
         return self._database.write(work) if rows else 0
 
@@ -154,7 +154,7 @@ class Outbox:
             for standings, kept in (((Standing.SENT, Standing.DROPPED), KEPT), ((Standing.DEAD,), 4 * KEPT)):
                 tx.session.connection().execute(
                     sa.delete(NotificationRow).where(
-                        col(NotificationRow.standing).in_([one.value for one in standings]),
+                        col(NotificationRow.standing).in_([standing.value for standing in standings]),
                         col(NotificationRow.changed_at) < tx.now - kept,
                     )
                 )

@@ -60,16 +60,16 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
 
 def tested(engine: Engine, surface: Surface | None) -> list[Document]:
     """Send a test to a surface, or to all that have an address. Raises `Refusal` `no_surface`."""
-    chosen = [surface] if surface else [one for one in Surface if engine.notify.addresses.named(one)]
+    chosen = [surface] if surface else [each for each in Surface if engine.notify.addresses.named(each)]
     if not chosen:
         fix = "clawpy notify set phone, then paste, for example, ntfys://ntfy.sh/my-secret-topic"
         raise Refusal("no_surface", "no address is set", fix)
-    return [_tested(engine, one) for one in chosen]
+    return [_tested(engine, each) for each in chosen]
 
 
 def listed(engine: Engine) -> list[Document]:
     """How each surface is reached, and what it did not get."""
-    dead = {one.surface: one for one in engine.notify.outbox.dead()}
+    dead = {given_up.surface: given_up for given_up in engine.notify.outbox.dead()}
     return [
         {
             "surface": surface.value,

@@ -99,10 +99,10 @@ def learnings(
     ]
     lessons = {entry.lesson for entry in held}
     taught = [
-        one
-        for one in ([] if kind else engine.wisdom.learnt(workspace))
-        if not lessons & {one.pattern, lesson_id(one.text)}
-        and all(word in one.text.casefold() for word in words.casefold().split())
+        learnt
+        for learnt in ([] if kind else engine.wisdom.learnt(workspace))
+        if not lessons & {learnt.pattern, lesson_id(learnt.text)}
+        and all(word in learnt.text.casefold() for word in words.casefold().split())
     ]
     return {"workspace": workspace, "learnings": document([*held, *taught][:limit])}
 
@@ -120,13 +120,13 @@ def _stands(engine: Engine, lesson: str) -> Document:
 
 
 def _says(engine: Engine, leader: str, lesson: str) -> bool:
-    return any(lesson in (one.key, lesson_id(one.text)) for one in engine.wisdom.profile(leader).patterns)
+    return any(lesson in (pattern.key, lesson_id(pattern.text)) for pattern in engine.wisdom.profile(leader).patterns)
 
 
 def _write(engine: Engine, workspace: str) -> Document:
     """A card that writes what the workspace learnt down: what its leaders took up and what its sessions say again and
     again, the newest first, each once."""
-    taught = [(one.at, one.text) for one in engine.wisdom.learnt(workspace)]
+    taught = [(learnt.at, learnt.text) for learnt in engine.wisdom.learnt(workspace)]
     entries = engine.learnings.entries(LearningScope.PROJECT.value, workspace, limit=1000)
     said = [
         (entry.promoted_at or entry.created_at, entry.text)

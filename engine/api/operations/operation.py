@@ -57,9 +57,9 @@ class Operation:
         hints = typing.get_type_hints(self._work, localns={"Engine": object}, include_extras=True)
         _, *parameters = inspect.signature(self._work).parameters.values()
         fields: dict[str, Any] = {
-            one.name: (hints[one.name], ... if one.default is one.empty else one.default)
-            for one in parameters
-            if one.kind is not one.KEYWORD_ONLY
+            parameter.name: (hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default)
+            for parameter in parameters
+            if parameter.kind is not parameter.KEYWORD_ONLY
         }
         config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, allow_inf_nan=False)
         return create_model(self.name, __config__=config, **fields)
