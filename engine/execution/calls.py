@@ -112,7 +112,7 @@ carried. Quick, and not raising."""
 
 
 class Calls:
-    """The port `engine.calls`; also an observer of sessions. Methods may be called from any thread."""
+    """Keeps calls; also an observer of sessions. Methods may be called from any thread."""
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ class Captured:
 
 
 class ChangeSets(ChangeReader):
-    """The port over change sets. Every decision is atomic, in the files as in the database, whenever it is killed."""
+    """What is decided about change sets. Every decision is atomic, in the files as in the database, whenever it is killed."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class ChangeSets(ChangeReader):
         return changed
 
     def recover(self, *, spare: Collection[str] = ()) -> builtins.list[str]:
-        """At start-up, before anything else uses this port: finish or take back what was interrupted, clear away
+        """At start-up, before anything else uses it: finish or take back what was interrupted, clear away
         what dead sessions left, but for the sessions in `spare`. Says what it did, in words."""
         words = []
         shutil.rmtree(self._scratch, ignore_errors=True)

@@ -13,7 +13,7 @@ from engine.model import Assignment, Permit, Refusal, RunnerInfo, SessionView, m
 
 
 class Launcher:
-    """The port that prediction is handed."""
+    """Chooses who does an assignment, and has it started."""
 
     def __init__(self, sessions: Sessions, settings: SettingsSource) -> None:
         self._sessions = sessions

@@ -15,10 +15,12 @@ from typing import Any
 from engine.clock import Clock
 from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.events import EventBus
+from engine.execution.changesets import ChangeSets
 from engine.execution.live import LiveSession, SessionRails
 from engine.execution.runners.base import RunnerResult
-from engine.execution.sandbox import NoSandbox, Sandbox
+from engine.execution.sandbox import Caches, NoSandbox, Sandbox
 from engine.execution.session_store import SessionResult
+from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.home import Home
 from engine.model import (
@@ -34,6 +36,7 @@ from engine.model import (
     Verdict,
 )
 from engine.storage.database import Database, Transaction
+from tests.conftest import Repository
 
 PYTHON = sys.executable
 SLEEP = "import os,time; print(os.getpid(), flush=True); time.sleep(60)"
@@ -212,3 +215,46 @@ class World:
 
     def state(self, view: SessionView) -> SessionState:
         return self.sessions.get(view.id).state
+
+
+class ProseRunner:
+    """What takes prose here; a test says how it works."""
+
+    name = "model"
+
+    def __init__(self, workspaces: SessionWorkspaces) -> None:
+        self.workspaces = workspaces
+
+    def check(self, assignment: Assignment) -> RunnerInfo:
+        return RunnerInfo(takes=True, check_only=False)
+
+    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+        raise AssertionError("nothing is edited here")
+
+    def recover(self) -> list[str]:
+        return self.workspaces.recover()
+
+
+class RepositoryWorld(World):
+    """Sessions in worktrees of a real repository; built anew on the same database it is the next engine."""
+
+    def __init__(
+        self,
+        root: Path,
+        database: Database,
+        clock: Clock,
+        bus: EventBus,
+        repository: Repository,
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        super().__init__(root, database, clock, bus, sandbox=sandbox)
+        self.repository, self.workspace, self.database = repository, repository.path, database
+        self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=Randomness())
+        self.worktrees = self.changes.worktrees
+        caches = Caches(self.home.cache / "build")
+        self.workspaces = SessionWorkspaces(database, self.settings, self.changes, caches)
+
+    def prose(self, runner: ProseRunner, prompt: str = "write it") -> SessionView:
+        self.sessions.admission._runners = {"model": runner}
+        assignment = Assignment(prompt, "koji-core", str(self.workspace), "model")
+        return self.sessions.start(self.permit(assignment), assignment, agent="builder", without_sandbox=True)

@@ -12,64 +12,46 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution import sessions as sessions_module
-from engine.execution.changesets import ChangeSets
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
-from engine.execution.sandbox import Caches
 from engine.execution.session_store import SessionRow
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
-from engine.model import UNDONE, Assignment, ChangeState, RunnerInfo, SessionState, SessionView
+from engine.model import UNDONE, ChangeState, SessionState, SessionView
 from engine.storage import intents
 from engine.storage.database import Database, Transaction
 from tests.conftest import Repository
-from tests.execution.session_world import World as Bare
-from tests.execution.session_world import until
+from tests.execution.session_world import ProseRunner, RepositoryWorld, until
 
 Work = Callable[[LiveSession, SessionWorkspace], None]
 
 
-class Agent:
-    """What takes prose here: it works as a test says, on a ground whose changes are kept."""
+class Agent(ProseRunner):
+    """It works as a test says, and its changes are kept."""
 
-    name = "model"
-
-    def __init__(self, grounds: SessionWorkspaces, work: Work) -> None:
-        self._grounds, self._work = grounds, work
-
-    def check(self, assignment: Assignment) -> RunnerInfo:
-        return RunnerInfo(takes=True, check_only=False)
-
-    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
-        raise AssertionError("nothing is edited here")
+    def __init__(self, workspaces: SessionWorkspaces, work: Work) -> None:
+        super().__init__(workspaces)
+        self._work = work
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self._grounds.take(live, Place.CHANGE_SET, salvage=view) as ground:
+        with self.workspaces.take(live, Place.CHANGE_SET, salvage=view) as ground:
             self._work(live, ground)
-            write = self._grounds.keep(live, view, ground, Place.CHANGE_SET)
+            write = self.workspaces.keep(live, view, ground, Place.CHANGE_SET)
         return RunnerResult("done", write=write)
 
-    def recover(self) -> list[str]:
-        return self._grounds.recover()
 
-
-class World(Bare):
-    """Sessions of one agent on a real repository; built anew on the same database it is the next engine."""
+class World(RepositoryWorld):
+    """Sessions of one agent; built anew on the same database it is the next engine."""
 
     def __init__(
         self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository, work: Work
     ) -> None:
-        super().__init__(root, database, clock, bus)
-        self.workspace = repository.path
-        self.database = database
-        self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=self.sessions._randomness)
-        self.worktrees = self.changes.worktrees
-        grounds = SessionWorkspaces(database, self.settings, self.changes, Caches(self.home.cache / "build"))
-        self.sessions.admission._runners = {"model": Agent(grounds, work)}
-        self.prose = Assignment("write it", "koji-core", str(self.workspace), "model")
+        super().__init__(root, database, clock, bus, repository)
+        self.agent = Agent(self.workspaces, work)
+        self.sessions.admission._runners = {"model": self.agent}
 
     def begin(self) -> SessionView:
-        return self.sessions.start(self.permit(self.prose), self.prose, agent="builder", without_sandbox=True)
+        return self.prose(self.agent)
 
     def crashed(self, *files: str) -> str:
         """A session as a crash leaves it that had written `files`."""

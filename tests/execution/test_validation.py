@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,34 +14,26 @@ from sqlmodel import col, select
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.events import EventBus
-from engine.execution.changesets import ChangeSets
 from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.prompt import HOW_TO_WORK
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import FlowUnable, Place
-from engine.execution.sandbox import Caches
+from engine.execution.sandbox import best_sandbox
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
-from engine.execution.sessions import Sessions
 from engine.execution.validation import Attempt, Caps, Step, Validation, heal_prompt, next_step
-from engine.home import Home
 from engine.memory.validation_runs import ValidationRun, ValidationRuns
 from engine.model import (
-    Assignment,
     ChangeState,
     CheckResult,
-    Permit,
-    Randomness,
-    RunnerInfo,
     SessionState,
     SessionView,
-    TriggerType,
 )
 from engine.model.secrets import CUT
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.conftest import Repository
-from tests.execution.session_world import rails
+from tests.execution.session_world import ProseRunner, RepositoryWorld
 
 Turn = Callable[[LiveSession, SessionWorkspace], None]
 
@@ -53,27 +44,17 @@ WRONG = "def total():\n    return 4\n"
 UNJUDGED = ValidationSettings(enabled=False)
 
 
-class Agent:
+class Agent(ProseRunner):
     """An agent whose turns a test gives: the first does the task, each further one answers a heal prompt."""
 
-    name = "model"
-
-    def __init__(self, grounds: SessionWorkspaces, validation: Validation, turns: list[Turn]) -> None:
-        self._grounds, self._validation, self._turns = grounds, validation, turns
+    def __init__(self, workspaces: SessionWorkspaces, validation: Validation, turns: list[Turn]) -> None:
+        super().__init__(workspaces)
+        self._validation, self._turns = validation, turns
         self.told: list[str] = []
-
-    def check(self, assignment: Assignment) -> RunnerInfo:
-        return RunnerInfo(takes=True, check_only=False)
-
-    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
-        raise AssertionError("nothing is edited here")
-
-    def recover(self) -> list[str]:
-        return []
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         turns = iter(self._turns)
-        with self._grounds.take(live, Place.CHANGE_SET, salvage=view) as ground:
+        with self.workspaces.take(live, Place.CHANGE_SET, salvage=view) as ground:
             next(turns)(live, ground)
 
             def heal(text: str) -> None:
@@ -81,55 +62,25 @@ class Agent:
                 next(turns)(live, ground)
 
             seen = self._validation.around(live, view, ground, heal)
-            write = self._grounds.keep(
+            write = self.workspaces.keep(
                 live, view, ground, Place.CHANGE_SET, check=seen.check, full=seen.full, recorded=True
             )
         return RunnerResult(summary=seen.words, check=seen.check, write=write)
 
 
-class World:
+class World(RepositoryWorld):
     def __init__(self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository) -> None:
-        self.repository, self.database, self.clock, self._bus = repository, database, clock, bus
-        self.home = Home.locate(root / "home")
-        self.settings = FixedSettings(Settings(max_running_sessions=4))
-        self._randomness = Randomness()
-        self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=self._randomness)
+        super().__init__(root, database, clock, bus, repository, best_sandbox())
         self.runs = ValidationRuns(database)
         self.overlaps = Overlaps(database)
-        self.grounds = SessionWorkspaces(database, self.settings, self.changes, Caches(self.home.cache / "build"))
-        self._opened: list[Sessions] = []
-        self._count = 0
 
     def work(self, *turns: Turn, validation: ValidationSettings | None = None) -> tuple[SessionView, list[str]]:
         """One session of an agent with these turns, to its end; and what the agent was told between them."""
         settings = FixedSettings(Settings(validation=validation or ValidationSettings()))
-        agent = Agent(self.grounds, Validation(self.database, settings=settings), list(turns))
-        sessions = Sessions(
-            self.database,
-            home=self.home,
-            clock=self.clock,
-            bus=self._bus,
-            randomness=self._randomness,
-            settings=self.settings,
-            rails=rails(),
-            runners=[agent],
-        )
-        self._opened.append(sessions)
-        self._count += 1
-        assignment = Assignment(f"make it right {self._count}", "koji-core", str(self.repository.path), "model")
-        now = self.clock.now()
-        number = f"{self._count}"
-        permit = Permit(
-            f"permit_{number}", f"pred_{number}", assignment.digest, TriggerType.MANUAL, now, now + timedelta(1)
-        )
-        view = sessions.start(permit, assignment, agent="builder", without_sandbox=True)
-        view = sessions.wait(view.id, 60)
+        agent = Agent(self.workspaces, Validation(self.database, settings=settings), list(turns))
+        view = self.sessions.wait(self.prose(agent, f"make it right {len(self.watcher.started) + 1}").id, 60)
         assert view.state.over
         return view, agent.told
-
-    def close(self) -> None:
-        for sessions in self._opened:
-            sessions.close()
 
     def facts(self, *kinds: str) -> list[str]:
         return [row.kind for row in reversed(Ledger(self.database).latest(50, kinds=kinds))]
@@ -154,7 +105,7 @@ def world(
     repository.commit("begin", files)
     world = World(tmp_path, database, clock, bus, repository)
     yield world
-    world.close()
+    world.sessions.close()
 
 
 def writes(**files: str) -> Turn:
