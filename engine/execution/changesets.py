@@ -83,7 +83,7 @@ class Captured:
 
 
 class ChangeSets(ChangeReader):
-    """What is decided about change sets. Every decision is atomic, in the files as in the database, whenever it is killed."""
+    """Decides about change sets. Every decision is atomic, in the files as in the database, whenever it is killed."""
 
     def __init__(
         self,

@@ -97,7 +97,7 @@ class _Wait:
 
 
 class Permissions:
-    """Asks a person, and keeps the answers. `ask` blocks in the session's thread; all else is quick and may be called from any thread."""
+    """Asks a person. `ask` blocks in the session's thread; all else is quick, and may be called from any thread."""
 
     def __init__(
         self, database: Database, *, randomness: Randomness, secrets: Callable[[], Iterable[str]] = tuple
