@@ -115,7 +115,7 @@ class Reader:
         known = {word: self._ask(query, (_quoted([word]), SCORED_MOST + 1)).fetchone()[0] for word in words}
         rare: list[str] = []
         total = 0
-        for word in sorted(words, key=lambda one: known[one]):
+        for word in sorted(words, key=lambda item: known[item]):
             total += known[word]
             if rare and total > SCORED_MOST:
                 break
@@ -141,7 +141,7 @@ class Reader:
     def passages(self, seqs: Sequence[int], chunks: Sequence[int]) -> list[Passage]:
         """These chunks; and how each of the memories `seqs` begins that has none among them."""
         found = list(map(Passage._make, self._ask(_PASSAGES, (json.dumps(chunks),))))
-        rest = json.dumps(list(set(seqs).difference(one.seq for one in found)))
+        rest = json.dumps(list(set(seqs).difference(passage.seq for passage in found)))
         begun = self._ask(_BEGINNINGS, (READ, rest))
         return found + [Passage(0, seq, 0, len(text), text, None) for seq, text in begun]
 

@@ -123,10 +123,10 @@ class Captures:
         found = self.said_in(session_id)
         if not found:
             return []
-        stored = self._database.write(lambda tx: [_store(tx, view, one, line) for one, line in found])
-        alive = [one for one in stored if not one.forgotten]
+        stored = self._database.write(lambda tx: [_store(tx, view, said, line) for said, line in found])
+        alive = [item for item in stored if not item.forgotten]
         if alive:
-            self._remember([_as_memory(one) for one in alive])
+            self._remember([_as_memory(item) for item in alive])
         return alive
 
     def said_in(self, session_id: str) -> list[tuple[Captured, TranscriptLine]]:
@@ -136,12 +136,12 @@ class Captures:
         found: dict[str, tuple[Captured, TranscriptLine]] = {}
         known = tuple(self._secrets())
         for kind, lines in _messages(self._lines(session_id)):
-            for one in capture([(line.number, line.text) for line in lines], secrets=known, **_SAYS[kind]):
-                former = found.get(one.digest)
+            for item in capture([(line.number, line.text) for line in lines], secrets=known, **_SAYS[kind]):
+                former = found.get(item.digest)
                 if former is None and len(found) >= MOST_OF_A_SESSION and kind != "reply":
                     continue
                 if former is None or trusts.of_line(former[1].kind) is not Trust.OPERATOR:
-                    found[one.digest] = (one, lines[-1])
+                    found[item.digest] = (item, lines[-1])
         return list(found.values())
 
     def entries(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
@@ -236,11 +236,11 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
         yield block[-1].kind, block
 
 
-def _store(tx: Transaction, view: SessionView, one: Captured, line: TranscriptLine) -> Capture:
+def _store(tx: Transaction, view: SessionView, captured: Captured, line: TranscriptLine) -> Capture:
     trust = trusts.of_line(line.kind)
-    tags = [*one.tags, view.outcome]
+    tags = [*captured.tags, view.outcome]
     known = tx.session.exec(
-        select(CaptureRow).where(CaptureRow.workspace == view.workspace, CaptureRow.digest == one.digest)
+        select(CaptureRow).where(CaptureRow.workspace == view.workspace, CaptureRow.digest == captured.digest)
     ).first()
     if known is not None:
         if known.session_id == view.id:
@@ -249,24 +249,24 @@ def _store(tx: Transaction, view: SessionView, one: Captured, line: TranscriptLi
             known.seen, known.last_session = known.seen + 1, view.id
             if trust is Trust.OPERATOR and known.trust == Trust.QUOTED and not known.forgotten:
                 # The operator's own words take the place of a quote that says the same.
-                known.text, known.trust, known.approved_at = one.text, trust.value, None
-                known.session_id, known.line, known.agent, known.at = view.id, one.line, view.agent, line.at
+                known.text, known.trust, known.approved_at = captured.text, trust.value, None
+                known.session_id, known.line, known.agent, known.at = view.id, captured.line, view.agent, line.at
                 known.tags = tags
         tx.session.add(known)
         return known.view
     row = CaptureRow(
-        id="cap_" + hashlib.sha256(f"{view.workspace}\n{one.digest}".encode(errors="replace")).hexdigest()[:12],
-        kind=one.kind.value,
-        text=one.text,
+        id="cap_" + hashlib.sha256(f"{view.workspace}\n{captured.digest}".encode(errors="replace")).hexdigest()[:12],
+        kind=captured.kind.value,
+        text=captured.text,
         tags=tags,
-        digest=one.digest,
+        digest=captured.digest,
         session_id=view.id,
-        line=one.line,
+        line=captured.line,
         agent=view.agent,
         workspace=view.workspace,
         at=line.at,
         last_session=view.id,
-        corrects=_corrects(tx.session, view.workspace, one) if one.kind is CaptureKind.CORRECTION else "",
+        corrects=_corrects(tx.session, view.workspace, captured) if captured.kind is CaptureKind.CORRECTION else "",
         trust=trust.value,
     )
     tx.session.add(row)
@@ -274,7 +274,7 @@ def _store(tx: Transaction, view: SessionView, one: Captured, line: TranscriptLi
     return row.view
 
 
-def _corrects(session: Session, workspace: str, one: Captured) -> str:
+def _corrects(session: Session, workspace: str, captured: Captured) -> str:
     """The capture that a correction most likely corrects, "" for none."""
     rows = session.exec(
         select(CaptureRow)
@@ -282,7 +282,7 @@ def _corrects(session: Session, workspace: str, one: Captured) -> str:
         .order_by(desc(col(CaptureRow.at)), desc(col(CaptureRow.id)))
         .limit(CANDIDATES)
     )
-    return nearest(one.text, ((row.id, row.text) for row in rows))
+    return nearest(captured.text, ((row.id, row.text) for row in rows))
 
 
 def _as_memory(one: Capture) -> NewMemory:

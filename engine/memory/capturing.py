@@ -48,7 +48,7 @@ class Captured:
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{one})" for one in patterns), re.IGNORECASE)
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 
 _WHO = r"(?:I|we|they|the (?:team|owner|operator|user|project)|you)"

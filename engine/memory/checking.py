@@ -20,10 +20,10 @@ _UNWRITABLE = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
 """NUL ends a text for half of SQLite's functions, and half a character cannot be written as UTF-8."""
 
 
-def memory_id(one: NewMemory) -> str:
+def memory_id(new: NewMemory) -> str:
     """The id of a memory follows from what it is, so that remembering it twice adds nothing: from the caller's own id,
     layer, session, speaker and text; without an own id its source counts too."""
-    parts = [one.layer.value, one.session, one.speaker, one.text, one.ref or "", "" if one.ref else one.source]
+    parts = [new.layer.value, new.session, new.speaker, new.text, new.ref or "", "" if new.ref else new.source]
     digest = hashlib.sha256(json.dumps(parts).encode()).digest()
     return "mem_" + base64.b32encode(digest[:10]).decode().lower()
 
@@ -37,25 +37,25 @@ def _says_something(word: str) -> bool:
     return any(character.isalnum() for character in word)
 
 
-def check(one: NewMemory) -> NewMemory:
+def check(new: NewMemory) -> NewMemory:
     """`one` as it can be stored: nothing in it that looks like a secret (SPEC 11.1), for what is remembered goes into
     prompts, to embedders, and to other machines. Raises `Refusal` as `MemoryStore.remember`."""
-    text = redact(one.text.translate(_UNWRITABLE))
+    text = redact(new.text.translate(_UNWRITABLE))
     if not text.strip():
         raise Refusal("empty_memory", "the memory has no text", "write what to remember")
     size = len(text.encode())
     if size > LONGEST:
         said = f"{size:,} bytes are too many for one memory"
         raise Refusal("memory_too_long", said, f"at most {LONGEST:,}; split it")
-    if one.layer not in (Layer.VECTORS, Layer.CONTEXT):
-        raise Refusal("bad_memory", f"layer {one.layer.value} cannot be written this way", "layer C or E")
-    if one.at is not None and one.at.tzinfo is None:
-        raise Refusal("bad_memory", f"the time {one.at.isoformat()} has no zone", "give it one, for example +00:00")
+    if new.layer not in (Layer.VECTORS, Layer.CONTEXT):
+        raise Refusal("bad_memory", f"layer {new.layer.value} cannot be written this way", "layer C or E")
+    if new.at is not None and new.at.tzinfo is None:
+        raise Refusal("bad_memory", f"the time {new.at.isoformat()} has no zone", "give it one, for example +00:00")
     words = {}
     for name in ("kind", "speaker", "session", "agent", "workspace", "source", "ref"):
-        word = getattr(one, name).translate(_UNWRITABLE)
+        word = getattr(new, name).translate(_UNWRITABLE)
         if len(word) > LONGEST_WORD:
             raise Refusal("bad_memory", f"the {name} has {len(word):,} characters", f"at most {LONGEST_WORD:,}")
         words[name] = word
-    tags = tuple(tag.translate(_UNWRITABLE)[:LONGEST_WORD] for tag in one.tags)
-    return replace(one, text=text, tags=tags, **words)
+    tags = tuple(tag.translate(_UNWRITABLE)[:LONGEST_WORD] for tag in new.tags)
+    return replace(new, text=text, tags=tags, **words)

@@ -132,7 +132,10 @@ class Chroma:
         wanted = numpy.frombuffer(vector, dtype="<f4")
         with self._reached():
             answer = self._collections[layer].query(query_embeddings=[wanted], n_results=k, include=["distances"])
-        return [(int(number), float(one)) for number, one in zip(answer["ids"][0], answer["distances"][0], strict=True)]
+        return [
+            (int(number), float(distance))
+            for number, distance in zip(answer["ids"][0], answer["distances"][0], strict=True)
+        ]
 
 
 def _hurry(client: Any) -> None:

@@ -104,7 +104,7 @@ class ContextEngine:
     def record(self, view: SessionView) -> SessionRecord:
         """What is known of a session."""
         change = self._work.change(view.id)
-        said = [one.text for one in self._captures.of_session(view.id) if one.kind in ("decision", "correction")]
+        said = [item.text for item in self._captures.of_session(view.id) if item.kind in ("decision", "correction")]
         return SessionRecord(view, tuple(said), tuple(file.path for file in change.files) if change else ())
 
     def summary(self, record: SessionRecord) -> str:
@@ -166,7 +166,7 @@ def from_record(record: SessionRecord) -> str:
     """Task, outcome, decisions and files of a session, at most 120 words. Pure."""
     view = record.view
     task = f"Task: {clipped(view.prompt, _TASK)}."
-    new = [said for one in record.decisions if (said := _LEAD.sub("", one)) and said not in view.summary]
+    new = [said for decision in record.decisions if (said := _LEAD.sub("", decision)) and said not in view.summary]
     decided = f"Decided: {clipped('; '.join(new), _DECISIONS)}" if new else ""
     files = f"Files: {_some(record.files, _FILES)}." if record.files else ""
     left = MOST_WORDS - sum(len(part.split()) for part in (task, decided, files)) - 1
@@ -185,7 +185,7 @@ def told(record: SessionRecord) -> str:
     ]
     parts += [f"Error: {view.error[:1_000]}"] if view.error else []
     parts += [f"Its last words: {view.summary[:2_000]}"] if view.summary else []
-    parts += [f"It said: {one[:400]}" for one in record.decisions[:20]]
+    parts += [f"It said: {decision[:400]}" for decision in record.decisions[:20]]
     parts += [f"Files changed: {_some(record.files, 62)}"] if record.files else []
     return "\n".join(parts)[:MOST_OF_A_RECORD]
 

@@ -61,23 +61,27 @@ def draft(day: Day, known: Sequence[ParaFact]) -> list[NewFact]:
     ]
     said = {digest(fact.fact) for fact in known if not fact.forgotten}
     found: dict[str, NewFact] = {}
-    for one in drafted:
-        if one.digest not in said:
-            found.setdefault(one.digest, _with_former(one, known))
+    for item in drafted:
+        if item.digest not in said:
+            found.setdefault(item.digest, _with_former(item, known))
     return list(found.values())[:MOST_FACTS]
 
 
 def lines_for(day: Day, agent: str) -> list[str]:
     """What an agent is to find in its `memory.md` of this day; [] when it did nothing."""
     lines = []
-    for one in day.sessions:
-        if one.agent == agent:
-            landed = day.files.get(one.id)
-            lines.append(f"{one.outcome}: {one.prompt}" + (f" ({count(landed, 'file')} landed)" if landed else ""))
+    for session in day.sessions:
+        if session.agent == agent:
+            landed = day.files.get(session.id)
+            lines.append(
+                f"{session.outcome}: {session.prompt}" + (f" ({count(landed, 'file')} landed)" if landed else "")
+            )
     lines += [
-        f"{one.kind}: {one.text}" if one.trust is Trust.OPERATOR else f"somebody said ({one.kind}): “{one.text}”"
-        for one in day.captures
-        if one.agent == agent
+        f"{capture.kind}: {capture.text}"
+        if capture.trust is Trust.OPERATOR
+        else f"somebody said ({capture.kind}): “{capture.text}”"
+        for capture in day.captures
+        if capture.agent == agent
     ]
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 1], f"and {len(lines) - MOST_LINES + 1} more"]
@@ -92,12 +96,12 @@ def heading(day: str) -> str:
 def synthesis(day: Day) -> str:
     """The day as a model reads it: one line a thing, bounded; every line begins with its source."""
     lines = [f"Day {day.date}: {count(day.approved, 'card')} approved, {day.rejected} rejected."]
-    for one in day.sessions:
-        files = day.files.get(one.id)
+    for item in day.sessions:
+        files = day.files.get(item.id)
         landed = f", {count(files, 'file')} landed" if files else ""
-        said = f"{one.prompt}: {one.outcome}{landed}. {one.error or one.summary}"
-        lines.append(f"[{one.id}] {one.agent} in {_name(one.workspace)}: {said}")
-    lines += [f"[{one.source}] {one.kind} said {_by(one)}: {one.text}" for one in day.captures]
+        said = f"{item.prompt}: {item.outcome}{landed}. {item.error or item.summary}"
+        lines.append(f"[{item.id}] {item.agent} in {_name(item.workspace)}: {said}")
+    lines += [f"[{capture.source}] {capture.kind} said {_by(capture)}: {capture.text}" for capture in day.captures]
     for session, (_, tests) in sorted(day.red.items()):
         lines.append(f"[{session}] still failed: {', '.join(tests[:5])}")
     text = "\n".join(_short(line, 2 * LONGEST_LINE) for line in lines)
@@ -107,33 +111,39 @@ def synthesis(day: Day) -> str:
 def fact_of(day: Day, *, fact: str, category: str, bucket: Bucket, group: str, source: str) -> NewFact:
     """A fact that a model draws from what the synthesis calls `source`: it belongs to the workspace that this is from.
     Whose words it is: those of whoever said it where it was captured word for word, else the model's own. Pure."""
-    captures = [one for one in day.captures if one.source == source]
-    said = next((one.trust for one in captures if digest(one.text) == digest(fact)), Trust.QUOTED)
+    captures = [capture for capture in day.captures if capture.source == source]
+    said = next((capture.trust for capture in captures if digest(capture.text) == digest(fact)), Trust.QUOTED)
     places = {session: place for session, (place, _) in day.red.items()}
-    places |= {one.source: one.workspace for one in captures} | {one.id: one.workspace for one in day.sessions}
+    places |= {capture.source: capture.workspace for capture in captures} | {
+        item.id: item.workspace for item in day.sessions
+    }
     origin = f"nightly:{day.date}:{source}"
     return NewFact(fact, category or "fact", bucket, group, origin, places.get(source, ""), trust=said)
 
 
 def _captured(day: Day, kind: str) -> list[NewFact]:
     found = []
-    for one in sorted(day.captures, key=lambda one: (-one.seen, one.at, one.id)):
-        if one.kind != kind:
+    for capture in sorted(day.captures, key=lambda capture: (-capture.seen, capture.at, capture.id)):
+        if capture.kind != kind:
             continue
-        preference = "preference" in one.tags
-        bucket, group = (Bucket.AREAS, "preferences") if preference else (Bucket.PROJECTS, _name(one.workspace))
-        often = f", in {one.seen} sessions" if one.seen > 1 else ""
+        preference = "preference" in capture.tags
+        bucket, group = (Bucket.AREAS, "preferences") if preference else (Bucket.PROJECTS, _name(capture.workspace))
+        often = f", in {capture.seen} sessions" if capture.seen > 1 else ""
         category = "preference" if preference else kind
-        source = f"{CAPTURED}{one.source}"
-        reason = f"said {_by(one)}{often}"
-        found.append(NewFact(one.text, category, bucket, group, source, one.workspace, trust=one.trust, reason=reason))
+        source = f"{CAPTURED}{capture.source}"
+        reason = f"said {_by(capture)}{often}"
+        found.append(
+            NewFact(
+                capture.text, category, bucket, group, source, capture.workspace, trust=capture.trust, reason=reason
+            )
+        )
     return found
 
 
-def _by(one: Capture) -> str:
-    if one.trust is Trust.OPERATOR:
+def _by(capture: Capture) -> str:
+    if capture.trust is Trust.OPERATOR:
         return "by the operator"
-    return f"in a session of {one.agent}" if one.agent else "in a session"
+    return f"in a session of {capture.agent}" if capture.agent else "in a session"
 
 
 def _failures(day: Day) -> list[NewFact]:
@@ -141,7 +151,7 @@ def _failures(day: Day) -> list[NewFact]:
     found = []
     for (workspace, test), often in sorted(times.items(), key=lambda pair: (-pair[1], pair[0])):
         if often >= REPEATED:
-            sessions = sorted(one for one, (place, tests) in day.red.items() if place == workspace and test in tests)
+            sessions = sorted(item for item, (place, tests) in day.red.items() if place == workspace and test in tests)
             fact = NewFact(
                 f"{_short(test, 300)} resists being fixed by agents",
                 "failure",
@@ -158,15 +168,15 @@ def _failures(day: Day) -> list[NewFact]:
 
 def _landed(day: Day) -> list[NewFact]:
     found = []
-    for one in day.sessions:
-        if files := day.files.get(one.id):
+    for session in day.sessions:
+        if files := day.files.get(session.id):
             fact = NewFact(
-                f"Done on {day.date}: {_short(one.prompt, 300)} ({count(files, 'file')})",
+                f"Done on {day.date}: {_short(session.prompt, 300)} ({count(files, 'file')})",
                 "change",
                 Bucket.ARCHIVES,
-                _name(one.workspace),
-                f"session:{one.id}",
-                one.workspace,
+                _name(session.workspace),
+                f"session:{session.id}",
+                session.workspace,
                 reason="it was landed",
             )
             found.append(fact)

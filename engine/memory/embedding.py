@@ -143,7 +143,7 @@ class EndpointEmbedder:
 
 def unit(vector: Sequence[float]) -> bytes:
     """A vector of length 1 as bytes. Raises ValueError for one that has no direction."""
-    length = math.sqrt(math.fsum(one * one for one in vector))
+    length = math.sqrt(math.fsum(item * item for item in vector))
     if not length or not math.isfinite(length):
         raise ValueError("a vector of zeros")
-    return array.array("f", (one / length for one in vector)).tobytes()
+    return array.array("f", (item / length for item in vector)).tobytes()

@@ -94,15 +94,15 @@ class StoredMemories:
         """The `query.k` best. What the embedder does not answer within `patience` seconds is found by words alone."""
         looked = self.look(query, now, patience)
         ranked = rank(looked.seen, most=query.k)
-        memories = self._store.by_seq(looked.seqs[one.number] for one in ranked)
+        memories = self._store.by_seq(looked.seqs[hit.number] for hit in ranked)
         items = []
-        for one in ranked:
-            memory = memories.get(looked.seqs[one.number])
+        for hit in ranked:
+            memory = memories.get(looked.seqs[hit.number])
             if memory is not None:  # else it was deleted meanwhile
                 text, place = memory.text, ""
                 if query.passages and len(text) > SHORT:
-                    text, place = _told(text, looked.passages[one.number])
-                items.append(_recalled(memory, one, text, place, now))
+                    text, place = _told(text, looked.passages[hit.number])
+                items.append(_recalled(memory, hit, text, place, now))
         return Found(tuple(items), looked.words)
 
     def look(self, query: RecallQuery, now: datetime, patience: float) -> Looked:
@@ -136,7 +136,7 @@ class StoredMemories:
             read_of = reader.passages(seqs, chunks)
         texts: dict[int, str] = {}
         best: dict[int, tuple[float, bool, Passage]] = {}
-        for passage, value in zip(read_of, _matched(asked, [one.tokens for one in read_of]).tolist(), strict=True):
+        for passage, value in zip(read_of, _matched(asked, [item.tokens for item in read_of]).tolist(), strict=True):
             seq = passage.seq
             texts[seq] = f"{texts[seq]}\n{passage.text}" if seq in texts else passage.text
             nearest = seq in hits and passage.chunk_id == hits[seq].chunks[0]
@@ -178,14 +178,14 @@ def _pool(
     return Pool(speakers, sessions, [row.at for row in rows], before, after, by_words, meaning, now)
 
 
-def _recalled(memory: Memory, one: Ranked, text: str, place: str, now: datetime) -> Recalled:
+def _recalled(memory: Memory, ranked: Ranked, text: str, place: str, now: datetime) -> Recalled:
     recalled = Recalled(
         id=memory.id,
         layer=memory.layer,
         text=text,
-        score=one.score,
-        parts=one.parts,
-        reason=one.reason,
+        score=ranked.score,
+        parts=ranked.parts,
+        reason=ranked.reason,
         source=memory.source or memory.session or memory.id,
         speaker=memory.speaker,
         at=memory.at,
@@ -210,13 +210,13 @@ def _told(text: str, passage: Passage) -> tuple[str, str]:
     return text[start:stop].strip(), f"characters {start + 1}-{stop} of {len(text)}"
 
 
-def faded(one: Recalled, now: datetime) -> Recalled:
+def faded(line: Recalled, now: datetime) -> Recalled:
     """A task's memory as its age lets it count (SPEC 4.6)."""
-    age = 0.0 if one.at is None else max(0.0, (now - one.at).total_seconds() / 86400)
+    age = 0.0 if line.at is None else max(0.0, (now - line.at).total_seconds() / 86400)
     fresh = math.exp(-age / DECAY_DAYS)
-    parts = tuple(replace(part, weight=part.weight * (1 - DECAY_SHARE)) for part in one.parts)
+    parts = tuple(replace(part, weight=part.weight * (1 - DECAY_SHARE)) for part in line.parts)
     parts += (ScorePart("age", fresh, DECAY_SHARE),)
-    return replace(one, score=sum(part.value * part.weight for part in parts), parts=parts)
+    return replace(line, score=sum(part.value * part.weight for part in parts), parts=parts)
 
 
 def _matched(asked: Embedding | None, kept: list[bytes | None]) -> Vector:

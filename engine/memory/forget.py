@@ -180,8 +180,8 @@ class Rows:
 
     def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
-            for one in erasing.find(driver_of(session.connection()), wanted, _ROWS_ELSEWHERE):
-                yield f"{one.table}.{one.column}:{one.rowid}", erasing.words_in(one.value)
+            for item in erasing.find(driver_of(session.connection()), wanted, _ROWS_ELSEWHERE):
+                yield f"{item.table}.{item.column}:{item.rowid}", erasing.words_in(item.value)
 
     def erase(self, wanted: Wanted) -> int:
         return self._database.write(lambda tx: erasing.erase(tx.driver, wanted, _ROWS_ELSEWHERE))

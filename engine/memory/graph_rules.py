@@ -49,7 +49,7 @@ Out = Mapping[str, Sequence[GraphEdge]]
 
 def ahead(out: Out, task_id: str, relation: Relation) -> Iterator[str]:
     """Where arrows that hold lead."""
-    return (one.target for one in out.get(task_id, ()) if one.relation is relation and not one.invalidated)
+    return (item.target for item in out.get(task_id, ()) if item.relation is relation and not item.invalidated)
 
 
 def reaches(out: Out, into: Mapping[str, Sequence[str]], start: str, relation: Relation, goal: str) -> bool:

@@ -115,7 +115,7 @@ class Importer:
                 turns += read
                 bad += len(faults)
                 said += faults[: max(0, MOST_NAMED - len(said))]
-        found = tuple(sanitise(one) for one in said)
+        found = tuple(sanitise(statement) for statement in said)
         if found and found != self._said:
             more = len(found) - TOLD
             self._report("transcripts", "; ".join(found[:TOLD]) + (f"; and {more} more" if more > 0 else ""))

@@ -114,7 +114,7 @@ class GraphSource:
 
     def _beside(self, found: Sequence[Recalled], query: RecallQuery) -> list[Recalled]:
         """What is one step from the tasks that were found, with the arrow that leads there."""
-        origins = {one.id: one for one in found}
+        origins = {line.id: line for line in found}
         lines = []
         for edge, node in self._graph.neighbours(list(origins)):
             forward = edge.source == node.task_id
@@ -151,7 +151,7 @@ class FactSource:
                 approved = fact.approved_at is not None
                 found.append(replace(line, source=fact.source, at=fact.created_at, trust=fact.trust, approved=approved))
         best = _best(found, query.k)
-        self._para.asked_for(one.id for one in best)
+        self._para.asked_for(line.id for line in best)
         return Found(best)
 
 
@@ -220,4 +220,4 @@ def _line(id: object, layer: Layer, text: str, parts: tuple[ScorePart, ...], rea
 
 
 def _best(found: Iterable[Recalled], k: int) -> tuple[Recalled, ...]:
-    return tuple(sorted(found, key=lambda one: (-one.score, one.id))[:k])
+    return tuple(sorted(found, key=lambda line: (-line.score, line.id))[:k])

@@ -98,7 +98,7 @@ class Knowledge:
             database,
             [*own, *others, *rest],
             text_of=lambda id: self._text_of(id, named or {}),
-            running=lambda: [one.id for one in self._work.running()],
+            running=lambda: [item.id for item in self._work.running()],
             again=others,
         )
         return self.forgetting
@@ -165,8 +165,8 @@ class Knowledge:
     def waiting(self) -> list[Waiting]:
         """Drafts of facts as entries of the operator's queue (SPEC 9.3)."""
         return [
-            Waiting("fact", one.id, f"keep as a fact? {one.fact}", one.created_at, text=one.fact)
-            for one in self.drafts.waiting()
+            Waiting("fact", draft.id, f"keep as a fact? {draft.fact}", draft.created_at, text=draft.fact)
+            for draft in self.drafts.waiting()
         ]
 
     def _text_of(self, id: str, named: Mapping[str, Callable[[str], str | None]]) -> str | None:

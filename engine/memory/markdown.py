@@ -72,14 +72,14 @@ class Markdown:
     def agents(self) -> list[str]:
         """The agents that have a folder, by id."""
         try:
-            return sorted(one.name for one in self.folder.iterdir() if AGENT.fullmatch(one.name) and one.is_dir())
+            return sorted(path.name for path in self.folder.iterdir() if AGENT.fullmatch(path.name) and path.is_dir())
         except FileNotFoundError:
             return []
 
     def list(self, agent: str = "") -> list[AgentFile]:
         """The files of one agent or of all, those that are not there included. What cannot be read has a `problem`."""
         agents = [agent] if agent else self.agents()
-        return [self._look(one, name) for one in agents for name in FILES]
+        return [self._look(owner, name) for owner in agents for name in FILES]
 
     def read(self, agent: str, name: str) -> AgentFile:
         """One file. Raises `Refusal`: `unknown_file`, `unreadable_file`."""
@@ -99,9 +99,9 @@ class Markdown:
 
     def layer(self) -> LayerState:
         """How layer A stands (SPEC 9.5)."""
-        found = [one for one in self.list() if one.digest or one.problem]
-        broken = [f"{one.agent}/{one.name}: {one.problem}" for one in found if one.problem]
-        fresh = max((one.written for one in found if one.written is not None), default=None)
+        found = [item for item in self.list() if item.digest or item.problem]
+        broken = [f"{file.agent}/{file.name}: {file.problem}" for file in found if file.problem]
+        fresh = max((file.written for file in found if file.written is not None), default=None)
         return LayerState(
             Layer.MARKDOWN, len(found), fresh, "degraded" if broken else "ready", sanitise("; ".join(broken[:3]))
         )
@@ -227,7 +227,9 @@ class Markdown:
     def _entries(self) -> frozenset[str]:
         """What stands in the folder, as far as it is shown."""
         try:
-            return frozenset(sanitise(one.name)[:80] for one in self.folder.iterdir() if not one.name.startswith("."))
+            return frozenset(
+                sanitise(path.name)[:80] for path in self.folder.iterdir() if not path.name.startswith(".")
+            )
         except FileNotFoundError:
             return frozenset()
 

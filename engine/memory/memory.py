@@ -149,7 +149,7 @@ class MemoryPort:
             elif index.state in ("building", "degraded"):
                 state, words, progress = index.state, f"index: {index.words}", index.progress
             found.append(LayerState(layer, count, fresh, state, words, progress))
-        return sorted([*found, *(self._knowledge.layers() if self._knowledge else [])], key=lambda one: one.layer)
+        return sorted([*found, *(self._knowledge.layers() if self._knowledge else [])], key=lambda state: state.layer)
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """Entries of layer C or E, the newest first; see `MemoryStore.entries`."""

@@ -78,7 +78,7 @@ class MiniLM:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         tokenizer = _tokenizer()
         tokenizer.enable_truncation(MOST_TOKENS)
-        return tokenizer, session.run, [one.name for one in session.get_inputs()]
+        return tokenizer, session.run, [given.name for given in session.get_inputs()]
 
     @functools.cached_property
     def _whole(self) -> Any:

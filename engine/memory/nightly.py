@@ -265,12 +265,14 @@ class Nightly:
     def _read(self, day: date) -> Day:
         start, end = window(day, self._clock)
         entries = self._ledger.between(start, end, _KINDS)
-        landed = {one.payload["session_id"]: one.payload["files"] for one in entries if one.kind == "ChangeSetLanded"}
-        sessions = {one.subject: None for one in entries if one.kind == "SessionEnded"}
+        landed = {
+            entry.payload["session_id"]: entry.payload["files"] for entry in entries if entry.kind == "ChangeSetLanded"
+        }
+        sessions = {entry.subject: None for entry in entries if entry.kind == "SessionEnded"}
         red = {
-            one.subject: (one.workspace, tuple(one.payload.get("failing", ())))
-            for one in entries
-            if one.kind in ("ValidationFailed", "RetryRepeated")
+            entry.subject: (entry.workspace, tuple(entry.payload.get("failing", ())))
+            for entry in entries
+            if entry.kind in ("ValidationFailed", "RetryRepeated")
         }
         return Day(
             day.isoformat(),
@@ -278,8 +280,8 @@ class Nightly:
             landed,
             tuple(self._captures.between(start, end)),
             red,
-            sum(one.kind == "PredictionConfirmed" for one in entries),
-            sum(one.kind == "PredictionRejected" for one in entries),
+            sum(entry.kind == "PredictionConfirmed" for entry in entries),
+            sum(entry.kind == "PredictionRejected" for entry in entries),
         )
 
     def _known(self, session_id: str) -> list[SessionView]:
@@ -290,7 +292,7 @@ class Nightly:
 
     def _write_diaries(self, day: Day) -> list[str]:
         said = []
-        did = {one.agent for one in day.sessions} | {one.agent for one in day.captures}
+        did = {session.agent for session in day.sessions} | {capture.agent for capture in day.captures}
         for agent in did.intersection(self._files.agents()):
             lines = lines_for(day, agent)
             if not lines:
@@ -320,7 +322,9 @@ def missed(last: date, newest: date) -> list[date]:
 def window(day: date, clock: Clock) -> tuple[datetime, datetime]:
     """From the local midnight of a day to the next, in UTC: 23 or 25 hours on the days when clocks change."""
     zone = clock.local().tzinfo
-    start, end = (datetime.combine(one, time(), zone).astimezone(UTC) for one in (day, day + timedelta(days=1)))
+    start, end = (
+        datetime.combine(midnight, time(), zone).astimezone(UTC) for midnight in (day, day + timedelta(days=1))
+    )
     return start, end
 
 
@@ -346,7 +350,7 @@ def evaluated(answer: str, synthesis: str) -> tuple[tuple[Proposed, ...], tuple[
 
 def _question(day: str, text: str, faults: Sequence[str], budget: int) -> Question:
     """The day to the model; `faults` is what was wrong with its answer before."""
-    again = "\n\nYour answer before could not be used:\n" + "\n".join(f"- {one}" for one in faults[:20])
+    again = "\n\nYour answer before could not be used:\n" + "\n".join(f"- {fault}" for fault in faults[:20])
     return Question(
         purpose="nightly",
         subject=f"nightly:{day}",

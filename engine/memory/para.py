@@ -101,9 +101,9 @@ class Para:
         reach = [middle]
         while reach and len(chain) < LONGEST_CHAIN:
             names = {fact.id for fact in reach}
-            found = [one for one in everything.values() if one.superseded_by in names and one.id not in chain]
+            found = [value for value in everything.values() if value.superseded_by in names and value.id not in chain]
             reach = sorted(found, key=lambda fact: (fact.created_at, fact.id), reverse=True)
-            chain |= {one.id: one for one in reach}
+            chain |= {item.id: item for item in reach}
         earlier = list(chain.values())[::-1]
         after = everything.get(middle.superseded_by or "")
         while after is not None and after.id not in chain:
@@ -134,7 +134,7 @@ class Para:
         """
         with self._lock:
             changes: dict[str, ParaFact] = {}
-            kept = [self._plan(_checked(one), changes) for one in new]
+            kept = [self._plan(_checked(item), changes) for item in new]
             self._change(list(changes.values()))
             return kept
 
@@ -271,7 +271,7 @@ class Para:
         for bucket in Bucket:
             parent = self._folder / bucket.value
             if parent.is_dir():
-                names = [one.name for one in parent.iterdir() if one.is_dir() and GROUP.fullmatch(one.name)]
+                names = [path.name for path in parent.iterdir() if path.is_dir() and GROUP.fullmatch(path.name)]
                 found += [self._group(bucket, name) for name in sorted(names)]
         return found
 

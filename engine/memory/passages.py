@@ -53,8 +53,8 @@ def chunks(offsets: Sequence[tuple[int, int]], length: int) -> list[tuple[int, i
     return found
 
 
-def head(one: Memory, former: Memory | None) -> str:
+def head(memory: Memory, former: Memory | None) -> str:
     """What stands before a chunk of `one`, `former` being the turn before it in its session."""
     before = f"{former.text[-FORMER:]} " if former is not None and former.text else ""
-    who = f"{one.speaker}: " if one.speaker else ""
-    return f"{before}[{one.at.day:02d} {list(MONTHS)[one.at.month - 1].capitalize()} {one.at.year}] {who}"
+    who = f"{memory.speaker}: " if memory.speaker else ""
+    return f"{before}[{memory.at.day:02d} {list(MONTHS)[memory.at.month - 1].capitalize()} {memory.at.year}] {who}"

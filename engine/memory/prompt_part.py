@@ -74,9 +74,10 @@ class RecalledPart:
         """The block for a request, None in it when nothing is recalled; layers that were left out are in the notes."""
         recall, budget = self._recall(request)
         lines, used, _, _ = self._fit(recall, budget)
-        notes = [f"recall went without {one}" for one in recall.left_out]
+        notes = [f"recall went without {item}" for item in recall.left_out]
         sources = [
-            {"id": one.id, "layer": one.layer.value, "source": one.source, "score": round(one.score, 4)} for one in used
+            {"id": line.id, "layer": line.layer.value, "source": line.source, "score": round(line.score, 4)}
+            for line in used
         ]
         part = PromptPart(BLOCK, tuple(lines)) if used else None
         return Contribution(part, {"memory_sources": sources} if used else {}, tuple(notes))
@@ -103,8 +104,8 @@ class RecalledPart:
             passages=True,
         )
         recall, known = self._memory.recall(query), self._known(request)
-        said = ((one, without(one.text, known)) for one in recall.items)
-        left = tuple(replace(one, text=text) for one, text in said if text.strip() or not one.text.strip())
+        said = ((item, without(item.text, known)) for item in recall.items)
+        left = tuple(replace(item, text=text) for item, text in said if text.strip() or not item.text.strip())
         return replace(recall, items=left), budget
 
     def _fit(self, recall: Recall, budget: int) -> tuple[list[PromptLine], list[Recalled], list[Recalled], int]:
@@ -114,17 +115,17 @@ class RecalledPart:
         tokens = sum(self._count(line.text) for line in (*lines, end))
         used: list[Recalled] = []
         dropped: list[Recalled] = []
-        for one in recall.items:
-            if one.tokens > budget:  # nobody has to count the tokens of a megabyte
-                dropped.append(one)
+        for item in recall.items:
+            if item.tokens > budget:  # nobody has to count the tokens of a megabyte
+                dropped.append(item)
                 continue
-            told = remembered_lines(one)
+            told = remembered_lines(item)
             cost = sum(self._count(line.text) for line in told)
             if tokens + cost > budget:
-                dropped.append(one)
+                dropped.append(item)
             else:
                 lines += told
-                used.append(one)
+                used.append(item)
                 tokens += cost
         dropped += recall.dropped
         return [*lines, end], used, dropped, tokens if used else 0

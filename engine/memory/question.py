@@ -134,13 +134,13 @@ class Question:
 
 def read(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None) -> Question:
     """Read a question that is asked of what `speakers` said."""
-    known = {one.casefold() for one in speakers if one}
-    people = {one: _calls(one) for one in known if one not in USERS and one not in ASSISTANTS}
+    known = {speaker.casefold() for speaker in speakers if speaker}
+    people = {speaker: _calls(speaker) for speaker in known if speaker not in USERS and speaker not in ASSISTANTS}
     topic = _topic(text)
     lower = topic.casefold()
     present = set(WORD.findall(lower))
-    named = {one for one, calls in people.items() if _named(lower, present, one, calls)}
-    called = {word for one in named for word in people[one]}
+    named = {item for item, calls in people.items() if _named(lower, present, item, calls)}
+    called = {word for item in named for word in people[item]}
     plain = list(dict.fromkeys(WORD.findall(lower)))
     words = [word for word in plain if word not in EMPTY and word not in called]
     words = words or [word for word in plain if word not in called] or plain

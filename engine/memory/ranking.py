@@ -150,18 +150,19 @@ def first_look(question: Question, pool: Pool) -> Candidates:
     number: dict[str, int] = {}
     # A line without a session is a session of its own.
     of = numpy.array(
-        [number.setdefault(one or f"\x00{place}", len(number)) for place, one in enumerate(pool.sessions)], numpy.int64
+        [number.setdefault(item or f"\x00{place}", len(number)) for place, item in enumerate(pool.sessions)],
+        numpy.int64,
     )
     session = numpy.zeros(len(number), numpy.float32)
     numpy.maximum.at(session, of, fused)
     beside = numpy.maximum(_from(fused, pool.before), _from(fused, pool.after))
-    who = numpy.array([one.casefold() in question.asked for one in pool.speakers], numpy.float32)
+    who = numpy.array([speaker.casefold() in question.asked for speaker in pool.speakers], numpy.float32)
     fits = numpy.zeros(len(who), numpy.float32)
     if question.whens:
         for place, at in enumerate(pool.times):
             if at:
                 said = date.fromisoformat(at[:10])
-                fits[place] = max(one.fits(said) for one in question.whens)
+                fits[place] = max(when.fits(said) for when in question.whens)
     best = numpy.argsort(-(fused + 0.3 * beside + 0.3 * who + 0.15 * fits), kind="stable")[:CLOSE_MOST]
     features = {
         "words": words,
@@ -219,13 +220,13 @@ def rank(seen: Candidates, *, most: int | None = None) -> list[Ranked]:
     idle = {"who"} if not question.asked else set()
     idle |= ({"date"} if not question.whens else set()) | ({"time"} if not question.asks_when else set())
     idle |= {"standing"} if not found["standing"].any() else set()
-    counted = [one for one in WEIGHTS if one.feature not in idle]
-    total = sum(one.weight for one in counted)
-    shares = dict.fromkeys((one.part for one in counted), 0.0)
+    counted = [weight for weight in WEIGHTS if weight.feature not in idle]
+    total = sum(weight.weight for weight in counted)
+    shares = dict.fromkeys((weight.part for weight in counted), 0.0)
     parts: dict[str, Vector] = {part: numpy.zeros(size, numpy.float32) for part in shares}
-    for one in counted:
-        shares[one.part] += one.weight / total
-        parts[one.part] = parts[one.part] + one.weight / total * found[one.feature]
+    for weight in counted:
+        shares[weight.part] += weight.weight / total
+        parts[weight.part] = parts[weight.part] + weight.weight / total * found[weight.feature]
     order = numpy.argsort(-numpy.sum(list(parts.values()), axis=0), kind="stable")
     ranked = []
     for number in order[_near_enough(seen)[order]][:most].tolist():
@@ -233,7 +234,7 @@ def rank(seen: Candidates, *, most: int | None = None) -> list[Ranked]:
             ScorePart(part, min(1.0, max(0.0, float(parts[part][number]) / share)), share)
             for part, share in shares.items()
         )
-        score = sum(one.value * one.weight for one in mine)
+        score = sum(item.value * item.weight for item in mine)
         ranked.append(Ranked(number, score, mine, _reason(seen, number)))
     return ranked
 

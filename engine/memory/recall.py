@@ -96,15 +96,15 @@ class Recaller:
         now = query.now or self._clock.now()
         asked: dict[str, Future[Found]] = {}
         left_out: list[str] = []
-        for one in self._sources:
-            if query.layers is None or one.layers & query.layers:
-                future = self._ask(one.name, partial(one.find, query, now, seconds * PATIENCE_SHARE))
+        for source in self._sources:
+            if query.layers is None or source.layers & query.layers:
+                future = self._ask(source.name, partial(source.find, query, now, seconds * PATIENCE_SHARE))
                 if future is None:
-                    left_out.append(f"{one.name}: still busy with an earlier question")
+                    left_out.append(f"{source.name}: still busy with an earlier question")
                 else:
-                    asked[one.name] = future
+                    asked[source.name] = future
         found = self._gather(asked, seconds, left_out)
-        others = [one for one in found if not one.about or one.about != query.session]
+        others = [line for line in found if not line.about or line.about != query.session]
         chosen = _once(_ordered(_told_best(others)))[: query.k]
         items, dropped = self._within(chosen, query.token_budget)
         return Recall(tuple(items), tuple(left_out), tuple(dropped), time.perf_counter() - began)
@@ -150,20 +150,20 @@ class Recaller:
         kept: list[Recalled] = []
         dropped: list[Recalled] = []
         left = budget
-        for one in items:
-            if left is not None and not one.tokens and len(one.text) > 16 * left + 1_000:
+        for item in items:
+            if left is not None and not item.tokens and len(item.text) > 16 * left + 1_000:
                 # Nobody counts the tokens of a megabyte: no text has fewer than one for sixteen characters or so.
-                dropped.append(replace(one, tokens=len(one.text) // 4))
+                dropped.append(replace(item, tokens=len(item.text) // 4))
                 continue
-            short = left is not None or len(one.text) <= COUNTED_MOST
-            tokens = one.tokens or (self._count(one.text) if short else len(one.text) // 4)
-            one = replace(one, tokens=tokens)
+            short = left is not None or len(item.text) <= COUNTED_MOST
+            tokens = item.tokens or (self._count(item.text) if short else len(item.text) // 4)
+            item = replace(item, tokens=tokens)
             if left is not None and tokens > left:
-                dropped.append(one)
+                dropped.append(item)
                 continue
             if left is not None:
                 left -= tokens
-            kept.append(one)
+            kept.append(item)
         return kept, dropped
 
 
@@ -171,25 +171,25 @@ def _told_best(found: Iterable[Recalled]) -> list[Recalled]:
     """Each session and task once, by the layer that tells most of it; what stands for itself as it is."""
     best: dict[str, Recalled] = {}
     alone = []
-    for one in found:
-        former = best.get(one.about)
-        if not one.about:
-            alone.append(one)
-        elif former is None or _form(one) < _form(former):
-            best[one.about] = one
+    for line in found:
+        former = best.get(line.about)
+        if not line.about:
+            alone.append(line)
+        elif former is None or _form(line) < _form(former):
+            best[line.about] = line
     return [*alone, *best.values()]
 
 
-def _form(one: Recalled) -> tuple[int, float]:
-    return FORMS.index(one.layer), -one.score
+def _form(line: Recalled) -> tuple[int, float]:
+    return FORMS.index(line.layer), -line.score
 
 
 def _ordered(found: Sequence[Recalled]) -> list[Recalled]:
     """Facts first, as many as may stand before everything; then by score. Who answered first makes no difference."""
-    ordered = sorted(found, key=lambda one: (-one.score, one.layer.value, one.id))
-    facts = [one for one in ordered if one.layer is Layer.PARA][:FACTS_MOST]
-    first = {one.id for one in facts}
-    return facts + [one for one in ordered if one.layer is not Layer.PARA or one.id not in first]
+    ordered = sorted(found, key=lambda line: (-line.score, line.layer.value, line.id))
+    facts = [recalled for recalled in ordered if recalled.layer is Layer.PARA][:FACTS_MOST]
+    first = {fact.id for fact in facts}
+    return facts + [recalled for recalled in ordered if recalled.layer is not Layer.PARA or recalled.id not in first]
 
 
 def _once(ordered: Sequence[Recalled]) -> list[Recalled]:
@@ -197,14 +197,14 @@ def _once(ordered: Sequence[Recalled]) -> list[Recalled]:
     found: list[Recalled] = []
     layers: dict[str, Layer] = {}
     said: set[tuple[str, str, str]] = set()
-    for one in ordered:
-        text = _plain(one.text)
-        key = (text, one.speaker.casefold(), one.at.date().isoformat() if one.at else "")
-        if key in said or layers.get(text, one.layer) is not one.layer:
+    for recalled in ordered:
+        text = _plain(recalled.text)
+        key = (text, recalled.speaker.casefold(), recalled.at.date().isoformat() if recalled.at else "")
+        if key in said or layers.get(text, recalled.layer) is not recalled.layer:
             continue
-        layers.setdefault(text, one.layer)
+        layers.setdefault(text, recalled.layer)
         said.add(key)
-        found.append(one)
+        found.append(recalled)
     return found
 
 

@@ -60,21 +60,21 @@ class MemoryStore:
 
         Raises `Refusal`: `empty_memory`, `memory_too_long`, `bad_memory`; then nothing of `items` is written.
         """
-        checked = [check(one) for one in items]
+        checked = [check(item) for item in items]
         return self._database.write(lambda tx: self.add(tx, checked))
 
     def add(self, tx: Transaction, items: Sequence[NewMemory]) -> Remembered:
         """The same in the caller's transaction."""
-        items = [check(one) for one in items]
-        ids = [memory_id(one) for one in items]
+        items = [check(item) for item in items]
+        ids = [memory_id(item) for item in items]
         driver = tx.driver
         known = {row[0] for row in driver.execute(f"SELECT id FROM memories WHERE id IN {_MANY}", _many(ids))}
         rows: dict[str, dict[str, Any]] = {}
-        for name, one in zip(ids, items, strict=True):
+        for name, item in zip(ids, items, strict=True):
             if name not in known:
-                rows.setdefault(name, _row(name, one, tx.now))
+                rows.setdefault(name, _row(name, item, tx.now))
         driver.executemany(_INSERT, rows.values())
-        tags = [(_json(one.tags), name) for name, one in zip(ids, items, strict=True) if name in known and one.tags]
+        tags = [(_json(item.tags), name) for name, item in zip(ids, items, strict=True) if name in known and item.tags]
         driver.executemany("UPDATE memories SET tags = ?1 WHERE id = ?2 AND tags <> ?1 AND NOT forgotten", tags)
         return Remembered(tuple(ids), len(rows))
 
@@ -126,7 +126,7 @@ class MemoryStore:
 
     def by_seq(self, seqs: Iterable[int]) -> dict[int, Memory]:
         """Memories by their number; those that are not there any more are left out."""
-        return {one.seq: one for one in self._memories(f"WHERE seq IN {_MANY}", _many(seqs))}
+        return {memory.seq: memory for memory in self._memories(f"WHERE seq IN {_MANY}", _many(seqs))}
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """The newest first, those with all the `words` when there are any; page on with `before` = the last `seq`."""
@@ -234,13 +234,13 @@ class MemoryStore:
             yield driver_of(session.connection()).execute
 
 
-def _row(name: str, one: NewMemory, now: datetime) -> dict[str, Any]:
+def _row(name: str, new: NewMemory, now: datetime) -> dict[str, Any]:
     """The row of a new memory, as it was checked."""
     made = {"id": name, "created_at": as_stored(now), "superseded_by": "", "forgotten": 0, "model": ""}
-    retention = one.retention or RETENTION_BY_KIND.get(one.kind, Retention.MONTH)
-    at = as_stored(one.at or now)
+    retention = new.retention or RETENTION_BY_KIND.get(new.kind, Retention.MONTH)
+    at = as_stored(new.at or now)
     return (
-        flat(one) | made | {"retention": retention.value, "at": at, "tags": _json(one.tags), "layer": one.layer.value}
+        flat(new) | made | {"retention": retention.value, "at": at, "tags": _json(new.tags), "layer": new.layer.value}
     )
 
 

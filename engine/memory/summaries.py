@@ -90,10 +90,10 @@ class PostgresSummaries:
                 _ADD,
                 [
                     (
-                        one.id, one.project, one.text, one.agent, one.session, one.ref, json.dumps(list(one.tags)),
-                        one.at, one.origin,
+                        summary.id, summary.project, summary.text, summary.agent, summary.session, summary.ref,
+                        json.dumps(list(summary.tags)), summary.at, summary.origin,
                     )
-                    for one in summaries
+                    for summary in summaries
                 ],
             )  # fmt: skip
             if gone:
@@ -182,21 +182,21 @@ class SummarySharing:
             found, after = store.fetch(project, cursor)
             if after == cursor:
                 return
-            theirs = [one for one in found if one.origin != self._origin()]
-            self._take([one for one in theirs if not one.gone], workspace)
-            self._forget([one.id for one in found if one.gone])
+            theirs = [summary for summary in found if summary.origin != self._origin()]
+            self._take([summary for summary in theirs if not summary.gone], workspace)
+            self._forget([summary.id for summary in found if summary.gone])
             self._database.write(lambda tx, after=after: state.put(tx, key, after))  # type: ignore[misc]
 
     def _take(self, summaries: Sequence[SharedSummary], workspace: str) -> None:
         wanted = []
-        for one in summaries:
+        for summary in summaries:
             try:
-                new = check(_memory(one, workspace))
+                new = check(_memory(summary, workspace))
             except Refusal as refusal:
-                log.warning("a shared summary of %s was left out: %s", one.origin, refusal)
+                log.warning("a shared summary of %s was left out: %s", summary.origin, refusal)
                 continue
-            if memory_id(new) != one.id:
-                log.warning("a shared summary of %s was left out: its id is not its own", one.origin)
+            if memory_id(new) != summary.id:
+                log.warning("a shared summary of %s was left out: its id is not its own", summary.origin)
                 continue
             wanted.append(new)
         if wanted:
@@ -232,25 +232,25 @@ def _shared(row: Memory, project: str, origin: str) -> SharedSummary:
     return SharedSummary(row.id, project, row.text, row.agent, row.session, row.ref, row.tags, row.at, origin)
 
 
-def _memory(one: SharedSummary, workspace: str) -> NewMemory:
+def _memory(summary: SharedSummary, workspace: str) -> NewMemory:
     """A summary of another machine as it is remembered here."""
     return NewMemory(
-        one.text,
+        summary.text,
         layer=Layer.CONTEXT,
         kind="summary",
-        speaker=one.agent,
-        at=one.at,
-        session=one.session,
-        agent=one.agent,
+        speaker=summary.agent,
+        at=summary.at,
+        session=summary.session,
+        agent=summary.agent,
         workspace=workspace,
-        source=f"{SHARED}{one.origin}",
-        tags=one.tags,
-        ref=one.ref,
+        source=f"{SHARED}{summary.origin}",
+        tags=summary.tags,
+        ref=summary.ref,
     )
 
 
 def from_others(sources: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Of a prompt's `memory_sources` the summaries of other machines, and their homes. Pure."""
-    theirs = [one for one in sources if str(one.get("source", "")).startswith(SHARED)]
-    homes = dict.fromkeys(str(one["source"]).removeprefix(SHARED) for one in theirs)
-    return tuple(str(one["id"]) for one in theirs), tuple(homes)
+    theirs = [source for source in sources if str(source.get("source", "")).startswith(SHARED)]
+    homes = dict.fromkeys(str(summary["source"]).removeprefix(SHARED) for summary in theirs)
+    return tuple(str(summary["id"]) for summary in theirs), tuple(homes)

@@ -171,10 +171,10 @@ def read_end(path: Path) -> _Said | None:
     if not turns:
         return None
     last = turns[-1]
-    about = next((one.text for one in reversed(turns) if _topic(one)), "")
+    about = next((turn.text for turn in reversed(turns) if _topic(turn)), "")
     if not about:
-        about = next((one.text for one in _turns(head.split(b"\n")[:-1], path.stem) if _topic(one)), "")
-    folder = next((one.folder for one in reversed(turns) if one.folder), "") or _folder(head)
+        about = next((turn.text for turn in _turns(head.split(b"\n")[:-1], path.stem) if _topic(turn)), "")
+    folder = next((turn.folder for turn in reversed(turns) if turn.folder), "") or _folder(head)
     return _Said(folder, _short(about), last)
 
 

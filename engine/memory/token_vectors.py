@@ -52,7 +52,7 @@ def match(question: bytes, telling: Sequence[int], texts: Sequence[bytes | None]
     asked = _rows(question)
     if len(telling):
         asked = asked[[row for row in telling if row < len(asked)]]
-    known = [place for place, one in enumerate(texts) if one]
+    known = [place for place, text in enumerate(texts) if text]
     if not len(asked) or not known:
         return average
     rows = _rows(b"".join(texts[place] or b"" for place in known))

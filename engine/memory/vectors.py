@@ -111,8 +111,8 @@ class Vectors:
         exact = self._all()
         near = exact.nearest(query, seqs) if exact is not None else _rescored(query, self._store.vectors_of(seqs=seqs))
         chunks: dict[int, list[Near]] = {}
-        for one in near:
-            chunks.setdefault(one[2], []).append(one)
+        for neighbour in near:
+            chunks.setdefault(neighbour[2], []).append(neighbour)
         for some in chunks.values():
             some.sort(reverse=True)
         return {
@@ -149,7 +149,7 @@ def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[N
     """(id, number of the memory, vector) of chunks by how near they are."""
     import numpy
 
-    chunks = [one for one in chunks if len(one[2]) == query.nbytes]  # not those of a former embedder
+    chunks = [chunk for chunk in chunks if len(chunk[2]) == query.nbytes]  # not those of a former embedder
     if not chunks:
         return []
     matrix = numpy.frombuffer(b"".join(vector for _, _, vector in chunks), dtype="<f4").reshape(len(chunks), -1)
