@@ -60,7 +60,7 @@ class HeartbeatFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AgentTier:
     """Where an agent stands: its tier, the rule that decided it, and its domain as `comms.json` has it."""
 
     id: str
@@ -73,8 +73,8 @@ class Standing:
 class Lineage:
     """An agent, its leaders from the direct one upward, and the chain they make."""
 
-    agent: Standing
-    leaders: tuple[Standing, ...]
+    agent: AgentTier
+    leaders: tuple[AgentTier, ...]
     chain: Chain
 
 
@@ -159,11 +159,11 @@ class Agents:
 
         chain = climb(agent_id, leader_of, depth=self.config.current.depth)
 
-        def standing(agent: str) -> Standing:
+        def standing(agent: str) -> AgentTier:
             at = found[agent]
             assert at is not None, "who is in a chain exists"
             decision = _tier(at, assigned)
-            return Standing(agent, decision.tier, decision.rule, sanitise(at.comms.domain))
+            return AgentTier(agent, decision.tier, decision.rule, sanitise(at.comms.domain))
 
         return Lineage(standing(agent_id), tuple(standing(leader) for leader in chain.leaders), chain)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.completions import MemoryModel
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.rules import KINDS, Said, SessionRecord, about_session
+from engine.learning.learnings.rules import KINDS, SessionRecord, Statement, about_session
 from engine.memory.capturing import Captured
 from engine.memory.embedding import LOCAL, NoEmbedder
 from engine.model import (
@@ -54,15 +54,15 @@ def build(core: Engine) -> None:
         core.database,
         core.clock,
         facts=core.ledger,
-        around=Around(core),
+        sessions=SessionSource(core),
         make=partial(_vectors, core),
         model_name=lambda: LOCAL,
         model=_Model(core),
     )
 
 
-class Around:
-    """The rest of the engine as the chain sees it; see `record.Around`."""
+class SessionSource:
+    """The rest of the engine as the chain sees it; see `rules.SessionSource`."""
 
     def __init__(self, core: Engine) -> None:
         self._core = core
@@ -191,8 +191,8 @@ def _own_words(core: Engine, view: SessionView) -> bool:
     return made is not None and made.source is Source.OPERATOR
 
 
-def _said(one: Captured, line: TranscriptLine) -> Said:
-    return Said(one.kind.value, one.text, SPEAKERS.get(line.kind, "program"), "preference" in one.tags)
+def _said(one: Captured, line: TranscriptLine) -> Statement:
+    return Statement(one.kind.value, one.text, SPEAKERS.get(line.kind, "program"), "preference" in one.tags)
 
 
 def _lines(core: Engine, session_id: str) -> Iterator[TranscriptLine]:

@@ -235,11 +235,11 @@ def _name(calls: Sequence[str]) -> str:
 
 # -- what a fragment says
 
-Said = tuple[list[str], str, Trust]
+FragmentDraft = tuple[list[str], str, Trust]
 """The lines, what the candidate is called, and whose words the lines are."""
 
 
-def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
     told = record.details
     if "added" in told:
         rule = distil(told["added"])
@@ -253,7 +253,7 @@ def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], sourc
     return [str(told["text"])], title, Trust(told.get("trust", Trust.QUOTED))
 
 
-def _say_error(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+def _say_error(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
     told = record.details
     tool, message = str(told["tool"]), str(told["message"])
     cause = message.partition(": ")[2] or message
@@ -268,7 +268,7 @@ def _say_error(record: LearningRecord, known: Sequence[LearningRecord], sources:
     return [line, *learnt], f"Warn {record.agent} about an error of {tool}: {quoted(cause, 60)}", Trust.QUOTED
 
 
-def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
     told = record.details
     if "candidate_id" in told:
         raise NothingToDraft("a harmful candidate is rolled back, not worked around")
@@ -283,7 +283,7 @@ def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], sources:
     return [line], f"Weaken advice from {told['leader']}: {quoted(text, 60)}", trust
 
 
-def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
     told = record.details
     text, trust = sources.saying(str(told["ref"]))
     if not text:
@@ -295,18 +295,18 @@ def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], sources:
     return [line], f"Mark advice from {told['leader']} as possibly out of date: {quoted(text, 60)}", trust
 
 
-def _say_recalled(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+def _say_recalled(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
     text, trust = sources.memory(str(record.details["memory"]))
     if not text:
         raise NothingToDraft("the memory has been forgotten since")
     return [text], f"Always show {record.agent} what it recalls repeatedly: {quoted(text, 60)}", trust
 
 
-def _say_nothing(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> Said:
+def _say_nothing(record: LearningRecord, known: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
     raise NothingToDraft(f"{record.kind} records a success, so nothing needs to change")
 
 
-SAY: Mapping[RecordKind, Callable[[LearningRecord, Sequence[LearningRecord], Sources], Said]] = {
+SAY: Mapping[RecordKind, Callable[[LearningRecord, Sequence[LearningRecord], Sources], FragmentDraft]] = {
     RecordKind.HUMAN_APPROVAL: _say_approval,
     RecordKind.AGENT_ERROR: _say_error,
     RecordKind.GUIDANCE_NOISY: _say_noisy,

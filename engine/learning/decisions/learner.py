@@ -433,7 +433,7 @@ evidence are log-odds, what a level adds to the one above; so the first expectat
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Estimate:
     """The learner's answer: a probability that the operator approves, before and after calibration, in (0, 1)."""
 
     raw: float
@@ -453,11 +453,11 @@ class Learner:
         """How far the whole confidence may be believed (SPEC 8.6)."""
         self.upto = 0
 
-    def score(self, query: Query) -> Word:
+    def score(self, query: Query) -> Estimate:
         """What is expected of the operator."""
-        return self._word(self._row(query))
+        return self._estimate(self._row(query))
 
-    def learn(self, decision: PastDecision) -> Word:
+    def learn(self, decision: PastDecision) -> Estimate:
         """Take in one decision, younger than all before; returns what was expected of it."""
         seen = unpacked(decision.seen)
         query = Query(
@@ -465,7 +465,7 @@ class Learner:
             decision.weekend, decision.at, decision.hour, seen,
         )  # fmt: skip
         row = self._row(query)
-        expected = self._word(row)
+        expected = self._estimate(row)
         if decision.weight >= SAID:
             self.trust.learn(expected.raw, decision.chosen, decision.weight)
             if decision.raw is not None:
@@ -480,9 +480,9 @@ class Learner:
         """The shrunk share approved among the most similar past decisions (SPEC 2.5), in [0, 1]."""
         return self.neighbours.pattern(query, self.habits.down([()])[0][0])
 
-    def _word(self, row: Any) -> Word:
+    def _estimate(self, row: Any) -> Estimate:
         raw = self._belief.probability(row)
-        return Word(raw, self.trust.apply(raw))
+        return Estimate(raw, self.trust.apply(raw))
 
     def _row(self, query: Query) -> Any:
         habits = self.habits

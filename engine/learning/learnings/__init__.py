@@ -5,5 +5,5 @@ specific scope where it applies, and carried upward (team, session, project, glo
 `promotion` plans what rises by `recurrence`, `chain` carries it out; `prompt_part` puts it into prompts; `learnings` is
 the service. A lesson has the same id (`engine.model.lessons`) here, in leaders' patterns, in souls and in learned
 guidance. It may import hierarchy, storage, model, clock, config; what it needs of sessions, memory and models is handed
-in as `rules.Around`.
+in as `rules.SessionSource`.
 """

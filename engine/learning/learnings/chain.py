@@ -21,7 +21,7 @@ from engine.learning.learnings.extraction import TAKEN, Extraction
 from engine.learning.learnings.promotion import Plan, folded_together, folding, promotable, to_global, to_project
 from engine.learning.learnings.questions import judge
 from engine.learning.learnings.recurrence import Vectors
-from engine.learning.learnings.rules import Around, of_own_tools
+from engine.learning.learnings.rules import SessionSource, of_own_tools
 from engine.learning.learnings.store import Forgotten, LearningFiles, LearningSession, retracted_lessons, texts_of
 from engine.model import (
     Asks,
@@ -67,17 +67,17 @@ class Chain:
         database: Database,
         clock: Clock,
         *,
-        around: Around,
+        sessions: SessionSource,
         vectors: Vectors,
         model: Asks,
     ) -> None:
         self._files = files
         self._database = database
         self._clock = clock
-        self._around = around
+        self._sessions = sessions
         self._vectors = vectors
         self._model = model
-        self.extraction = Extraction(files, around, model, self.offer)
+        self.extraction = Extraction(files, sessions, model, self.offer)
         self._told: set[str] = set()
         self._held_by = ""
         """What the last fact waits for, which was told of."""
@@ -105,7 +105,7 @@ class Chain:
             if refusal.code not in WAITS_FOR:
                 raise
             if self._held_by != refusal.code:
-                self._around.report("learnings", f"learnings from sessions cannot be written yet: {refusal}")
+                self._sessions.report("learnings", f"learnings from sessions cannot be written yet: {refusal}")
                 self._held_by = refusal.code
             raise NotYet(str(refusal)) from refusal
         self._held_by = ""
@@ -158,7 +158,7 @@ class Chain:
                         step()
                     except Refusal as refusal:
                         log.warning("the promotion chain: %s", refusal)
-                        self._around.report("learnings", str(refusal))
+                        self._sessions.report("learnings", str(refusal))
                         faults.append(str(refusal))
                 return report_of(before, self._files.entries(), judged, faults)
 
@@ -191,7 +191,7 @@ class Chain:
         if entry.lesson in retracted_lessons(self._database):
             return
         try:
-            self._around.offer(entry)
+            self._sessions.offer(entry)
         except Refusal as refusal:  # its agent was retired meanwhile
             log.warning("%s was not offered: %s", entry.id, refusal)
 
@@ -259,7 +259,7 @@ class Chain:
         """Tell of a fault that work can go on without, once."""
         if words not in self._told:
             self._told.add(words)
-            self._around.report("learnings", words)
+            self._sessions.report("learnings", words)
 
     def _judge(self, judged: dict[str, str]) -> None:
         """Project → global: each entry that is not there yet is judged by the model, and `judged` says how; nothing

@@ -22,9 +22,9 @@ from engine.learning.learnings.rules import (
     PROSPECTIVE,
     RISK,
     UNDONE,
-    Around,
     Finding,
     SessionRecord,
+    SessionSource,
     assumptions,
     came_true,
     found,
@@ -53,13 +53,13 @@ class Extraction:
     def __init__(
         self,
         files: LearningFiles,
-        around: Around,
+        sessions: SessionSource,
         model: Asks,
         offer: Callable[[LearningEntry], None],
     ) -> None:
         """`offer` is told of each new entry that holds beyond its session (SPEC 1.7); again harmlessly."""
         self._files = files
-        self._around = around
+        self._sessions = sessions
         self._model = model
         self._offer = offer
 
@@ -79,14 +79,14 @@ class Extraction:
             record = self._begun(session_id)
             if record is None:
                 return []
-            assumed = assumptions(self._around.lines(session_id), tuple(self._around.secrets()))
+            assumed = assumptions(self._sessions.lines(session_id), tuple(self._sessions.secrets()))
             at = record.view.ended_at or record.view.started_at or record.view.created_at
             return self._write(record, assumed, at, forgotten)
 
     def late(self, fact: LedgerEntry) -> list[LearningEntry]:
         """What became of a session's changes after it was over: the operator's last word on them holds."""
         with self._files.watched() as forgotten:
-            record = self._around.begun(str(fact.payload.get("session_id", "")))
+            record = self._sessions.begun(str(fact.payload.get("session_id", "")))
             if record is None:
                 return []
             every = of_fact(fact, record)
@@ -99,11 +99,11 @@ class Extraction:
         is forgotten while the model is asked is not written (SPEC 4.10). Returns the new entries, and why a model was
         not heard, "" where none is named."""
         with self._files.watched() as forgotten:
-            record = self._around.of(session_id)
+            record = self._sessions.of(session_id)
             if record is None or record.view.result is Result.CANNOT_RUN:
                 return [], ""
-            lines = list(self._around.lines(session_id)) if record.view.flow is None else []
-            every = [*found(record), *assumptions(lines, tuple(self._around.secrets()))]
+            lines = list(self._sessions.lines(session_id)) if record.view.flow is None else []
+            every = [*found(record), *assumptions(lines, tuple(self._sessions.secrets()))]
             by, fault = "rules", ""
             if ask and record.view.flow is None:
                 try:
@@ -119,13 +119,13 @@ class Extraction:
             return self._write(record, every, at, forgotten, by=by), fault
 
     def _begun(self, session_id: str) -> SessionRecord | None:
-        record = self._around.begun(session_id)
+        record = self._sessions.begun(session_id)
         return None if record is None or record.view.flow is not None else record
 
     def _write(
         self, record: SessionRecord, every: Sequence[Finding], at: datetime, forgotten: Forgotten, *, by: str = "rules"
     ) -> list[LearningEntry]:
-        said = [without_secrets(entry, tuple(self._around.secrets())) for entry in every]
+        said = [without_secrets(entry, tuple(self._sessions.secrets())) for entry in every]
         with self._files.alone():
             new = self._write_alone(record, said, at, forgotten, by) if said else []
             self._mark(record, said)

@@ -15,7 +15,7 @@ from engine.learning.learnings.entries import Scope, project_key, scope_at, stam
 from engine.learning.learnings.page import Value
 from engine.learning.learnings.promotion import Provenance, retraction
 from engine.learning.learnings.recurrence import KeptMeaning, Make
-from engine.learning.learnings.rules import Around
+from engine.learning.learnings.rules import SessionSource
 from engine.learning.learnings.store import (
     Change,
     LearningFiles,
@@ -60,7 +60,7 @@ class Learnings:
         clock: Clock,
         *,
         facts: Ledger,
-        around: Around,
+        sessions: SessionSource,
         make: Make = lambda texts: None,
         model_name: Callable[[], str] = lambda: "",
         model: Asks | None = None,
@@ -69,15 +69,15 @@ class Learnings:
         `model` answers questions where the operator named one."""
         self._database = database
         self._clock = clock
-        self._around = around
+        self._sessions = sessions
         self.files = LearningFiles(data, database)
         meaning = KeptMeaning(database, make, model_name)
         self._chain = Chain(
-            self.files, database, clock, around=around, vectors=meaning.vectors, model=model or NobodyAsks()
+            self.files, database, clock, sessions=sessions, vectors=meaning.vectors, model=model or NobodyAsks()
         )
         follower = Follower("chain", facts, FOLLOWED, self._chain.handle, key="learnings.follow")
         self._reviews: tuple[int, list[LearningEntry]] = (-1, [])
-        following = Following([follower], around.report, service="learnings", then=self._chain.settle)
+        following = Following([follower], sessions.report, service="learnings", then=self._chain.settle)
         self._poke = following.poke
         self.texts = LearningTexts(self.files, meaning.forget, self._chain.alone)
         """The entries as forgetting knows them (SPEC 4.10)."""
@@ -203,7 +203,7 @@ class Learnings:
             changes, told, report = retraction(entry, known, sanitise(reason), self._clock.now())
             self.files.apply(changes, [told])
         mark_retracted(self._database, entry.lesson, holds=False)
-        self._around.retracted(entry.lesson, told.reason)
+        self._sessions.retracted(entry.lesson, told.reason)
         return report
 
     def retracted(self) -> frozenset[str]:

@@ -17,7 +17,7 @@ from datetime import datetime
 from engine.events import Event, LearningPromoted, LearningReinforced, LearningRetracted
 from engine.learning.learnings.entries import UNAPPROVED, Scope, risen, sources_written, stamp
 from engine.learning.learnings.page import Value
-from engine.learning.learnings.recurrence import Cluster, Vectors, clusters, kin, matches
+from engine.learning.learnings.recurrence import Cluster, Vectors, clusters, comparison_key, matches
 from engine.learning.learnings.rules import IN_FLIGHT, PROSPECTIVE, of_own_tools
 from engine.learning.learnings.store import Change, added
 from engine.model import (
@@ -299,7 +299,7 @@ def retraction(
         if entry.scope is LearningScope.SESSION
         and source.active
         and source.session_id == entry.session_id
-        and kin(source) == kin(entry)
+        and comparison_key(source) == comparison_key(entry)
     ]
     retired = [entry, *same]
     names = {entry.id for entry in retired}

@@ -95,7 +95,7 @@ _SIDES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kin:
+class ComparisonKey:
     """Entries can only be the same within one of these."""
 
     kind: LearningKind
@@ -106,13 +106,13 @@ class Kin:
     quoted: bool
 
 
-def kin(entry: LearningEntry) -> Kin:
+def comparison_key(entry: LearningEntry) -> ComparisonKey:
     """Which entries this one could be the same as. Quotes are counted with quotes only: a tool that repeats what the
     operator says adds no weight to it, and takes none away."""
     quoted = entry.trust is Trust.QUOTED
     if entry.about:
-        return Kin(entry.kind, entry.type, entry.about, frozenset(), False, quoted)
-    return Kin(entry.kind, entry.type, "", names(entry.text), _negative(entry.text), quoted)
+        return ComparisonKey(entry.kind, entry.type, entry.about, frozenset(), False, quoted)
+    return ComparisonKey(entry.kind, entry.type, "", names(entry.text), _negative(entry.text), quoted)
 
 
 @lru_cache(KEPT)
@@ -213,11 +213,11 @@ def matches(
     return found
 
 
-def _partitioned(entries: Iterable[LearningEntry]) -> dict[Kin, list[_Wording]]:
-    """Wordings by kin, in their order."""
-    grouped: dict[Kin, dict[str, _Wording]] = defaultdict(dict)
+def _partitioned(entries: Iterable[LearningEntry]) -> dict[ComparisonKey, list[_Wording]]:
+    """Wordings by what they may be compared with, in their order."""
+    grouped: dict[ComparisonKey, dict[str, _Wording]] = defaultdict(dict)
     for entry in ordered(entries):
-        relation = kin(entry)
+        relation = comparison_key(entry)
         said = "" if relation.about else folded(entry.text)
         grouped[relation].setdefault(said, _Wording([])).entries.append(entry)
     return {relation: list(group.values()) for relation, group in grouped.items()}

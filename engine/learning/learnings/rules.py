@@ -52,7 +52,7 @@ KINDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Statement:
     """A sentence that is a "decision", a "fact" or a "correction" (SPEC 4.4). `speaker` is "agent", "operator" or
     "program"; `preference` says that it is about the human."""
 
@@ -72,7 +72,7 @@ class SessionRecord:
     view: SessionView
     leader: str = ""
     facts: tuple[LedgerEntry, ...] = ()
-    said: tuple[Said, ...] = ()
+    said: tuple[Statement, ...] = ()
     permissions: tuple[PermissionRequest, ...] = ()
     edit: Correction | None = None
     red: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class SessionRecord:
         return max(0.0, (view.ended_at - view.started_at).total_seconds())
 
 
-class Around(Protocol):
+class SessionSource(Protocol):
     """What the chain needs of the rest of the engine."""
 
     def of(self, session_id: str, /) -> SessionRecord | None:
@@ -271,7 +271,7 @@ def signature(text: str, folder: str = "") -> str:
     return " ".join(re.findall(r"[\w#./:-]+", flat))[:100]
 
 
-def _stated(said: Said, record: SessionRecord) -> Finding:
+def _stated(said: Statement, record: SessionRecord) -> Finding:
     """What somebody said: of the operator's words the rule, of all others the words. To go against a decision or a
     correction is work that is thrown away."""
     own = said.speaker == "operator"

@@ -16,7 +16,7 @@ from engine.events import SessionEnded, SessionStarted
 from engine.learning.learnings import chain as chain_module
 from engine.learning.learnings import promotion
 from engine.learning.learnings.page import Page
-from engine.learning.learnings.rules import Said, SessionRecord
+from engine.learning.learnings.rules import SessionRecord, Statement
 from engine.learning.learnings.store import added
 from engine.model import LearningKind, LearningScope, LearningStatus, Refusal, RetractReport
 from engine.storage import intents
@@ -124,7 +124,7 @@ def test_what_the_operator_worded_better_is_still_the_same(world: World) -> None
 
 def test_what_is_about_the_human_never_goes_up(world: World) -> None:
     for number in range(4):
-        world.session(f"s{number}", said=(Said("fact", "I prefer tabs to spaces", "operator", preference=True),))
+        world.session(f"s{number}", said=(Statement("fact", "I prefer tabs to spaces", "operator", preference=True),))
     assert project(world) == []
     assert {one.kind for one in world.learnings.entries()} == {LearningKind.PROXY}
     by_hand = world.data / "learnings/projects/x/sessions/s9/proxy-tasks/p.md"
@@ -146,8 +146,12 @@ def test_what_is_about_an_agents_own_tools_stays_with_its_team(world: World) -> 
         session = f"s{number}"
         facts = [fact("AgentErred", session, agent="backend_builder", **one) for one in erred]
         facts.append(fact("ToolRefused", session, tool="write", what="/etc/hosts", rule="outside", reason="outside"))
-        wants = Said("fact", "Never use the edit tool on generated files", "operator")
-        said = (Said("fact", "The read tool requires a relative path.", "agent"), Said("decision", UV, "agent"), wants)
+        wants = Statement("fact", "Never use the edit tool on generated files", "operator")
+        said = (
+            Statement("fact", "The read tool requires a relative path.", "agent"),
+            Statement("decision", UV, "agent"),
+            wants,
+        )
         world.session(session, said=said, facts=tuple(facts))
     kept = {one.text for one in world.learnings.entries("project")}
     assert kept == {UV, wants.text, "`exec` fails here: exec:ruff check: exit code 127"}

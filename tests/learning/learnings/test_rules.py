@@ -12,8 +12,8 @@ import pytest
 from engine.learning.learnings.questions import claimed
 from engine.learning.learnings.rules import (
     Finding,
-    Said,
     SessionRecord,
+    Statement,
     assumptions,
     came_true,
     edited,
@@ -144,11 +144,11 @@ def test_a_models_form_of_a_correction_counts_when_it_only_leaves_words_out(own:
 
 def test_sentences_are_as_sure_as_who_said_them_and_likings_are_the_humans() -> None:
     said = (
-        Said("decision", "We use Decimal for money", "agent"),
-        Said("fact", "Port 8080 is the proxy's", "program"),
-        Said("correction", "No, the rate is 19 percent", "operator"),
-        Said("fact", "I prefer short names", "operator", preference=True),
-        Said("fact", "port 8080 is the proxy's!", "agent"),
+        Statement("decision", "We use Decimal for money", "agent"),
+        Statement("fact", "Port 8080 is the proxy's", "program"),
+        Statement("correction", "No, the rate is 19 percent", "operator"),
+        Statement("fact", "I prefer short names", "operator", preference=True),
+        Statement("fact", "port 8080 is the proxy's!", "agent"),
     )
     one, two, three, four = learnt(said=said)
     assert [each.confidence.value for each in (one, two, three, four)] == [0.4, 0.5, 0.9, 0.9]

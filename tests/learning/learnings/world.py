@@ -11,7 +11,7 @@ from typing import Any
 from engine.clock import FakeClock
 from engine.events import Event, FaultReported, SessionEnded, SessionStarted
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.rules import Said, SessionRecord
+from engine.learning.learnings.rules import SessionRecord, Statement
 from engine.model import Answer, Asks, LearningEntry, NoAnswer, Question, SessionState, SessionView, TranscriptLine
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
@@ -121,7 +121,7 @@ class World:
             database,
             clock,
             facts=Ledger(database),
-            around=self.told,
+            sessions=self.told,
             make=make,
             model_name=lambda: "made",
             model=model,
@@ -129,7 +129,7 @@ class World:
 
     def session(self, id: str, *said: str, by: str = "agent", **more: Any) -> None:
         """A session ended in which an agent, or whoever `by` names, said these things; the chain takes it in."""
-        sentences = tuple(Said("decision", one, by) for one in said)
+        sentences = tuple(Statement("decision", one, by) for one in said)
         more = {"said": sentences, "leader": "backend_lead", **more}
         record = SessionRecord(more.pop("view", None) or view(id), **more)
         self.told.records[id] = record
