@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
 
 from sqlalchemy import CheckConstraint, select
 from sqlmodel import Field, Session, col
@@ -22,6 +21,7 @@ from sqlmodel import Field, Session, col
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import HoldLifted, HoldPlaced
+from engine.learning.decisions.decisions import Decisions
 from engine.model import Hold, RailVerdict, Refusal, StopLevel, TriggerType, Verdict
 from engine.safety import stop_file
 from engine.safety.gate import REJECTIONS
@@ -42,19 +42,6 @@ WATCH_EVERY = 0.1
 """Seconds between two looks at the stop file and the settings."""
 _LAST_AT_RESUME = "safety.last_decision_at_resume"
 _BY_HAND = "safety.lifted_by_hand"
-
-
-class Decisions(Protocol):
-    """The operator's decisions, as the rails need them."""
-
-    def consecutive_rejections(self, session: Session, after: int = 0) -> int:
-        """How many of the newest decisions in a row were rejections; of those made later than the decision `after`."""
-
-    def newest(self, session: Session) -> int:
-        """The id of the newest decision, taken back or not; ids grow. 0 before the first."""
-
-    def total(self, session: Session) -> int:
-        """How many decisions stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +143,7 @@ class KillSwitch:
         self._settings = settings
         self._clock = clock
         self._file = stop_file.stop_file(data)
-        self._decisions = decisions
+        self.decisions = decisions
         self._stop_sessions = stop_sessions
         self._on_change = on_change
         self._enabled_this_run = True
@@ -285,7 +272,7 @@ class KillSwitch:
     def rejections(self, session: Session) -> int:
         """Rejections in a row since the last pause was lifted: resuming resets the count (SPEC 7.1)."""
         after = state.get(session, _LAST_AT_RESUME, 0)
-        return self._decisions.consecutive_rejections(session, after)
+        return self.decisions.consecutive_rejections(session, after)
 
     def decided(self, transaction: Transaction) -> None:
         """A decision was made in this transaction: the third rejection in a row pauses what runs by itself (SPEC 3.6).
@@ -353,7 +340,7 @@ class KillSwitch:
         transaction.session.flush()
         if word == PAUSE:
             # Which decision was the last, not how many there were: undoing an older one must not move this mark.
-            state.put(transaction, _LAST_AT_RESUME, self._decisions.newest(transaction.session))
+            state.put(transaction, _LAST_AT_RESUME, self.decisions.newest(transaction.session))
         if word != STOP:
             state.put(transaction, _BY_HAND, by_hand)
         reason = "resumed by you" if by_hand else "it has expired"

@@ -137,19 +137,17 @@ class Pipeline:
         costs: Costs,
         permits: Permits,
         kill_switch: KillSwitch,
-        decisions_total: Callable[[Session], int],
         quiet: Callable[[], bool] = lambda: False,
         confined: Callable[[], bool] = lambda: True,
     ) -> None:
         self._database = database
-        self._settings = settings
+        self.settings = settings
         self._clock = clock
-        self._costs = costs
+        self.costs = costs
         self._permits = permits
-        self._kill_switch = kill_switch
-        self._decisions_total = decisions_total
-        self._quiet = quiet
-        self._confined = confined
+        self.kill_switch = kill_switch
+        self.quiet = quiet
+        self.confined = confined
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
         """Every rail's word on a card that nobody decided yet; changes nothing.
@@ -158,22 +156,22 @@ class Pipeline:
         the gate's `rule` is the NEW badge.
         """
         with self._database.read() as session:
-            spent = cache(lambda: self._costs.spent(session))
+            spent = cache(lambda: self.costs.spent(session))
             return self._ask_all(session, trigger, self._clock.now(), spent, decided=False)
 
     def rule(self, transaction: Transaction, trigger: Trigger) -> Ruling:
         """Decide on a trigger: log it, and when every rail allows, reserve its cost and issue its permit."""
         session = transaction.session
-        self._kill_switch.lift_expired(transaction)
+        self.kill_switch.lift_expired(transaction)
         for prediction_id in self._permits.expired(transaction):
-            self._costs.release_prediction(transaction, prediction_id)
-        spent = cache(lambda: self._costs.spent(session))
+            self.costs.release_prediction(transaction, prediction_id)
+        spent = cache(lambda: self.costs.spent(session))
         verdicts = self._ask_all(session, trigger, transaction.now, spent, decided=True)
         blocked_by = next((one for one in verdicts if one.verdict is not Verdict.ALLOW), None)
         permit: Permit | None = None
         if blocked_by is None:
             permit = self._permits.issue(transaction, trigger)
-            self._costs.reserve(transaction, trigger, permit.id, spent())
+            self.costs.reserve(transaction, trigger, permit.id, spent())
             loops.record(transaction, loops.link_of(trigger, chain_start(trigger), transaction.now))
             if any(one.rule and one.rail == "content" for one in verdicts):
                 self._use_allowance(transaction, trigger.assignment.digest)
@@ -187,7 +185,7 @@ class Pipeline:
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
         """An approval is taken back before its session started: permit void, reservation released."""
         self._permits.revoke(transaction, prediction_id)
-        self._costs.release_prediction(transaction, prediction_id)
+        self.costs.release_prediction(transaction, prediction_id)
 
     def allow_once(self, transaction: Transaction, prediction_id: str) -> str:
         """Lift the content block of what this card last asked for, for one run of exactly that; returns its digest.
@@ -242,7 +240,7 @@ class Pipeline:
             return RailVerdict(name, Verdict.BLOCK, f"the rail failed ({type(error).__name__}); nothing runs", "fault")
 
     def _rate(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
-        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
+        interval = timedelta(milliseconds=self.settings.current.cross_poll_interval_ms)
         if rates.by_operator(trigger) or trigger.force:
             return rates.decide_rate(trigger, None, now, interval)
         return rates.decide_rate(trigger, last_unattended(session), now, interval)
@@ -252,10 +250,10 @@ class Pipeline:
         return loops.decide_loop(link, () if link.from_channel == loops.OWNER else loops.recent(session, now))
 
     def _cost(self, session: Session, trigger: Trigger, spent: Callable[[], CostState]) -> RailVerdict:
-        return cost.decide_cost(spent(), trigger.estimate, self._costs.budget(session, trigger.agent))
+        return cost.decide_cost(spent(), trigger.estimate, self.costs.budget(session, trigger.agent))
 
     def _content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
-        settings = self._settings.current
+        settings = self.settings.current
         own = own_rules(settings.content.allow, settings.content.block)
         found = check_assignment(trigger.assignment, settings.channels, own=own)
         allowed_once = False
@@ -277,7 +275,7 @@ class Pipeline:
         spent: Callable[[], CostState],
         by_operator: bool,
     ) -> RailVerdict:
-        settings = self._settings.current
+        settings = self.settings.current
         workspace = settings.workspace(trigger.assignment.workspace)
         return decide_gate(
             GateFacts(
@@ -285,21 +283,21 @@ class Pipeline:
                 estimate=trigger.estimate,
                 targets=gate.production_targets(trigger, settings.production),
                 novel_pair=self._novel(session, trigger),
-                rejections=self._kill_switch.rejections(session),
-                decisions=self._decisions_total(session),
+                rejections=self.kill_switch.rejections(session),
+                decisions=self.kill_switch.decisions.total(session),
                 content=content.verdict,
                 day_cost=spent().day,
                 day_cap=spent().day_cap,
                 by_operator=by_operator,
                 autonomous=settings.autonomous_mode_enabled,
                 workspace_acts=workspace.autonomy is Autonomy.ACT,
-                quiet=self._quiet(),
+                quiet=self.quiet(),
                 phase=trigger.phase,
                 approval_bound=trigger.approval_bound,
                 threshold=settings.cross_poll_auto_execute_threshold,
                 suggested=trigger.suggested,
                 ordered=trigger.ordered,
-                confined=self._confined(),
+                confined=self.confined(),
                 waived=workspace.without_sandbox,
                 confirmed=trigger.without_sandbox,
                 always_asked=trigger.assignment.flow in ALWAYS_ASKED,
@@ -310,7 +308,7 @@ class Pipeline:
         """True when this pair of channels never was let through before. Within one channel, and where a program asks,
         there is no pair: it is as novel as the channel itself."""
         channel, start = trigger.assignment.channel, chain_start(trigger)
-        if start == channel or start not in (loops.OWNER, *self._settings.current.channels):
+        if start == channel or start not in (loops.OWNER, *self.settings.current.channels):
             return ask(session, _REACHED, {"channel": channel}).first() is None
         return ask(session, _PAIR, {"channel": channel, "start": start}).first() is None
 
@@ -318,7 +316,7 @@ class Pipeline:
         kind = (
             trigger.type if rates.by_operator(trigger) or trigger.type is not TriggerType.MANUAL else TriggerType.CRON
         )
-        return self._kill_switch.verdict(session, kind)
+        return self.kill_switch.verdict(session, kind)
 
     def _blocked(
         self, transaction: Transaction, trigger: Trigger, verdicts: tuple[RailVerdict, ...], first: RailVerdict
@@ -346,9 +344,9 @@ class Pipeline:
                     )
                 )
             if one.rail == cost.RAIL:
-                self._costs.breached(transaction, one.rule, trigger.agent)
+                self.costs.breached(transaction, one.rule, trigger.agent)
             if one.rail == gate.RAIL and "rejections" in one.rule.split(","):
-                self._kill_switch.decided(transaction)
+                self.kill_switch.decided(transaction)
 
     def _use_allowance(self, transaction: Transaction, digest: str) -> None:
         allowance = load(transaction.session, Allowance, digest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from sqlmodel import col, desc, func, select
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.learning.decisions.decisions import Decisions
 from engine.model import (
     ChainStep,
     Hold,
@@ -26,22 +28,32 @@ from engine.model import (
 from engine.safety import loops
 from engine.safety.content import OwnRules, check_command, check_prompt, own_rules, programs_of
 from engine.safety.costs import Costs
-from engine.safety.kill_switch import Decisions, KillSwitch
+from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
 from engine.safety.pipeline import LOOPS_KEY, Allowance, CrosspollLog, Pipeline
-from engine.safety.standing import Standing
+from engine.safety.rail_status import RailStatus
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 
 
-class Safety:
-    """All rails of one home. `pipeline`, `permits`, `costs`, `kill_switch` are its parts.
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """What the rails ask of the services above them."""
 
-    `stop_sessions(reason)` ends every running session within a second; `agent_budget` gives an agent's budget of a
-    day in micro-dollars or None; `quiet` says whether it is quiet hours, `confined` whether a sandbox works on
-    this machine; `on_change` is called after holds changed,
-    possibly on the writer thread, and must neither write nor wait.
-    """
+    stop_sessions: Callable[[str], object]
+    """Ends every running session within a second; takes the reason."""
+    agent_budget: Callable[[str], int | None] = lambda agent: None
+    """An agent's budget of a day in micro-dollars."""
+    quiet: Callable[[], bool] = lambda: False
+    """Whether it is quiet hours."""
+    confined: Callable[[], bool] = lambda: True
+    """Whether a sandbox works on this machine."""
+    on_change: Callable[[], None] = lambda: None
+    """Called after holds changed, possibly on the writer thread; must neither write nor wait."""
+
+
+class Safety:
+    """All rails of one home. `pipeline`, `permits`, `costs`, `kill_switch` are its parts."""
 
     def __init__(
         self,
@@ -52,11 +64,7 @@ class Safety:
         *,
         data: Path,
         decisions: Decisions,
-        stop_sessions: Callable[[str], object],
-        agent_budget: Callable[[str], int | None] = lambda agent: None,
-        quiet: Callable[[], bool] = lambda: False,
-        confined: Callable[[], bool] = lambda: True,
-        on_change: Callable[[], None] = lambda: None,
+        hooks: Hooks,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -66,14 +74,14 @@ class Safety:
             clock,
             data=data,
             decisions=decisions,
-            stop_sessions=stop_sessions,
-            on_change=on_change,
+            stop_sessions=hooks.stop_sessions,
+            on_change=hooks.on_change,
         )
         self.costs = Costs(
             database,
             settings,
             clock,
-            agent_budget=agent_budget,
+            agent_budget=hooks.agent_budget,
             cap_reached=self.kill_switch.cap_reached,
         )
         self.permits = Permits(database, randomness, self.kill_switch.verdict)
@@ -84,20 +92,10 @@ class Safety:
             costs=self.costs,
             permits=self.permits,
             kill_switch=self.kill_switch,
-            decisions_total=decisions.total,
-            quiet=quiet,
-            confined=confined,
+            quiet=hooks.quiet,
+            confined=hooks.confined,
         )
-        self._standing = Standing(
-            database,
-            settings,
-            clock,
-            costs=self.costs,
-            kill_switch=self.kill_switch,
-            decisions_total=decisions.total,
-            quiet=quiet,
-            confined=confined,
-        )
+        self._status = RailStatus(database, clock, self.pipeline)
 
     def start(self) -> None:
         """Begin to watch for a stop from outside."""
@@ -178,11 +176,11 @@ class Safety:
 
     def rails(self) -> tuple[RailState, ...]:
         """How each rail stands, and what it said at the newest decision."""
-        return self._standing.rails()
+        return self._status.rails()
 
     def chain(self, limit: int = 20) -> list[ChainStep]:
         """The newest links that the loop detector keeps, newest first."""
-        return self._standing.chain(limit)
+        return self._status.chain(limit)
 
     def levels(self) -> tuple[StopLevel, ...]:
         """The four levels of the kill switch (SPEC 3.7)."""

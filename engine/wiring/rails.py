@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.safety.safety import Safety
+from engine.safety.safety import Hooks, Safety
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -21,11 +21,13 @@ def build(core: Engine) -> None:
         randomness,
         data=home.data,
         decisions=core.feedback,
-        stop_sessions=partial(_stop_all, core),
-        agent_budget=core.hierarchy.budget,
-        quiet=lambda: core.autonomy.quiet(),
-        confined=lambda: core.sessions.sandbox.confines,
-        on_change=lambda: core.autonomy.poke(),
+        hooks=Hooks(
+            stop_sessions=partial(_stop_all, core),
+            agent_budget=core.hierarchy.budget,
+            quiet=lambda: core.autonomy.quiet(),
+            confined=lambda: core.sessions.sandbox.confines,
+            on_change=lambda: core.autonomy.poke(),
+        ),
     )
 
 

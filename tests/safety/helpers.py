@@ -12,7 +12,7 @@ from sqlmodel import Session
 from engine.clock import FakeClock
 from engine.config import Autonomy, Settings, WorkspaceSettings
 from engine.model import Assignment, DecidedBy, Randomness, Ruling, Trigger, TriggerType
-from engine.safety.safety import Safety
+from engine.safety.safety import Hooks, Safety
 from engine.storage.database import Database
 
 WORKSPACE = "/srv/shop"
@@ -86,8 +86,8 @@ def make_rails(database: Database, clock: FakeClock, data: Path, **handed: Any) 
     box: list[Rails] = []
     stop: Callable[[str], object] = handed.pop("stop_sessions", stopped.append)
     safety = Safety(
-        database, settings, clock, Randomness(7), data=data, decisions=decisions, stop_sessions=stop,
-        quiet=lambda: box[0].quiet, **handed,
+        database, settings, clock, Randomness(7), data=data, decisions=decisions,
+        hooks=Hooks(stop_sessions=stop, quiet=lambda: box[0].quiet, **handed),
     )  # fmt: skip
     box.append(Rails(safety, database, clock, settings, decisions, stopped))
     return box[0]

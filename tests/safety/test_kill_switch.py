@@ -132,7 +132,7 @@ def test_undoing_an_older_decision_after_a_resume_lets_no_rejection_through(
     rails: Rails, database: Database, clock: FakeClock
 ) -> None:
     decisions = Decisions(database, clock)
-    rails.safety.kill_switch._decisions = decisions
+    rails.safety.kill_switch.decisions = decisions
 
     def decide(name: str, signal: DecisionSignal) -> None:
         card = DecidedCard(name, "lint", "koji-core", "/srv/shop", "lint", "lint", 0.5, DecidedBy.OPERATOR)

@@ -7,14 +7,13 @@ what is shown and what decides cannot drift apart.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, desc, func, select
 
 from engine.clock import Clock
-from engine.config import Autonomy, SettingsSource
+from engine.config import Autonomy
 from engine.model import (
     MICRO,
     Assignment,
@@ -29,9 +28,7 @@ from engine.model import (
 )
 from engine.model.text import count
 from engine.safety import cost, gate, loops, rates
-from engine.safety.costs import Costs
-from engine.safety.kill_switch import KillSwitch
-from engine.safety.pipeline import LOOPS_KEY, ORDER, Allowance, CrosspollLog, last_unattended
+from engine.safety.pipeline import LOOPS_KEY, ORDER, Allowance, CrosspollLog, Pipeline, last_unattended
 from engine.storage import state
 from engine.storage.database import Database
 
@@ -58,29 +55,16 @@ PROBE = Trigger(
 """Work by the engine itself, with nothing against it."""
 
 
-class Standing:
+class RailStatus:
     """Reads how the rails of one home stand. Every method takes a millisecond or two and changes nothing."""
 
-    def __init__(
-        self,
-        database: Database,
-        settings: SettingsSource,
-        clock: Clock,
-        *,
-        costs: Costs,
-        kill_switch: KillSwitch,
-        decisions_total: Callable[[Session], int],
-        quiet: Callable[[], bool],
-        confined: Callable[[], bool],
-    ) -> None:
+    def __init__(self, database: Database, clock: Clock, pipeline: Pipeline) -> None:
         self._database = database
-        self._settings = settings
         self._clock = clock
-        self._costs = costs
-        self._kill_switch = kill_switch
-        self._decisions_total = decisions_total
-        self._quiet = quiet
-        self._confined = confined
+        self._pipeline = pipeline
+        self._settings = pipeline.settings
+        self._costs = pipeline.costs
+        self._kill_switch = pipeline.kill_switch
 
     def rails(self) -> tuple[RailState, ...]:
         """Every rail in the pipeline's order."""
@@ -180,15 +164,15 @@ class Standing:
                 targets=(),
                 novel_pair=False,
                 rejections=self._kill_switch.rejections(session),
-                decisions=self._decisions_total(session),
+                decisions=self._kill_switch.decisions.total(session),
                 content=Verdict.ALLOW,
                 day_cost=spent.day,
                 day_cap=spent.day_cap,
                 by_operator=False,
                 autonomous=settings.autonomous_mode_enabled,
                 workspace_acts=any(one.autonomy is Autonomy.ACT for one in settings.workspaces.values()),
-                quiet=self._quiet(),
-                confined=self._confined(),
+                quiet=self._pipeline.quiet(),
+                confined=self._pipeline.confined(),
             )
         )
         first = said.rule.partition(",")[0]
