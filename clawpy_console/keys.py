@@ -1,4 +1,4 @@
-"""Every key of the console in one place: id, key, what it does, group (STYLE habit 4).
+"""Every key of the console in one place: id, key, what it does, group.
 
 The table is `keys.txt`: bindings, the key line, the help screen and the check of the operator's `[keys]` come from it.
 """

@@ -82,7 +82,7 @@ async def test_streaming_a_thousand_lines_a_second_leaves_the_loop_free(
             engine.bus.publish(CycleFinished(created=0, withdrawn=0, seconds=0.1))
             await asyncio.sleep(0.025)
             if burst % 10 == 5:
-                console.screen.query_one("#stack").action_dismiss()
+                console.screen.query_one("#stack").action_decide("dismiss")
         live_view = console.screen.query_one("#live")
         await until(pilot, lambda: live_view.last_line == lines[-1].text)
         assert watchdog.worst < LIMIT, watchdog.culprit

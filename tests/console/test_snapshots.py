@@ -1,4 +1,4 @@
-"""How the screens look: on a still engine, at a fixed time, in three sizes (STYLE habit 9)."""
+"""How the screens look: on a still engine, at a fixed time, in three sizes."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ class MemoryScreen(Filtering):
         """Keys that can do nothing with this entry are not offered."""
         if action in ("edit", "editor"):
             return self.ready and isinstance(self._thing, AgentFile)
-        if action in ("promote", "reject"):
+        if action == "decide":
             return self.ready and isinstance(self._thing, FactDraft)
         if action == "forget":
             return self.ready and self.entry is not None and self.entry.can_be_forgotten
@@ -310,18 +310,12 @@ class MemoryScreen(Filtering):
             outside.open_editor(self.app, str(engine.files.folder / file.agent / file.name))
             self.read_again()
 
-    def action_promote(self) -> None:
-        """Keep the draft as a fact."""
+    def action_decide(self, how: str) -> None:
+        """Keep the draft as a fact (`promote`), or `reject` it: it is not drafted again."""
         draft = self._thing
-        said = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
-        self._do(lambda engine: engine.memory.drafts.promote(draft.id), lambda _: said)
-
-    def action_reject(self) -> None:
-        """Reject the draft; it is not drafted again."""
-        draft = self._thing
-        self._do(
-            lambda engine: engine.memory.drafts.reject(draft.id), lambda _: "Rejected. It will not be drafted again."
-        )
+        kept = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
+        said = kept if how == "promote" else "Rejected. It will not be drafted again."
+        self._do(lambda engine: getattr(engine.memory.drafts, how)(draft.id), lambda _: said)
 
     def action_forget(self) -> None:
         """Show what forgetting it would touch, and ask."""

@@ -33,6 +33,10 @@ ANIMATION_S = 0.18
 """Seconds that a card takes to leave."""
 
 
+DIRECTIONS = {"approve": Offset(1, 0), "dismiss": Offset(-1, 0), "snooze": Offset(0, -1)}
+"""Where a card goes that was decided."""
+
+
 class CardStack(Widget, can_focus=True):
     """The pending cards in rank order; one of them is in front, the first to begin with."""
 
@@ -139,7 +143,7 @@ class CardStack(Widget, can_focus=True):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing now are not offered."""
-        if action in ("approve", "dismiss", "snooze", "turn"):
+        if action in ("approve", "decide", "turn"):
             return len(self.cards) > (action == "turn")
         if action == "why":
             return bool(self.asks_why)
@@ -148,11 +152,12 @@ class CardStack(Widget, can_focus=True):
     def _steady(self) -> bool:
         return self.clock() - self._changed_at >= GUARD_S
 
-    def _decide(self, how: str, direction: Offset) -> None:
+    def action_decide(self, how: str) -> None:
+        """Approve, dismiss or snooze the card in front."""
         card = self.front
         if card is None or not self._steady():
             return
-        self._fly(card, direction)
+        self._fly(card, DIRECTIONS[how])
         self._dismissed = (card.id, self.clock()) if how == "dismiss" else ("", 0.0)
         self._replace(tuple(other for other in self.cards if other.id != card.id), self._at, own=True)
         self.post_message(self.Decided(card, how))
@@ -192,17 +197,11 @@ class CardStack(Widget, can_focus=True):
             self._draw()
             self.post_message(self.Turned())
         else:
-            self._decide("approve", Offset(1, 0))
+            self.action_decide("approve")
 
     def action_insist(self) -> None:
         if self.armed:
-            self._decide("approve", Offset(1, 0))
-
-    def action_dismiss(self) -> None:
-        self._decide("dismiss", Offset(-1, 0))
-
-    def action_snooze(self) -> None:
-        self._decide("snooze", Offset(0, -1))
+            self.action_decide("approve")
 
     def action_turn(self, by: int) -> None:
         """The next card, or with -1 the one before; from the last to the first."""
