@@ -48,7 +48,7 @@ async def test_commands_and_exit_codes_are_told_from_output(console: ConsoleApp)
 @pytest.mark.long
 async def test_it_opens_on_what_waits_for_the_operator_until_he_chooses(console: ConsoleApp, engine: StandIn) -> None:
     first = engine.changes.all[0]
-    running, lands, red, *_ = engine.sessions.all
+    runs, lands, red, *_ = engine.sessions.all
     engine.changes.all.append(dataclasses.replace(first, id="chg_2", session_id=red.id))
     async with running(console, "2") as pilot:
         work = console.screen
@@ -60,7 +60,7 @@ async def test_it_opens_on_what_waits_for_the_operator_until_he_chooses(console:
         await pilot.press("2")
         assert work.session.id == red.id  # nothing was chosen: the next that waits
         await pilot.press("up", "1", "2")
-        assert work.session.id == running.id
+        assert work.session.id == runs.id
 
 
 @pytest.mark.long
