@@ -23,7 +23,7 @@ STARTERS = {
     "engine/execution/sandbox/probing.py": "tries what a sandbox holds here",
     "engine/execution/sandbox/supervisor.py": "becomes the command that it holds",
     "engine/execution/sandbox/seatbelt.py": "tries whether the sandbox of macOS works here",
-    "engine/execution/runners/toolchains/shapes.py": "asks the operator's own interpreter, outside of every project",
+    "engine/execution/runners/toolchains/python.py": "asks the operator's own interpreter, outside of every project",
     "engine/git/github.py": "gh, outside of every repository",
     "engine/api/notify/delivery.py": "the operator's own notifier",
     "engine/learning/decisions/training_provider.py": "names the type of a helper process",

@@ -15,7 +15,7 @@ from sqlmodel import Session, col, select
 
 from engine.events import PredictionReassigned
 from engine.execution.launcher import Launcher
-from engine.execution.runners.flow_names import named_flow
+from engine.execution.runners.parameters import named_flow
 from engine.model import (
     NO_SANDBOX,
     Assignment,

@@ -13,7 +13,7 @@ from typing import Any
 from sqlmodel import col, desc, select
 
 from engine.events import MuteLifted
-from engine.execution.runners.flow_names import named_flow
+from engine.execution.runners.parameters import named_flow
 from engine.model import (
     UNDONE,
     Assignment,

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from engine.config import SettingsSource
 from engine.execution.routing import ModelChoice, ModelRouter
-from engine.execution.runners.flow_names import named_flow
+from engine.execution.runners.parameters import named_flow
 from engine.keys import TWIN, Key, Keys
 from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
 from engine.model.text import mark

@@ -11,8 +11,7 @@ from engine.execution.runners.toolchains import readers
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.runners.toolchains.python import exported, imports, module_of, related
-from engine.execution.runners.toolchains.shapes import Ended, Finding, inside, operand
-from engine.execution.runners.toolchains.table import TESTERS
+from engine.execution.runners.toolchains.table import TESTERS, Ended, Finding, inside, operand
 from engine.model import CheckResult
 
 # -- which tests belong to a file -----------------------------------------------------------------------------------

@@ -7,9 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from engine.execution.runners.flow_names import ALIASES, named_flow
 from engine.execution.runners.flows import FLOWS as REAL_FLOWS
-from engine.execution.runners.parameters import edited, validated
+from engine.execution.runners.parameters import ALIASES, edited, named_flow, validated
 from engine.model import Refusal
 from engine.prediction.templates.history import implied
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from engine.execution.runners.flow_names import ALIASES, named_flow
 from engine.execution.runners.flows.uncovered_lines import spans
+from engine.execution.runners.parameters import ALIASES, named_flow
 from engine.model import Proposal, SessionState, SessionView, Task, Tier
 from engine.model.text import count, moment, plain, span
 from engine.prediction.context import WorkspaceContext

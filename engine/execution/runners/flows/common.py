@@ -17,7 +17,7 @@ from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.execution.runners.toolchains.missing import EXECUTION, INSTALL_PROGRAM, KINDS, Missing, first_missing
 from engine.execution.runners.toolchains.projects import Project, projects
 from engine.execution.runners.toolchains.python import environment_command, is_python_project
-from engine.execution.runners.toolchains.shapes import Command, inside
+from engine.execution.runners.toolchains.table import Command, inside
 from engine.git import Git
 from engine.git.tree import follow_files
 from engine.model import CheckResult, sanitise

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flow_names import named_flow
 from engine.execution.runners.flows.common import count, last_line
+from engine.execution.runners.parameters import named_flow
 from engine.model import FlowForm
 
 

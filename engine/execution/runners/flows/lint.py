@@ -30,8 +30,7 @@ from engine.execution.runners.flows.common import (
 from engine.execution.runners.toolchains.bound import Linter, borrowed
 from engine.execution.runners.toolchains.missing import first_missing
 from engine.execution.runners.toolchains.python import adding_command, is_python_project
-from engine.execution.runners.toolchains.shapes import Finding, read
-from engine.execution.runners.toolchains.table import CHECKERS
+from engine.execution.runners.toolchains.table import CHECKERS, Finding, read
 
 SHOWN_FINDINGS = 100
 

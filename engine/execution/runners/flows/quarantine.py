@@ -24,7 +24,7 @@ from engine.execution.runners.flows.common import (
     toolchain_of,
     toolchains,
 )
-from engine.execution.runners.toolchains.shapes import inside
+from engine.execution.runners.toolchains.table import inside
 from engine.git.quarantine import UNTIL
 from engine.plain_files import read_plain
 

@@ -24,7 +24,7 @@ from engine.execution.runners.flows.common import (
 from engine.execution.runners.flows.leftovers import seen
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.python import adding_command
-from engine.execution.runners.toolchains.shapes import Command, read
+from engine.execution.runners.toolchains.table import Command, read
 from engine.model import CheckResult
 from engine.plain_files import read_plain
 

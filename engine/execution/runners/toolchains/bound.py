@@ -12,8 +12,19 @@ from pathlib import Path, PurePosixPath
 
 from engine.execution.runners.toolchains import python, readers
 from engine.execution.runners.toolchains.missing import INSTALL_PROGRAM, Missing, fix_for
-from engine.execution.runners.toolchains.shapes import Command, Ended, Finding, operand, read
-from engine.execution.runners.toolchains.table import LANGUAGES, LAST, Checker, Language, Row, Tester
+from engine.execution.runners.toolchains.table import (
+    LANGUAGES,
+    LAST,
+    Checker,
+    Command,
+    Ended,
+    Finding,
+    Language,
+    Row,
+    Tester,
+    operand,
+    read,
+)
 from engine.model import CheckResult
 
 LARGEST_REPORT = 50_000_000

@@ -15,8 +15,7 @@ from typing import Any
 
 from engine.execution.runners.toolchains import python
 from engine.execution.runners.toolchains.bound import Linter, Toolchain, Words, filled
-from engine.execution.runners.toolchains.shapes import read
-from engine.execution.runners.toolchains.table import CHECKERS, KEEPERS, LAST, TESTERS, Checker, Keeper, Tester
+from engine.execution.runners.toolchains.table import CHECKERS, KEEPERS, LAST, TESTERS, Checker, Keeper, Tester, read
 from engine.execution.sandbox.environment import which
 
 

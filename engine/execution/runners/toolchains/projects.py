@@ -30,8 +30,7 @@ from engine.clock import Clock
 from engine.execution.runners.toolchains import python
 from engine.execution.runners.toolchains.bound import Linter, Toolchain
 from engine.execution.runners.toolchains.looking import Packages, Place, linters_of, packages_of, tools_of
-from engine.execution.runners.toolchains.shapes import read
-from engine.execution.runners.toolchains.table import KEEPERS, MANIFESTS, TESTERS
+from engine.execution.runners.toolchains.table import KEEPERS, MANIFESTS, TESTERS, read
 from engine.git import Git
 from engine.git.repository import find
 from engine.model import sanitise

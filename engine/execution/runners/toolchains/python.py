@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from engine.execution.runners.toolchains.shapes import read
+from engine.execution.runners.toolchains.table import read
 from engine.execution.sandbox.environment import which
 from engine.git import Git, GitError
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from engine.execution.runners.toolchains.shapes import Ended, Finding
-from engine.execution.runners.toolchains.table import TABLES
+from engine.execution.runners.toolchains.table import TABLES, Ended, Finding
 from engine.model import CheckResult
 
 MAX_FAILING = 200
