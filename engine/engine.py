@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 import engine
 from engine import views
+from engine.api.complication import Complication
 from engine.api.control import Attach, ControlServer
 from engine.api.gateway.gateway import Gateway
+from engine.api.notify.notifications import Notifications
 from engine.api.operations import dispatch
 from engine.clock import Clock, SystemClock
 from engine.config import Autonomy as WorkspaceAutonomy
@@ -31,7 +33,6 @@ from engine.storage.files import sweep_temporaries
 from engine.wiring import (
     acting,
     adaptation,
-    doors,
     effects,
     execution,
     knowledge,
@@ -45,8 +46,6 @@ from engine.wiring import (
 )
 
 if TYPE_CHECKING:
-    from engine.api.complication import Complication
-    from engine.api.notify.notifications import Notifications
     from engine.autonomy.autonomy import Autonomy
     from engine.autonomy.heartbeat import Heartbeat
     from engine.events import EventBus
@@ -184,10 +183,6 @@ class Engine:
     heartbeat: Heartbeat
     autonomy: Autonomy
 
-    # doors that open outwards (`engine.wiring.doors`)
-    notify: Notifications
-    complication: Complication
-
     def __init__(
         self,
         home: Home,
@@ -221,7 +216,8 @@ class Engine:
         retention.build(self)
         acting.build(self, launcher)
         self.gateway = Gateway(self, announce=lock.announce_gateway)
-        doors.build(self)
+        self.notify = Notifications(self)
+        self.complication = Complication(self)
 
     @property
     def workspaces(self) -> list[str]:

@@ -10,20 +10,22 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.api.documents import instant
 from engine.background import Background
-from engine.events import EventBus, Subscription
-from engine.model import Card, Hold, Refusal, sanitise
+from engine.events import Subscription
+from engine.model import Card, Refusal, sanitise
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
 
 log = logging.getLogger(__name__)
 
 VERSION = 1
 
-MOST = 200
+MAX_CARDS = 200
 """So many cards are kept; more do not fit the bar's number anyway."""
 
 LONGEST = 120
@@ -37,20 +39,11 @@ CONCERNS = ("Prediction", "CycleFinished", "Hold", "StateChanged", "MemoryForgot
 
 
 class Complication:
-    """Keeps the file. From any thread. `cards`: the stack from the top, with what is snoozed."""
+    """Keeps the file. From any thread."""
 
-    def __init__(
-        self,
-        file: Path,
-        *,
-        bus: EventBus,
-        cards: Callable[[], Sequence[Card]],
-        holds: Callable[[], Sequence[Hold]],
-    ) -> None:
-        self.file = file
-        self._bus = bus
-        self._cards = cards
-        self._holds = holds
+    def __init__(self, engine: Engine) -> None:
+        self.file = engine.home.complication
+        self._engine = engine
         self._background = Background("clawpy-complication", self._step)
         self._subscription: Subscription | None = None
         self._written: Any = None
@@ -58,7 +51,7 @@ class Complication:
 
     def start(self) -> None:
         """Begin to keep it."""
-        self._subscription = self._bus.subscribe(self._background.wake, capacity=500)
+        self._subscription = self._engine.bus.subscribe(self._background.wake, capacity=500)
         self._background.wake()
 
     def close(self) -> None:
@@ -74,7 +67,7 @@ class Complication:
         """What the file says."""
         return {
             "version": VERSION,
-            "holds": [{"word": hold.word, "until": instant(hold.until)} for hold in self._holds()],
+            "holds": [{"word": hold.word, "until": instant(hold.until)} for hold in self._engine.safety.holds()],
             "cards": [
                 {
                     "prompt": " ".join(sanitise(card.assignment.prompt).split())[:LONGEST],
@@ -85,9 +78,19 @@ class Complication:
                     "expiresAt": instant(card.expires_at),
                     "snoozedUntil": instant(card.snoozed_until),
                 }
-                for card in self._cards()[:MOST]
+                for card in self._stack()[:MAX_CARDS]
             ],
         }
+
+    def _stack(self) -> list[Card]:
+        """The stack from the top, with what is snoozed now: the status bar knows by itself when that wakes."""
+        cards, now = self._engine.cards, self._engine.clock.now()
+        waiting = {card.id for card in cards.pending()}
+        return [
+            card
+            for card in cards.pending(include_snoozed=True)
+            if card.id in waiting or (card.snoozed_until is not None and card.snoozed_until > now)
+        ]
 
     def _step(self) -> float | None:
         """One look, and when the next one is due: whatever comes until then is looked at together."""

@@ -10,7 +10,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from engine.execution.diffs import patch
+from engine.execution.routing import ModelRouter
 from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.model.wire import Model
 from engine.hierarchy.guidance import Speaker, items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.sources import Mended, ModelsUsed, Priced
@@ -20,7 +22,6 @@ from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, PromptF
 from engine.model.lessons import Correction
 from engine.storage.ledger import LedgerEntry
 from engine.wiring.organisation import correction
-from engine.wiring.prices import price
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -35,6 +36,9 @@ OF_LATE = timedelta(days=30)
 """Calls and sessions that are older say nothing of what an agent uses now."""
 
 MOST_SESSIONS = 100
+
+PROMPT_SHARE = 4
+"""Agents send about four tokens for each that they get."""
 
 
 def build(core: Engine) -> None:
@@ -222,3 +226,18 @@ class _Sources:
                 continue
             usable.append(model)
         return [one for one in usable if one != present]
+
+
+def price(router: ModelRouter, model: str) -> int | None:
+    """Micro-dollars for a million tokens of a model `PROVIDER:MODEL`, prompt and answer as agents use them; 0 where
+    nobody sends a bill, None where nobody knows. Imports the price list, which takes half a second the first time."""
+    try:
+        choice = router.named(model, "looking up its price")
+    except Refusal:
+        return None
+    if choice.keyless:
+        return 0
+    from engine.execution.runners.model.hosting_prices import price_of
+
+    told = price_of(Model(choice.provider, choice.model, choice.kind, choice.base_url))
+    return None if told is None else (PROMPT_SHARE * told["input"] + told["output"]) // (PROMPT_SHARE + 1)

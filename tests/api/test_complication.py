@@ -9,6 +9,8 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,12 +38,14 @@ class World:
         self.home, self.clock, self.bus = home, clock, bus
         self.pending: list[Card] = []
         self.holds: list[Hold] = []
-        self.kept = Complication(
-            home.complication,
+        engine: Any = SimpleNamespace(
+            home=home,
             bus=bus,
-            cards=lambda: self.pending,
-            holds=lambda: self.holds,
+            clock=clock,
+            cards=SimpleNamespace(pending=lambda include_snoozed=False: self.pending),
+            safety=SimpleNamespace(holds=lambda: self.holds),
         )
+        self.kept = Complication(engine)
 
     def says(self, form: str = "short") -> str | None:
         return line(self.kept.document(), form, self.clock.now())

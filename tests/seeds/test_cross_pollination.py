@@ -236,12 +236,7 @@ def test_status_complication(world: World) -> None:
     """10.3: A status bar or a watch shows how many cards wait, and in its long form the first of them."""
     collide(world.repository)
     cards = world.predicted()
-    kept = Complication(
-        world.home.complication,
-        bus=world.engine.bus,
-        cards=lambda: world.engine.cards.pending(include_snoozed=True),
-        holds=world.engine.safety.holds,
-    )
+    kept = Complication(world.engine)
     kept.start()
     kept.close()
     document = json.loads(world.home.complication.read_text())
