@@ -20,9 +20,9 @@ from engine.model.confidence_sequence import wilson_lower_bound
 from engine.prediction.approvals import runs_when_due
 from engine.prediction.card_rows import find
 from engine.prediction.cards import Cards
-from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.cycle import Predictions
 from engine.prediction.kinds import NEVER_ALONE, is_heartbeat, kind_title
+from engine.prediction.twin import LIKE_APPROVED_FROM
 from engine.storage.database import Database
 
 

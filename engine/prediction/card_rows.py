@@ -30,7 +30,7 @@ from engine.model import (
     is_due,
     sanitise,
 )
-from engine.prediction.confidence import TERMS, band_of, weighted
+from engine.prediction.twin import TERMS, band_of, weighted
 from engine.storage.rows import Row, ask, found, load, whole
 from engine.storage.types import flat, utc
 

@@ -40,8 +40,7 @@ from engine.model import (
 from engine.prediction import stack
 from engine.prediction.card_rows import Prediction, all_pending, card_of, created, decided, find
 from engine.prediction.dismissals import Dismissals
-from engine.prediction.lifecycle import LIFE, OUTCOMES, Move, after
-from engine.prediction.quiet_hours import add_active
+from engine.prediction.lifecycle import LIFE, OUTCOMES, Move, add_active, after
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept

@@ -40,13 +40,12 @@ from engine.prediction import stack
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import Prediction, card_of, last_triggered, new_row
 from engine.prediction.card_store import CardStore
-from engine.prediction.confidence import band_of
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.follow_ups import CURSOR, choose, is_recent, next_kinds
 from engine.prediction.intake import LOOKED, Intake, Sensed
 from engine.prediction.kinds import SEEN_BY, is_ordered
 from engine.prediction.routing import Router
-from engine.prediction.twin import EmbeddedTwin
+from engine.prediction.twin import EmbeddedTwin, band_of
 from engine.storage import state as stored
 from engine.storage.ledger import LedgerCursor
 

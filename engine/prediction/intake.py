@@ -1,4 +1,19 @@
-"""What one cycle does to the cards, in one transaction: withdraw what is over, seat what is new (SPEC 2.7, 2.9)."""
+"""What one cycle does to the cards, in one transaction: withdraw what is over, seat what is new (SPEC 2.7, 2.9).
+
+Where a card's evidence is gone: did the operator do himself what it proposed? (SPEC 8.1: chosen 0.7.) A rule says yes
+only when what is there now can hardly come from anything but the proposed work having been done; where that cannot be
+told there is no rule, and the card goes without a signal:
+
+| kind | done when |
+|---|---|
+| run_tests | the tests ran after the card was made, at a prompt of his own |
+| rehearse_merge | the branch is on the target and no commit of the source is missing: he merged |
+| report_branches | one of the branches is gone: he tidied up |
+
+What another card did is no work of his own: its approval says what it says by itself. Nor is what only takes the
+evidence away: committing a file is not checking HEAD without it, a tag is not a change log, a test that passes again
+was not bisected, and a branch that was merged was not compared with the others.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +32,31 @@ from engine.prediction import stack
 from engine.prediction.card_rows import Prediction, card_of, find, own_sessions
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.handled import did_himself
 from engine.prediction.lifecycle import LONGEST_COOL_DOWN, keeps_away
 from engine.storage import state as stored
 from engine.storage.database import Transaction
 from engine.storage.kept import Kept
 from engine.storage.rows import Rows, ask, each_of
 from engine.storage.types import UtcDateTime
+
+
+def did_himself(card: Prediction, now: WorkspaceContext, own: Collection[str] = ()) -> bool:
+    """Whether the state of the workspace says that the operator did what `card` proposed. `own`: sessions that he began
+    with prompts of his own."""
+    git = now.git
+    if git is None:
+        return False
+    match card.kind:
+        case "run_tests":
+            return any(run.ran_at > card.created_at and run.session_id in own for run in now.runs)
+        case "rehearse_merge":
+            on_target = git.branch == card.parameters.get("target") and git.behind_base == 0
+            return on_target and any(commit.at > card.created_at for commit in git.recent[:1])
+        case "report_branches":
+            there = {branch.name for branch in git.branches}
+            return any(name not in there for name, _ in card.facts.get("branches", ()))
+    return False
+
 
 LOOKED = "cards.looked"
 """Under this key stands when each workspace was looked at last."""

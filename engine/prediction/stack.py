@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from engine.config import Settings
 from engine.model import Card, Source, Tier
 from engine.model.confidence_sequence import wilson_lower_bound
-from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.kinds import is_ordered, kind_of
+from engine.prediction.twin import LIKE_APPROVED_FROM
 
 SUGGESTED_MOST = 3
 """So many cards of agents and programs are pending at most: the places are not theirs alone."""

@@ -18,8 +18,7 @@ from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.model import CostState, Refusal, Source
-from engine.simulation.days import Day, Deck, Does, Odd
-from engine.simulation.operator import Operator
+from engine.simulation.operator import Day, Deck, Does, Odd, Operator
 from engine.simulation.runners import ELSEWHERE, NEXT, Bench, MadeRunner
 
 LOOK, LOOK_AWAY = timedelta(minutes=10), timedelta(minutes=30)

@@ -65,8 +65,8 @@ def test_one_place_makes_sessions_and_one_makes_permits() -> None:
         "_consume": {"execution/session_store.py"},
         "_sessions.start": {"execution/launcher.py"},
         "sessions.start": set(),
-        "_launcher.start": {"prediction/approving.py"},
-        "launcher.start": set(),
+        "_launcher.start": set(),
+        "launcher.start": {"prediction/approvals.py"},
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.prediction.quiet_hours import add_active, is_quiet, next_hour
+from engine.prediction.lifecycle import add_active, is_quiet, next_hour
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 CHANGES = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.model import Band
 from engine.model.confidence_sequence import wilson_lower_bound
-from engine.prediction.confidence import band_of, confidence_of, urgency_of
+from engine.prediction.twin import band_of, confidence_of, urgency_of
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 SHARE = st.floats(0, 1)

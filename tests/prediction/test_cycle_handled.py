@@ -12,7 +12,7 @@ from engine.git.state import Branch, Commit, GitState
 from engine.model import CheckResult
 from engine.prediction.card_rows import Prediction
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.handled import did_himself
+from engine.prediction.intake import did_himself
 from tests.conftest import MONDAY_MORNING as MADE
 
 LATER, EARLIER = MADE + timedelta(hours=1), MADE - timedelta(hours=1)

@@ -25,8 +25,7 @@ from engine.model import (
     Phase,
 )
 from engine.prediction import twin as module
-from engine.prediction.confidence import weighted
-from engine.prediction.twin import EmbeddedTwin
+from engine.prediction.twin import EmbeddedTwin, weighted
 from engine.storage.database import Database
 from engine.storage.ledger import append
 from tests.learning.decisions.test_habits import ASKED, NO, YES

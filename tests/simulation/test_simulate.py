@@ -16,9 +16,8 @@ from clawpy_console.cli.main import main
 from clawpy_console.cli.printing.render import render
 from engine.autonomy.autonomy import ACT, STATE
 from engine.model import DecidedBy, Refusal, SessionState
-from engine.simulation.days import Deck, Does, Odd
 from engine.simulation.month import Month
-from engine.simulation.operator import Operator
+from engine.simulation.operator import Deck, Does, Odd, Operator
 from engine.simulation.simulate import made_world, simulate
 
 
