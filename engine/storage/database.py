@@ -52,6 +52,9 @@ T = TypeVar("T")
 GROUP_COMMIT = 64
 """At most so many queued writes share one commit."""
 
+IDLE_SESSION = "session"
+"""Under this name the writer's connection has a session that nothing is in, for the next transaction that is alone."""
+
 MAX_IDLE_READERS = 8
 """So many connections that nobody reads with are kept open."""
 
@@ -80,7 +83,8 @@ class Transaction:
     def session(self) -> Session:
         """The ORM's way to the database; begun when it is first asked for, since much is written without it."""
         if self._session is None:
-            self._session = Session(
+            idle = self._connection.info.pop(IDLE_SESSION, None) if self._alone else None
+            self._session = idle or Session(
                 self._connection,
                 join_transaction_mode="rollback_only" if self._alone else "create_savepoint",
                 expire_on_commit=False,
@@ -118,10 +122,21 @@ class Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """It is over: what its session has not written yet is, unless something was raised."""
-        if self._session is not None:
-            with self._session:
+        session = self._session
+        if session is None:
+            return
+        if self._alone and kind is None:
+            try:
+                session.flush()
+            except BaseException:
+                session.close()
+                raise
+            session.expunge_all()
+            self._connection.info[IDLE_SESSION] = session  # the next one need not begin it again
+        else:
+            with session:
                 if kind is None:
-                    self._session.commit()
+                    session.commit()
 
 
 Recorder = Callable[[Transaction, Event], None]
