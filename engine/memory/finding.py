@@ -45,7 +45,7 @@ is near. Keeping to 1.5 here takes a tenth of recall@10 from chats."""
 SUMMARY = "summary:"
 """How our id of a session's summary begins; the session's follows."""
 
-POOL_MOST = 120
+POOL_MOST = 160
 """So many of what both searches bring are read, with the turns before and after each."""
 
 SHORT = 800

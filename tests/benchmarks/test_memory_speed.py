@@ -46,7 +46,7 @@ LONG_BAR = 0.060
 """Seconds for a message of so many characters, on an idle machine."""
 LAG_BAR = 0.050
 RECALL_BAR = 1.5 if MEMORIES <= 10_000 else 3.0
-RERANKED_BAR = 4.0
+RERANKED_BAR = 2.0 if MEMORIES <= 10_000 else 4.0
 LEDGER_BAR = 0.020
 EVENTS_BAR = 2_000.0
 
@@ -238,9 +238,9 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
         ("recall", "recall, all layers, re-ranked"),
     ):
         print(f"  {says:34} {statistics.median(measured[name]) * 1e3:8.1f}  {p95(measured[name]) * 1e3:8.1f}")
-    ratio = p95(measured["recall"]) / p95(measured["bare"])
-    lean = p95(measured["dense"]) / p95(measured["bare"])
-    print(f"  dense {lean:.2f} × (bar {RECALL_BAR}), recall with its re-ranker {ratio:.2f} × (bar {RERANKED_BAR})")
+    usual = {name: statistics.median(values) for name, values in measured.items()}
+    ratio, lean = usual["recall"] / usual["bare"], usual["dense"] / usual["bare"]
+    print(f"  at p50: dense {lean:.2f} × (bar {RECALL_BAR}), recall, re-ranked {ratio:.2f} × (bar {RERANKED_BAR})")
     assert lean <= RECALL_BAR
     assert ratio <= RERANKED_BAR
 
