@@ -22,7 +22,11 @@ from engine.model import Layer, LayerState, Memory, NewMemory, Recall, RecallQue
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
-    from engine.memory.knowledge import Knowledge
+    from engine.memory.capture import Captures
+    from engine.memory.drafts import Drafts
+    from engine.memory.forget import Forget
+    from engine.memory.graph import TaskGraph
+    from engine.memory.para import Para
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +56,7 @@ class MemoryPort:
         self.clock = clock
         self._running = running
         self._used: Embedder | None = None
-        self._knowledge: Knowledge | None = None
+        self._layers: Callable[[], list[LayerState]] = list
         self._unindexed = 0
         self._stays = False
         self._helper = Helper()
@@ -67,13 +71,22 @@ class MemoryPort:
         if not meaning:
             self.close()
 
-    def know(self, knowledge: Knowledge) -> None:
+    def know(
+        self,
+        *,
+        captures: Captures,
+        graph: TaskGraph,
+        para: Para,
+        drafts: Drafts,
+        forgetting: Forget,
+        sources: Sequence[LayerSource],
+        layers: Callable[[], list[LayerState]],
+    ) -> None:
         """Have layers D, F and G too, and be asked for them; the composition root calls it once."""
-        self._knowledge = knowledge
-        self.captures, self.graph = knowledge.captures, knowledge.graph
-        self.para, self.drafts = knowledge.para, knowledge.drafts
-        self.forget_preview, self.forget = knowledge.forgetting.preview, knowledge.forgetting.forget
-        self.join(*knowledge.sources)
+        self.captures, self.graph, self.para, self.drafts = captures, graph, para, drafts
+        self.forget_preview, self.forget = forgetting.preview, forgetting.forget
+        self._layers = layers
+        self.join(*sources)
 
     # -- remembering
 
@@ -149,7 +162,7 @@ class MemoryPort:
             elif index.state in ("building", "degraded"):
                 state, words, progress = index.state, f"index: {index.words}", index.progress
             found.append(LayerState(layer, count, fresh, state, words, progress))
-        return sorted([*found, *(self._knowledge.layers() if self._knowledge else [])], key=lambda state: state.layer)
+        return sorted([*found, *self._layers()], key=lambda state: state.layer)
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """Entries of layer C or E, the newest first; see `MemoryStore.entries`."""

@@ -45,7 +45,15 @@ def build(core: Engine, overrides: Overrides) -> None:
     learnt = core.learnings.texts
     others = (core.wisdom.texts, learnt, CandidateTexts(core.database))
     core.knowledge.forget_in(others, {"lrn": learnt.text_of})
-    core.memory.know(core.knowledge)
+    core.memory.know(
+        captures=core.knowledge.captures,
+        graph=core.knowledge.graph,
+        para=core.knowledge.para,
+        drafts=core.knowledge.drafts,
+        forgetting=core.knowledge.forgetting,
+        sources=core.knowledge.sources,
+        layers=core.knowledge.layers,
+    )
     core.importer = Importer(
         core.database,
         core.memory.remember,

@@ -1,0 +1,33 @@
+"""No circle among modules, imports for types alone and inside functions included."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FILES = {
+    ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+    for package in ("engine", "clawpy_console")
+    for file in (ROOT / package).rglob("*.py")
+}
+FILLED = "engine.engine"
+"""Its class is named by what stands on it, and filled by the composition root."""
+
+
+def imports(module: str) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module in FILES:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                found.add(name if name in FILES else node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name in FILES}
+    return found - {module, FILLED, "engine"}
+
+
+def test_modules_can_be_put_in_an_order() -> None:
+    graph = {module: imports(module) for module in FILES}
+    assert len(list(TopologicalSorter(graph).static_order())) >= len(FILES) - 1
