@@ -16,7 +16,7 @@ from sqlmodel import Session
 
 from engine.config import Settings
 from engine.events import TriggerBlocked
-from engine.learning.decisions.learner import Seen
+from engine.learning.decisions.query import Seen
 from engine.model import (
     Assignment,
     Band,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from sqlmodel import Session
 
 from engine.learning.decisions.decisions import Decisions
-from engine.learning.decisions.learner import NOTHING, Query, Seen
+from engine.learning.decisions.query import NOTHING, Query, Seen
 from engine.model import (
     COLD_START,
     Assignment,

@@ -19,7 +19,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.learning.decisions.decisions import LOUD, Decision, Decisions
-from engine.learning.decisions.learner import Query, look
+from engine.learning.decisions.learner import look
+from engine.learning.decisions.query import Query
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction

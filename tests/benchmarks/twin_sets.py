@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from engine.learning.decisions.learner import Learner, Query, Seen, look
+from engine.learning.decisions.learner import Learner, look
+from engine.learning.decisions.query import Query, Seen
 from engine.memory.minilm import MiniLM
 from engine.model import PartOfDay, PastDecision, prompt_words
 

@@ -14,7 +14,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.learning.decisions.decisions import Decisions
-from engine.learning.decisions.learner import NAMES, NOTHING, Learner, look, unpacked
+from engine.learning.decisions.learner import Learner, look
+from engine.learning.decisions.query import NAMES, NOTHING, unpacked
 from engine.model import (
     Assignment,
     ConfidenceParts,

@@ -11,11 +11,10 @@ The same decisions make the same learner. The cost of one, a tenth of a millisec
 from __future__ import annotations
 
 import math
-import struct
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from itertools import pairwise
 from statistics import median
@@ -25,60 +24,8 @@ from zlib import crc32
 import numpy
 
 from engine.learning.decisions.calibration import Calibration, KindCalibration, logit, squash
+from engine.learning.decisions.query import MEANING, NAMES, Query, Seen, unpacked
 from engine.model import PartOfDay, PastDecision, prompt_words
-
-MEANING = 384
-"""Dimensions of a vector of meaning."""
-
-NAMES = (
-    "near the latest", "near all before", "nearest of all", "how long ago it was about", "words of the latest",
-    "words of all before", "length", "length of the evidence", "lines of evidence", "what is new in the evidence",
-)  # fmt: skip
-"""The numbers, in order. Each is about 0 on average and 1 in spread over ordinary text."""
-
-_FORMAT = 1
-_NUMBERS = struct.Struct(f"<B{len(NAMES)}f")
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A proposal as learners keep it: the numbers named by `NAMES`, and its vector of meaning when there was one."""
-
-    numbers: tuple[float, ...]
-    meaning: bytes = b""
-    """`MEANING` signed bytes, b"" for none."""
-
-    def packed(self) -> bytes:
-        """As it is stored with a decision."""
-        return _NUMBERS.pack(_FORMAT, *self.numbers) + self.meaning
-
-
-NOTHING = Seen((0.0,) * len(NAMES))
-"""A proposal of which only its kind is known."""
-
-
-def unpacked(stored: bytes) -> Seen:
-    """What `packed` made; `NOTHING` for b"" and for the format of another version."""
-    if len(stored) not in (_NUMBERS.size, _NUMBERS.size + MEANING) or stored[0] != _FORMAT:
-        return NOTHING
-    return Seen(tuple(_NUMBERS.unpack_from(stored)[1:]), stored[_NUMBERS.size :])
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """The card that is asked about; `part`, `weekend` and `hour` are of the operator's own time."""
-
-    kind: str
-    channel: str
-    workspace: str
-    flow: str
-    words: frozenset[str]
-    part: PartOfDay
-    weekend: bool
-    at: datetime
-    hour: int | None = None
-    seen: Seen = NOTHING
-
 
 Array = Any
 

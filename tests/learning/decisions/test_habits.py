@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.decisions.learner import CHANNEL_FROM, WORDS, Habits, Query, shrunk
+from engine.learning.decisions.learner import CHANNEL_FROM, WORDS, Habits, shrunk
+from engine.learning.decisions.query import Query
 from engine.model import PartOfDay, PastDecision
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
