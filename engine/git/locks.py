@@ -8,11 +8,12 @@ left out: a lock file that the tool itself calls up to date is never named here.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import threading
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -157,15 +158,29 @@ def _written(file: Path) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-def _compared(pair: _Pair, asked: Asked, locked: Asked, by: str = "") -> Iterator[str]:
-    """Where the two differ; a constraint of None on either side is any."""
+def _manifests(pair: _Pair, paths: Iterable[str], name: str) -> Iterator[tuple[str, str, str]]:
+    """Path, text and name of the manifests that a lock file's packages have in folders below its own; the name is ""
+    for the one beside it."""
+    for path in itertools.islice(paths, MOST_MEMBERS):
+        if path in ("", "."):
+            yield path, pair.manifest, ""
+        elif not path.startswith("..") and (text := pair.file(f"{path}/{name}")) is not None:
+            yield path, text, f"{path}/{name}"
+
+
+def _compared(
+    pair: _Pair, asked: Asked, locked: Asked, by: str = "", spare: Collection[str] = frozenset()
+) -> Iterator[str]:
+    """Where the two differ, but for the names `spare`; a constraint of None on either side is any."""
     for name, wanted in asked.items():
+        if name in spare:
+            continue
         if name not in locked:
             yield pair.missing(name, _listed(wanted), by)
         elif wanted is not None and (has := locked[name]) is not None and wanted != has:
             yield pair.differing(name, _listed(wanted), _listed(has), by)
     for name in locked:
-        if name not in asked:
+        if name not in asked and name not in spare:
             yield pair.left_over(name, by)
 
 
@@ -203,13 +218,10 @@ def _npm(pair: _Pair) -> Iterator[str]:
     if "" not in packages:
         return  # version 1 keeps no constraints
     sections = (*_NODE_SECTIONS, "peerDependencies")
-    members = [path for path in packages if "node_modules" not in path.split("/") and not path.startswith("..")]
-    for path in members[:MOST_MEMBERS]:
-        manifest = pair.manifest if path == "" else pair.file(f"{path}/package.json")
-        if manifest is not None:
-            by = f"{path}/package.json" if path else ""
-            asked = _node_asked(json.loads(manifest), sections)
-            yield from _compared(pair, asked, _node_asked(packages[path], sections), by)
+    members = [path for path in packages if "node_modules" not in path.split("/")]
+    for path, manifest, by in _manifests(pair, members, "package.json"):
+        asked = _node_asked(json.loads(manifest), sections)
+        yield from _compared(pair, asked, _node_asked(packages[path], sections), by)
 
 
 def _pnpm(pair: _Pair) -> Iterator[str]:
@@ -219,11 +231,9 @@ def _pnpm(pair: _Pair) -> Iterator[str]:
     lock = _yaml(head)
     changed = {re.split(r"[>@]", key.rpartition(">")[2].lstrip("@"))[0] for key in lock.get("overrides", {})}
     ignored = "\nignoredOptionalDependencies:" in head
-    for path, importer in list(lock.get("importers", {".": lock}).items())[:MOST_MEMBERS]:
-        text = pair.manifest if path == "." else pair.file(f"{path}/package.json")
-        if text is None or path.startswith(".."):
-            continue
-        manifest = json.loads(text)
+    importers = lock.get("importers", {".": lock})
+    for path, text, by in _manifests(pair, importers, "package.json"):
+        manifest, importer = json.loads(text), importers[path]
         locked: Asked = {}
         if "specifiers" in importer:
             locked = _node_asked(importer, ("specifiers",))
@@ -236,12 +246,7 @@ def _pnpm(pair: _Pair) -> Iterator[str]:
         spare = {name for name in {*asked, *locked} if name.lstrip("@") in changed}
         spare |= set(manifest.get("peerDependencies") or {}) - set(asked)
         spare |= set(manifest.get("optionalDependencies") or {}) if ignored else set()
-        by = "" if path == "." else f"{path}/package.json"
-        yield from _compared(pair, _without(asked, spare), _without(locked, spare), by)
-
-
-def _without(asked: Asked, spare: set[str]) -> Asked:
-    return {name: constraints for name, constraints in asked.items() if name not in spare}
+        yield from _compared(pair, asked, locked, by, spare)
 
 
 def _yarn(pair: _Pair) -> Iterator[str]:
@@ -285,16 +290,12 @@ def _yarn_berry(pair: _Pair, resolved: set[str]) -> Iterator[str]:
         head = re.match(r'\n?"[^"\n]*@workspace:([^",\n]+)":\n', block)
         if head is None:
             continue
-        path = head[1]
-        text = pair.manifest if path == "." else pair.file(f"{path}/package.json")
-        if text is None or path.startswith(".."):
-            continue
-        entry = next(iter(_yaml(block).values()))
-        asked = _node_asked(json.loads(text), _NODE_SECTIONS)
-        locked = _node_asked(entry, ("dependencies",))
-        spare = {name for name in {*asked, *locked} if name.split("/")[-1] in resolved}
-        by = "" if path == "." else f"{path}/package.json"
-        yield from _compared(pair, _without(asked, spare), _without(locked, spare), by)
+        for _, text, by in _manifests(pair, [head[1]], "package.json"):
+            entry = next(iter(_yaml(block).values()))
+            asked = _node_asked(json.loads(text), _NODE_SECTIONS)
+            locked = _node_asked(entry, ("dependencies",))
+            spare = {name for name in {*asked, *locked} if name.split("/")[-1] in resolved}
+            yield from _compared(pair, asked, locked, by, spare)
 
 
 def _patterns(manifest: Mapping[str, Any]) -> list[str]:
@@ -410,13 +411,10 @@ def _uv(pair: _Pair) -> Iterator[str]:
             source = package["source"]
             members[source.get("editable") or source["virtual"]] = package
     listed = {_python_name(name) for name in top.get("manifest", {}).get("members", [])}
-    for path, package in list(members.items())[:MOST_MEMBERS]:
-        own = path == "."
-        if path.startswith("..") or not (own or package["name"] in listed):
-            continue  # no member: what it asks for is its own, not this lock's
-        text = pair.manifest if own else pair.file(f"{path}/pyproject.toml")
-        if text is not None:
-            yield from _uv_member(pair, tomllib.loads(text), package, "" if own else f"{path}/pyproject.toml")
+    # What is no member asks for its own, not for this lock's.
+    own = [path for path, package in members.items() if path == "." or package["name"] in listed]
+    for path, text, by in _manifests(pair, own, "pyproject.toml"):
+        yield from _uv_member(pair, tomllib.loads(text), members[path], by)
     if "." not in members and "members" not in top.get("manifest", {}):
         project = tomllib.loads(pair.manifest).get("project", {})
         if "name" in project:
@@ -436,14 +434,14 @@ def _uv_member(pair: _Pair, manifest: dict[str, Any], package: dict[str, Any], b
         for entries in project.get("optional-dependencies", {}).values():
             _requirements(entries, asked)
         locked = _uv_locked(metadata.get("requires-dist", []))
-        yield from _compared(pair, _without(asked, {name}), _without(locked, {name}), by)
+        yield from _compared(pair, asked, locked, by, {name})
     groups = {_python_name(key): entries for key, entries in manifest.get("dependency-groups", {}).items()}
     asked = {}
     for key in groups:
         _requirements(_group(groups, key), asked)
     _requirements(uv.get("dev-dependencies", []), asked)
     locked = _uv_locked(entry for entries in metadata.get("requires-dev", {}).values() for entry in entries)
-    yield from _compared(pair, _without(asked, {name}), _without(locked, {name}), by)
+    yield from _compared(pair, asked, locked, by, {name})
 
 
 def _uv_locked(entries: Iterable[Mapping[str, Any]]) -> Asked:
