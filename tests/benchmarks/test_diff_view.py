@@ -26,7 +26,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from clawpy_console.cli.main import GARBAGE
+from clawpy_console.cli.main import GC_THRESHOLD
 from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.themes import load, shipped
@@ -102,7 +102,7 @@ def as_the_console() -> Iterator[None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GARBAGE)
+    gc.set_threshold(*GC_THRESHOLD)
     yield
     gc.set_threshold(*before)
     gc.unfreeze()
