@@ -46,7 +46,7 @@ LONG_BAR = 0.060
 """Seconds for a message of so many characters, on an idle machine."""
 LAG_BAR = 0.050
 RECALL_BAR = 1.5 if MEMORIES <= 10_000 else 3.0
-RERANKED_BAR = 2.0 if MEMORIES <= 10_000 else 4.0
+RERANKED_BAR = 2.5 if MEMORIES <= 10_000 else 4.0
 LEDGER_BAR = 0.020
 EVENTS_BAR = 2_000.0
 
