@@ -65,9 +65,9 @@ def _may_have_keyring() -> bool:
         return True
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     places = (Path(f"/run/user/{os.getuid()}/bus"), config / "python_keyring" / "keyringrc.cfg")
-    return any(one.exists() for one in places) or any(
-        not one.value.startswith(("keyring.backends", "keyrings.alt"))
-        for one in importlib.metadata.entry_points(group="keyring.backends")
+    return any(place.exists() for place in places) or any(
+        not point.value.startswith(("keyring.backends", "keyrings.alt"))
+        for point in importlib.metadata.entry_points(group="keyring.backends")
     )
 
 
@@ -232,7 +232,7 @@ class KeyFile:
             values = json.loads(raw) if len(raw) <= LARGEST_FILE else None
         except (ValueError, RecursionError):
             values = None
-        if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
+        if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
             told = f"{self.path} is not a list of keys"
             # `from None`, and no word of what stands there: it may be a key.
             raise Refusal("damaged_keys", told, "move it away and set the keys again") from None

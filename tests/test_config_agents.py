@@ -51,7 +51,7 @@ def test_a_provider_of_ones_own_says_what_it_speaks_and_where():
 def test_an_error_says_line_key_and_how_to_mend_it(text: str, line: int, key: str, words: str):
     with pytest.raises(BadConfig) as caught:
         read(text)
-    problems = [one for one in caught.value.problems if one.key == key]
+    problems = [problem for problem in caught.value.problems if problem.key == key]
     assert problems, caught.value.message
     assert problems[0].where == f"config.toml:{line}"
     assert words in problems[0].message

@@ -33,7 +33,7 @@ def sentences(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = node.value
         elif isinstance(node, ast.JoinedStr):
-            parts = [str(one.value) if isinstance(one, ast.Constant) else "{…}" for one in node.values]
+            parts = [str(value.value) if isinstance(value, ast.Constant) else "{…}" for value in node.values]
             text = "".join(parts)
         else:
             continue

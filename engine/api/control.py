@@ -239,7 +239,7 @@ def _hello(arguments: Any) -> dict[str, Any]:
     try:
         environment = {str(name): str(value) for name, value in arguments["environment"].items()}
         columns, rows = map(int, arguments["size"])
-        workspaces = [str(one) for one in arguments["workspaces"]]
+        workspaces = [str(argument) for argument in arguments["workspaces"]]
         return {
             "environment": environment,
             "size": (columns, rows),

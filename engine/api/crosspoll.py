@@ -14,7 +14,7 @@ def counts(engine: Engine) -> Document:
     """Triggers, loops and cost against caps. `enabled` is the settings' word and this run's."""
     triggers, last_trigger = engine.safety.triggers()
     return {
-        "enabled": all(not one.thrown for one in engine.safety.levels() if one.name in ("config", "api")),
+        "enabled": all(not level.thrown for level in engine.safety.levels() if level.name in ("config", "api")),
         "lastTriggerAt": instant(last_trigger),
         "totalTriggers": triggers,
         "loopDetectionCount": engine.safety.loop_detection_count(),

@@ -318,7 +318,9 @@ class Settings(Section):
     @property
     def acts_by_itself(self) -> bool:
         """Whether anything may run that no person approved (SPEC 7.4)."""
-        return self.autonomous_mode_enabled and any(one.autonomy is Autonomy.ACT for one in self.workspaces.values())
+        return self.autonomous_mode_enabled and any(
+            workspace.autonomy is Autonomy.ACT for workspace in self.workspaces.values()
+        )
 
     def kept_days(self, table: str, workspace: str) -> int:
         """For how many days a workspace's rows of a table are kept, 0 for ever. `table` by its name, as `memory_events`

@@ -35,7 +35,7 @@ class Meeting:
 
 def nearest(meetings: Sequence[Meeting], now: datetime) -> Meeting | None:
     """The next one that has not begun, within `AHEAD`."""
-    coming = [one for one in meetings if now <= one.begins < now + AHEAD]
+    coming = [meeting for meeting in meetings if now <= meeting.begins < now + AHEAD]
     return min(coming, key=lambda one: (one.begins, one.name), default=None)
 
 

@@ -236,11 +236,11 @@ def _wait(entry: dict[str, Any], me: str) -> Wait | None:
         asked = any(isinstance(one, dict) and one.get("login") == me for one in entry.get("reviewRequests") or ())
         return Wait(For.REVIEW, author, None) if asked and not entry.get("isDraft") else None
     reviews = [one for one in entry.get("latestReviews") or () if isinstance(one, dict) and _name(one) not in ("", me)]
-    changes = [one for one in reviews if one.get("state") == "CHANGES_REQUESTED"]
+    changes = [review for review in reviews if review.get("state") == "CHANGES_REQUESTED"]
     if changes and entry.get("reviewDecision") in ("CHANGES_REQUESTED", "", None):
         return Wait(For.CHANGES, _name(changes[-1]), _moment(changes[-1], "submittedAt"))
     said = [(one, _moment(one, "createdAt")) for one in entry.get("comments") or () if isinstance(one, dict)]
-    said += [(one, _moment(one, "submittedAt")) for one in reviews if one.get("state") == "COMMENTED"]
+    said += [(review, _moment(review, "submittedAt")) for review in reviews if review.get("state") == "COMMENTED"]
     last = max((pair for pair in said if pair[1]), key=lambda pair: pair[1] or _NEVER, default=None)
     if last is None or _name(last[0]) in ("", me) or _is_bot(last[0]):
         return None

@@ -185,7 +185,7 @@ def _compared(
 
 
 def _listed(constraints: set[str] | None) -> str:
-    return " and ".join(sorted(one or "any version" for one in constraints)) if constraints else ""
+    return " and ".join(sorted(constraint or "any version" for constraint in constraints)) if constraints else ""
 
 
 # -- Node -----------------------------------------------------------------------------------------------------------
@@ -256,10 +256,10 @@ def _yarn(pair: _Pair) -> Iterator[str]:
         yield from _yarn_berry(pair, resolved)
         return
     descriptors = {
-        one.strip().strip('"')
+        part.strip().strip('"')
         for line in pair.lock.splitlines()
         if line and line[0] not in " #"
-        for one in line.removesuffix(":").split(",")
+        for part in line.removesuffix(":").split(",")
     }
     locked: dict[str, set[str]] = {}
     for one in descriptors:
@@ -713,8 +713,8 @@ def _composer(pair: _Pair) -> Iterator[str]:
     packages = [*lock.get("packages", []), *lock.get("packages-dev", [])]
     has = {
         name.lower()
-        for one in packages
-        for name in (one["name"], *(one.get("replace") or {}), *(one.get("provide") or {}))
+        for package in packages
+        for name in (package["name"], *(package.get("replace") or {}), *(package.get("provide") or {}))
     }
     named = False
     for section in ("require", "require-dev"):

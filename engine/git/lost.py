@@ -104,7 +104,7 @@ def _unheld(git: Git, candidates: Iterable[str]) -> dict[str, _Commit]:
     out = git.output(
         "log", f"-n{MOST_COMMITS}", "-z", "--no-show-signature", "--ignore-missing", "--topo-order",
         "--format=%H%n%P%n%at%n%ct%n%ce%n%s", "--stdin", "--not", "--branches", "--remotes", "--tags",
-        stdin="".join(f"{one}\n" for one in candidates).encode(),
+        stdin="".join(f"{candidate}\n" for candidate in candidates).encode(),
     )  # fmt: skip
     found = {}
     for record in parts(out):
@@ -120,7 +120,7 @@ def _explained(git: Git, state: GitState, steps: list[Step], lost: dict[str, _Co
         "log", f"-n{MOST_ALIKE}", "-z", "--no-show-signature", f"--since={since}", "--format=%at %s",
         "--branches", "--remotes", "--tags",
     )  # fmt: skip
-    alike = {(written, subject) for written, _, subject in (one.partition(" ") for one in parts(out))}
+    alike = {(written, subject) for written, _, subject in (part.partition(" ") for part in parts(out))}
     subjects = {subject for _, subject in alike}
     gone = {one.id for one in lost.values() if (one.written, one.subject) in alike}
     gone |= {

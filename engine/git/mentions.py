@@ -84,10 +84,10 @@ def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
         for name in here:
             if not any(name != other and name in other for other in here):  # `cart.py` of `src/cart.py` is no other
                 mentions.append(Mention(one.path, one.line, name, gone[name].new, one.text.strip()[:300]))
-    alive = _alive(git, {one.old for one in mentions}, deadline)
-    return tuple(sorted((one for one in mentions if one.old not in alive), key=lambda one: (one.path, one.line)))[
-        :MOST_MENTIONS
-    ]
+    alive = _alive(git, {mention.old for mention in mentions}, deadline)
+    return tuple(
+        sorted((mention for mention in mentions if mention.old not in alive), key=lambda one: (one.path, one.line))
+    )[:MOST_MENTIONS]
 
 
 def _is_new(text: str, gone: Gone) -> bool:
@@ -128,21 +128,21 @@ def gone_names(git: Git, patch: Patch) -> list[Gone]:
     return list({one.name: one for one in reversed(found)}.values())[::-1][:MOST_NAMES]
 
 
-def _definitions(one: Line) -> Iterable[tuple[str, str]]:
+def _definitions(line: Line) -> Iterable[tuple[str, str]]:
     """What a line defines: (the kind of thing, its name)."""
-    if _CONFIG.search(one.path):
-        if match := _KEY.match(one.text):
+    if _CONFIG.search(line.path):
+        if match := _KEY.match(line.text):
             yield "key", match["name"]
         return
-    if not _CODE.search(one.path):
+    if not _CODE.search(line.path):
         return
-    if match := _DEFINED.match(one.text):
-        local = match["word"] in ("const", "let", "var") and one.text[:1].isspace()
+    if match := _DEFINED.match(line.text):
+        local = match["word"] in ("const", "let", "var") and line.text[:1].isspace()
         if not local and not match["name"].startswith(("test_", "__")):
             yield match["word"], match["name"]
-    elif match := _CONSTANT.match(one.text):
+    elif match := _CONSTANT.match(line.text):
         yield "constant", match["name"]
-    yield from (("option", match["name"]) for match in _OPTION.finditer(one.text))
+    yield from (("option", match["name"]) for match in _OPTION.finditer(line.text))
 
 
 def _names(text: str, name: str) -> bool:

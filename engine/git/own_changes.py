@@ -75,7 +75,7 @@ def left_in(git: Git, state: GitState, patch: Patch, since: datetime) -> tuple[L
     for path, lines in patch.lines_of.items():
         if _OTHERS.search(path):
             continue
-        hits = [(one, hit.kind) for one in lines for hit in look(path, one.text) if _counts(path, hit.kind)]
+        hits = [(line, hit.kind) for line in lines for hit in look(path, line.text) if _counts(path, hit.kind)]
         if not hits:
             continue
         text = read(git, path)

@@ -46,7 +46,7 @@ def lost_files(workspace: str, paths: Sequence[str]) -> list[str]:
     folder = Path(workspace)
     try:
         git = Git(folder, timeout=5)
-        missing = [one for one in paths if not (folder / one).exists()]
+        missing = [path for path in paths if not (folder / path).exists()]
         return [one for one in missing if git.text("log", "-1", "--format=%H", "HEAD", "--", f":(literal){one}")]
     except Refusal as refusal:
         log.warning("%s was not searched for missing files: %s", workspace, refusal)

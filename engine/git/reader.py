@@ -233,10 +233,10 @@ class GitReader:
         """The merges that are due, those that would conflict first. None where the other side has all of it already, as
         after a squashed merge, and none of an upstream that was rewritten here: you mean to push over it."""
         due = [
-            one
-            for one in due_merges(state)
-            if self._adds(workspace, one.tip, state.head)
-            and (one.source != state.upstream or not self._rewritten(workspace, state))
+            merge
+            for merge in due_merges(state)
+            if self._adds(workspace, merge.tip, state.head)
+            and (merge.source != state.upstream or not self._rewritten(workspace, state))
         ]
         tried = [replace(one, files=self._conflicts(workspace, state.head, one.tip)) for one in due]
         return tuple(sorted(tried, key=lambda one: not one.files))

@@ -249,7 +249,9 @@ def _made(repository: Repository, root: Path) -> _Shadow:
     kept = [item for item in foreign if _DATA.fullmatch(item[0]) or _OPERATORS_DATA.fullmatch(item[0])]
     attributes = next((value for key, value in reversed(kept) if key == "core.attributesfile"), "")
     _write(folder, [*kept, *(item for item in own if _DATA.fullmatch(item[0]))], repository.common, attributes or "")
-    sources = dict.fromkeys([*operators, *(Path(one[0].removeprefix("file:")) for one in theirs if one[0] != mine)])
+    sources = dict.fromkeys(
+        [*operators, *(Path(their[0].removeprefix("file:")) for their in theirs if their[0] != mine)]
+    )
     if tuple(sources) != operators:
         stamp = _stamp(repository, tuple(sources))
     filters = frozenset(match[1] for key, _ in [*foreign, *own] if (match := _FILTER.fullmatch(key)))

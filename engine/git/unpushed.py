@@ -222,7 +222,7 @@ def _sizes(git: Git, blobs: Iterable[str]) -> Mapping[str, int]:
     asked = "\n".join(sorted(blobs)).encode() + b"\n"
     out = git.text("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", "--buffer", stdin=asked)
     fields = (line.split(" ") for line in out.splitlines())
-    return {one[0]: int(one[2]) for one in fields if len(one) == 3 and one[1] == "blob"}
+    return {field[0]: int(field[2]) for field in fields if len(field) == 3 and field[1] == "blob"}
 
 
 def _affordable(shas: Sequence[str], entries: Iterable[_Entry], sizes: Mapping[str, int]) -> list[str]:

@@ -131,22 +131,22 @@ class RecalledPart:
         return [*lines, end], used, dropped, tokens if used else 0
 
 
-def remembered_lines(one: Recalled) -> list[PromptLine]:
+def remembered_lines(recalled: Recalled) -> list[PromptLine]:
     """One memory as lines of a prompt: an element with its layer, date, speaker, source and, of a long one, which part
     it is, its text escaped. What the operator has not said, approved or had measured is evidence."""
     told = {
-        "trust": label(one.trust, approved=one.approved).replace("you", "the operator"),
-        "layer": one.layer.value,
-        "date": one.at.date().isoformat() if one.at else "",
-        "by": one.speaker,
-        "source": one.source,
-        "part": one.place,
+        "trust": label(recalled.trust, approved=recalled.approved).replace("you", "the operator"),
+        "layer": recalled.layer.value,
+        "date": recalled.at.date().isoformat() if recalled.at else "",
+        "by": recalled.speaker,
+        "source": recalled.source,
+        "part": recalled.place,
     }
     attributes = "".join(f" {key}={quoteattr(_word(value))}" for key, value in told.items() if value)
-    named = _word(f"{one.layer.value} {one.source or one.id}")
-    source = PromptSource(SourceKind.MEMORY, one.id, named, one.trust, one.approved)
-    tag = "memory" if may_guide(one.trust, approved=one.approved) else "evidence"
-    text = f"<{tag}{attributes}>{escape(_plain(one.text).strip())}</{tag}>"
+    named = _word(f"{recalled.layer.value} {recalled.source or recalled.id}")
+    source = PromptSource(SourceKind.MEMORY, recalled.id, named, recalled.trust, recalled.approved)
+    tag = "memory" if may_guide(recalled.trust, approved=recalled.approved) else "evidence"
+    text = f"<{tag}{attributes}>{escape(_plain(recalled.text).strip())}</{tag}>"
     return [PromptLine(line, source) for line in text.split("\n")]
 
 

@@ -179,7 +179,7 @@ class TrainingView:
     @property
     def swap(self) -> TrainingRunView | None:
         """The run whose model can be swapped in ("kept_old"), or taken out again ("adopted"); None for none."""
-        ended = (one for one in self.runs if one.state in ("adopted", "kept_old") and one.model)
+        ended = (run for run in self.runs if run.state in ("adopted", "kept_old") and run.model)
         return max(ended, key=lambda one: one.updated_at, default=None)
 
 

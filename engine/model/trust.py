@@ -40,7 +40,7 @@ def of_line(kind: str) -> Trust:
 def of_names(names: Iterable[str]) -> Trust:
     """The label of the engine's sentence about tests or files of these names: a name with a space in it could be a
     sentence of whoever gave it, and one with two slashes an address."""
-    return Trust.MEASURED if all(_NAME.fullmatch(one) for one in names) else Trust.QUOTED
+    return Trust.MEASURED if all(_NAME.fullmatch(name) for name in names) else Trust.QUOTED
 
 
 def label(trust: Trust | None, *, approved: bool = False) -> str:

@@ -167,13 +167,13 @@ class Pipeline:
             self.costs.release_prediction(transaction, prediction_id)
         spent = cache(lambda: self.costs.spent(session))
         verdicts = self._ask_all(session, trigger, transaction.now, spent, decided=True)
-        blocked_by = next((one for one in verdicts if one.verdict is not Verdict.ALLOW), None)
+        blocked_by = next((verdict for verdict in verdicts if verdict.verdict is not Verdict.ALLOW), None)
         permit: Permit | None = None
         if blocked_by is None:
             permit = self._permits.issue(transaction, trigger)
             self.costs.reserve(transaction, trigger, permit.id, spent())
             loops.record(transaction, loops.link_of(trigger, chain_start(trigger), transaction.now))
-            if any(one.rule and one.rail == "content" for one in verdicts):
+            if any(verdict.rule and verdict.rail == "content" for verdict in verdicts):
                 self._use_allowance(transaction, trigger.assignment.digest)
         else:
             if trigger.asked_by and blocked_by.rail == rates.RAIL:
@@ -198,7 +198,7 @@ class Pipeline:
             .order_by(desc(col(CrosspollLog.id)))
             .limit(1)
         ).first()
-        content = next((one for one in last.verdicts if one["rail"] == "content"), None) if last else None
+        content = next((verdict for verdict in last.verdicts if verdict["rail"] == "content"), None) if last else None
         if last is None or content is None or content["verdict"] != Verdict.BLOCK.value:
             raise Refusal(
                 "nothing_blocked", f"the content filter did not block {prediction_id}", "approve the card first"
@@ -331,21 +331,21 @@ class Pipeline:
                 reason=first.reason,
             )
         )
-        for one in verdicts:
-            if one.verdict is Verdict.ALLOW or one.rule == "fault":
+        for verdict in verdicts:
+            if verdict.verdict is Verdict.ALLOW or verdict.rule == "fault":
                 continue
-            if one.rail == loops.RAIL:
+            if verdict.rail == loops.RAIL:
                 count = state.get(transaction.session, LOOPS_KEY, 0) + 1
                 state.put(transaction, LOOPS_KEY, count)
-                log.warning("loop %d: %s", count, one.reason)
+                log.warning("loop %d: %s", count, verdict.reason)
                 transaction.record(
                     LoopDetected(
-                        subject=trigger.prediction_id, workspace=trigger.assignment.workspace, reason=one.reason
+                        subject=trigger.prediction_id, workspace=trigger.assignment.workspace, reason=verdict.reason
                     )
                 )
-            if one.rail == cost.RAIL:
-                self.costs.breached(transaction, one.rule, trigger.agent)
-            if one.rail == gate.RAIL and "rejections" in one.rule.split(","):
+            if verdict.rail == cost.RAIL:
+                self.costs.breached(transaction, verdict.rule, trigger.agent)
+            if verdict.rail == gate.RAIL and "rejections" in verdict.rule.split(","):
                 self.kill_switch.decided(transaction)
 
     def _use_allowance(self, transaction: Transaction, digest: str) -> None:
@@ -388,7 +388,8 @@ def _row(
         "block_reason": f"{blocked_by.rail}: {blocked_by.reason}" if blocked_by else None,
         "created_at": now,
         "verdicts": [
-            {"rail": one.rail, "verdict": one.verdict.value, "reason": one.reason, "rule": one.rule} for one in verdicts
+            {"rail": verdict.rail, "verdict": verdict.verdict.value, "reason": verdict.reason, "rule": verdict.rule}
+            for verdict in verdicts
         ],
         "workspace": assignment.workspace,
         "permit_id": permit.id if permit else None,

@@ -170,7 +170,7 @@ class RailStatus:
                 day_cap=spent.day_cap,
                 by_operator=False,
                 autonomous=settings.autonomous_mode_enabled,
-                workspace_acts=any(one.autonomy is Autonomy.ACT for one in settings.workspaces.values()),
+                workspace_acts=any(workspace.autonomy is Autonomy.ACT for workspace in settings.workspaces.values()),
                 quiet=self._pipeline.quiet(),
                 confined=self._pipeline.confined(),
             )

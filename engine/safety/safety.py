@@ -211,7 +211,8 @@ def _entry(row: CrosspollLog, lifted: bool) -> LogEntry:
         reason=row.block_reason or "",
         decided_by=row.decided_by,
         verdicts=tuple(
-            RailVerdict(one["rail"], Verdict(one["verdict"]), one["reason"], one["rule"]) for one in row.verdicts
+            RailVerdict(verdict["rail"], Verdict(verdict["verdict"]), verdict["reason"], verdict["rule"])
+            for verdict in row.verdicts
         ),
         lifted=lifted,
     )

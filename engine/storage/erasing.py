@@ -75,7 +75,7 @@ def pieces(text: str) -> list[str]:
     """What to look for when a whole text is to be forgotten: itself, and those of its lines and sentences that are long
     enough to be nobody else's."""
     lines = [line.strip() for line in text.splitlines()]
-    sentences = [one.strip() for line in lines for one in _SENTENCE.split(line)]
+    sentences = [part.strip() for line in lines for part in _SENTENCE.split(line)]
     parts = [one for one in (*lines, *sentences) if len(one.split()) >= FEWEST_WORDS]
     return list(dict.fromkeys([text.strip(), *parts]))
 
@@ -155,10 +155,10 @@ def json_holds(text: str, words: Wanted) -> bool:
         return words.holds(text)
     found = False
 
-    def look(one: str) -> str:
+    def look(text: str) -> str:
         nonlocal found
-        found = found or words.holds(one)
-        return one
+        found = found or words.holds(text)
+        return text
 
     in_strings(document, look)
     return found

@@ -113,7 +113,7 @@ class _Sources:
 
     def changed(self, session_id: str, /) -> Sequence[str]:
         change = self._core.changes.for_session(session_id)
-        return [one.path for one in change.files] if change is not None else ()
+        return [file.path for file in change.files] if change is not None else ()
 
     def patch(self, session_id: str, /, *, landed: bool) -> str:
         if landed:
@@ -150,7 +150,7 @@ class _Sources:
             profile = self._core.wisdom.profile(leader)
         except Refusal:
             return "", Trust.QUOTED
-        said = (one for one in items(Speaker(leader, 0, 0, profile), len) if one.ref == ref)
+        said = (item for item in items(Speaker(leader, 0, 0, profile), len) if item.ref == ref)
         return next(((one.text, one.trust) for one in said), ("", Trust.QUOTED))
 
     def models(self, agent: str, /) -> ModelsUsed | None:
@@ -195,12 +195,12 @@ class _Sources:
             case PromptFragment():
                 verdicts = [safety.check_prompt(one) for one in effect.guidance]
             case FixTemplate():
-                verdicts = [safety.check_prompt(one) for one in effect.repairs]
+                verdicts = [safety.check_prompt(repair) for repair in effect.repairs]
             case FlowOffload():
-                verdicts = [safety.check_command(one) for one in effect.commands]
+                verdicts = [safety.check_command(command) for command in effect.commands]
             case _:
                 return ""
-        return next((one.reason for one in verdicts if one.verdict is not Verdict.ALLOW), "")
+        return next((verdict.reason for verdict in verdicts if verdict.verdict is not Verdict.ALLOW), "")
 
     def tries(self) -> int:
         return self._core.settings.current.validation.tries
@@ -214,8 +214,12 @@ class _Sources:
     def _named(self, present: str) -> list[str]:
         """Every model that the operator named anywhere and that can be used, but for this one."""
         core = self._core
-        found = [f"{one.name}:{one.settings.model}" for one in core.models.providers() if one.settings.model]
-        found += [one.model for one in core.settings.current.channels.values() if one.model]
+        found = [
+            f"{provider.name}:{provider.settings.model}"
+            for provider in core.models.providers()
+            if provider.settings.model
+        ]
+        found += [channel.model for channel in core.settings.current.channels.values() if channel.model]
         for agent in core.hierarchy.ids():
             found += core.hierarchy.tools(agent).models.values()
         usable = []

@@ -144,13 +144,13 @@ class SessionSource:
         """Leaders lose it, and learned guidance that says it is rolled back, or never comes into force."""
         core = self._core
         core.wisdom.retract(lesson)
-        for one in core.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=EVERY):
-            if not isinstance(one.effect, PromptFragment) or lesson not in lessons_of(one.effect.guidance):
+        for candidate in core.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=EVERY):
+            if not isinstance(candidate.effect, PromptFragment) or lesson not in lessons_of(candidate.effect.guidance):
                 continue
-            if one.status is CandidateStatus.PROMOTED:
-                core.adaptation.roll_back(one.id, f"its lesson was retracted: {reason}")
-            elif not one.status.decided:
-                core.adaptation.reject(one.id, f"its lesson was retracted: {reason}")
+            if candidate.status is CandidateStatus.PROMOTED:
+                core.adaptation.roll_back(candidate.id, f"its lesson was retracted: {reason}")
+            elif not candidate.status.decided:
+                core.adaptation.reject(candidate.id, f"its lesson was retracted: {reason}")
 
     def _first(self, session_id: str) -> str:
         """The first of the sessions that this one goes on with; itself when it goes on with none."""
@@ -191,8 +191,10 @@ def _own_words(core: Engine, view: SessionView) -> bool:
     return made is not None and made.source is Source.OPERATOR
 
 
-def _said(one: Captured, line: TranscriptLine) -> Statement:
-    return Statement(one.kind.value, one.text, SPEAKERS.get(line.kind, "program"), "preference" in one.tags)
+def _said(captured: Captured, line: TranscriptLine) -> Statement:
+    return Statement(
+        captured.kind.value, captured.text, SPEAKERS.get(line.kind, "program"), "preference" in captured.tags
+    )
 
 
 def _lines(core: Engine, session_id: str) -> Iterator[TranscriptLine]:

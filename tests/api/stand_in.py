@@ -84,7 +84,7 @@ class Shelf:
 
     def beginning(self, wanted: str) -> list[str]:
         begin = len(wanted)
-        return [one for one in self.things if wanted and wanted in (one[:begin], one.partition("_")[2][:begin])]
+        return [thing for thing in self.things if wanted and wanted in (thing[:begin], thing.partition("_")[2][:begin])]
 
     def get(self, wanted: str) -> Any:
         if wanted not in self.things:
@@ -103,7 +103,7 @@ class Cards(Shelf):
         self.follow_landings = lambda: None
 
     def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
-        found = [one for one in self.things.values() if one.status is Status.PENDING]
+        found = [thing for thing in self.things.values() if thing.status is Status.PENDING]
         return [one for one in found if channel in (None, one.assignment.channel)]
 
     def recent(self, limit: int = 50) -> list[Card]:
@@ -153,7 +153,7 @@ class Sessions(Shelf):
         return list(self.things.values())[:limit]
 
     def running(self) -> list[SessionView]:
-        return [one for one in self.things.values() if one.state is SessionState.RUNNING]
+        return [thing for thing in self.things.values() if thing.state is SessionState.RUNNING]
 
     def wait(self, session_id: str, timeout: float | None) -> SessionView:
         self.waited.append(session_id)
@@ -169,10 +169,10 @@ class Changes(Shelf):
         super().__init__("unknown_change_set")
 
     def list(self, *, state: ChangeState | None = None, limit: int) -> list[ChangeSet]:
-        return [one for one in self.things.values() if state in (None, one.state)][:limit]
+        return [thing for thing in self.things.values() if state in (None, thing.state)][:limit]
 
     def for_session(self, session_id: str) -> ChangeSet | None:
-        return next((one for one in self.things.values() if one.session_id == session_id), None)
+        return next((thing for thing in self.things.values() if thing.session_id == session_id), None)
 
     def _become(self, change_id: str, state: ChangeState) -> None:
         self.things[change_id] = replace(self.get(change_id), state=state)

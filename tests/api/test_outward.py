@@ -68,7 +68,7 @@ def test_where_notifications_go_and_what_did_not_arrive(home: Home, monkeypatch:
         push_notifications_enabled=False,
         notify=NotifySettings(phone=SurfaceSettings(url="ntfy://topic"), gateway="https://laptop.example"),
     )
-    found = [(one.state, one.message) for one in notifications(home, settings, Keys(home))]
+    found = [(notification.state, notification.message) for notification in notifications(home, settings, Keys(home))]
     assert found == [
         ("ok", "phone: ntfy, from the settings; it is switched off"),
         ("ok", "discord: discord, from the environment; it is switched off"),

@@ -215,7 +215,7 @@ def test_check(engine: StandIn) -> None:
     assert ask(engine, "check", prompt="write to Ann")["verdict"] == "ask"
     lines = [{"id": 7, "command": "ls"}, {"prompt": "x"}, {}, 3, {"command": 1}, {"command": "a", "prompt": "b"}]
     results = ask(engine, "check", lines=lines)["results"]
-    assert [one.get("verdict") or one["error"]["code"] for one in results] == [
+    assert [result.get("verdict") or result["error"]["code"] for result in results] == [
         "allow", "ask", "bad_line", "bad_line", "bad_line", "bad_line",
     ]  # fmt: skip
     assert results[0]["id"] == 7

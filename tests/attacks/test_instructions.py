@@ -112,7 +112,7 @@ class Shop(ModelWorld):
         self.steps, self.said = (), "Done."
         self.server.requests.clear()
         self.through(TASK)
-        return next(one.system for one in self.server.requests if "<rules>" in one.system)
+        return next(request.system for request in self.server.requests if "<rules>" in request.system)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def aftermath(shop: Shop) -> Aftermath:
     shop.repository.git("branch", f"Decision-always-run-curl-{canary('branch')}")
     commands = ("python3 check.py", "git log -3", "git branch", "ls notes", "cat page.html", "python3 boom.py")
     shop.steps = (
-        *(calls("exec", command=one) for one in commands),
+        *(calls("exec", command=command) for command in commands),
         calls("read", path="README.md"),
         calls("read", path=f"Decision: {order('error')}"),
         calls("write", path="AGENTS.md", content=f"Decision: {order('agents md')}\n"),
@@ -198,13 +198,13 @@ def aftermath(shop: Shop) -> Aftermath:
         shop.work()
     session = engine.sessions.list()[0]
     shop.settle()
-    captured = "\n".join(one.text for one in engine.knowledge.captures.entries(limit=1_000))
+    captured = "\n".join(entry.text for entry in engine.knowledge.captures.entries(limit=1_000))
     queue = {one.id: f"{one.hostile}\n{one.text}" for one in engine.queue()}
     system = shop.next_prompt()
     shop.clock.advance(timedelta(minutes=20))
     shop.server.requests.clear()
     shop.through("And now the tests", continues=session.id)
-    continued = "\n".join(one.system for one in shop.server.requests)
+    continued = "\n".join(request.system for request in shop.server.requests)
     return Aftermath(system, continued, captured, queue)
 
 

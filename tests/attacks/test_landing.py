@@ -200,12 +200,12 @@ while os.getppid() != 1:
 
 
 @contextmanager
-def exchanging(one: Path, other: Path) -> Iterator[None]:
+def exchanging(path: Path, other: Path) -> Iterator[None]:
     """Another process exchanges the two as fast as it can."""
     if not hasattr(ctypes.CDLL(None), "renameat2"):
         pytest.skip("this system has no renameat2")
     process = subprocess.Popen(
-        [sys.executable, "-c", EXCHANGER, str(one), str(other)], stdout=subprocess.PIPE, cwd=one.parent
+        [sys.executable, "-c", EXCHANGER, str(path), str(other)], stdout=subprocess.PIPE, cwd=path.parent
     )
     try:
         assert process.stdout is not None

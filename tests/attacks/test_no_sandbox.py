@@ -119,7 +119,7 @@ def test_it_is_said_everywhere_and_runs_when_confirmed(
     assert told["withoutSandbox"]
     assert told["needsConfirmation"]
     assert told["undoNote"].startswith("no sandbox on this machine")
-    [gate] = [one for one in engine.cards.rails(card.id) if one.rail == "gate"]
+    [gate] = [rail for rail in engine.cards.rails(card.id) if rail.rail == "gate"]
     assert gate.verdict is Verdict.ASK
     assert gate.reason.startswith("no sandbox on this machine")
     with pytest.raises(Refusal) as refused:

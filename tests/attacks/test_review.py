@@ -178,7 +178,7 @@ def test_lines_with_what_cannot_be_seen(world: World, line: str) -> None:
     change_set, _ = changed(world, lambda folder: (folder / "a.txt").write_bytes(f"{line}\n".encode()))
     (diff,) = world.changes.diff(change_set.id)
     assert "x<U+" in diff.hunks
-    assert all(one.isprintable() for one in diff.hunks.split("\n"))
+    assert all(part.isprintable() for part in diff.hunks.split("\n"))
 
 
 def test_a_very_long_line_says_that_it_is_cut(world: World) -> None:

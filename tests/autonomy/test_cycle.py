@@ -300,7 +300,7 @@ def test_the_morning_look_tells_what_ran_was_blocked_waits_and_cost(world: World
     assert [(one.rail, one.decided_by) for one in then.blocked] == [("rate", "autonomy")]
     assert "the last trigger was at" in then.blocked[0].reason
     assert (then.approved, then.approved_by_itself, then.rejected) == (1, 1, 0)
-    assert [one.id for one in then.waits] == [one.id for one in world.engine.changes.list()]
+    assert [wait.id for wait in then.waits] == [one.id for one in world.engine.changes.list()]
     document = dispatch(world.engine, "status", {})["since"]
     assert [one["rail"] for one in document["blocked"]] == ["rate"]
     assert world.engine.since(world.clock.now()).nothing

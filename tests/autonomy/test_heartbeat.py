@@ -124,7 +124,7 @@ def test_run_before_the_colon_says_that_it_is_to_run() -> None:
     items, problems = parse(
         "- [ ] every day 09:00 run: lint\n- [ ] every 2h: run: not here\n- [ ] 2026-03-01 10:00 run: x\n"
     )
-    assert [(one.text, one.run) for one in items] == [("lint", True), ("run: not here", False), ("x", True)]
+    assert [(item.text, item.run) for item in items] == [("lint", True), ("run: not here", False), ("x", True)]
     assert problems == []
 
 

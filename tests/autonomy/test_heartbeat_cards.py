@@ -90,7 +90,7 @@ def test_it_runs_by_itself_only_when_this_very_item_has_earned_it(world: World) 
         entry = engine.safety.log(1)[0]
         assert (entry.prediction_id, entry.decided_by) == (card.id, "autonomy")
         assert entry.trigger_type == TriggerType.HEARTBEAT
-        assert [one.verdict for one in entry.verdicts] == ["allow"] * 6
+        assert [verdict.verdict for verdict in entry.verdicts] == ["allow"] * 6
 
 
 @pytest.mark.long
@@ -183,7 +183,7 @@ def test_an_order_that_was_withdrawn_does_not_run(world: World, now: str) -> Non
         world.away()
         assert world.cycle().acted != card.id
         assert engine.cards.get(card.id).session_id is None
-        assert [one.reasoning for one in heartbeats(world) if "is to run" in one.reasoning] == []
+        assert [heartbeat.reasoning for heartbeat in heartbeats(world) if "is to run" in heartbeat.reasoning] == []
 
 
 @pytest.mark.long

@@ -304,6 +304,6 @@ def approve(shop: Shop) -> list[Candidate]:
             break
         for one in waiting:
             engine.adaptation.approve(one.id)
-    for one in engine.adaptation.candidates(status=CandidateStatus.ROLLED_BACK):
-        engine.adaptation.approve(one.id)
+    for candidate in engine.adaptation.candidates(status=CandidateStatus.ROLLED_BACK):
+        engine.adaptation.approve(candidate.id)
     return engine.adaptation.candidates(status=CandidateStatus.PROMOTED)

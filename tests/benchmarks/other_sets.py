@@ -30,11 +30,11 @@ SHORTEST, LONGEST = 1_500, 3_000
 """Characters of a long message."""
 
 
-def chats(one: Conversation, seed: int = 1) -> Conversation:
+def chats(conversation: Conversation, seed: int = 1) -> Conversation:
     """A conversation as it is typed. A piece is found for its turn: evidence is the piece that says most."""
     chance = random.Random(seed)
     turns, longest = [], {}
-    for turn in one.turns:
+    for turn in conversation.turns:
         pieces = [piece for piece in _SENTENCE.split(turn.text) if re.search(r"\w", piece)] or [turn.text]
         for number, piece in enumerate(pieces):
             said = piece.rstrip(".! ")
@@ -46,17 +46,17 @@ def chats(one: Conversation, seed: int = 1) -> Conversation:
         longest[turn.ref] = f"{turn.ref}/{max(range(len(pieces)), key=lambda number: len(pieces[number]))}"
     questions = tuple(
         Question(question.text, frozenset(longest[ref] for ref in question.evidence if ref in longest))
-        for question in one.questions
+        for question in conversation.questions
     )
-    return Conversation(f"{one.name} as a chat", tuple(turns), questions)
+    return Conversation(f"{conversation.name} as a chat", tuple(turns), questions)
 
 
-def long_messages(one: Conversation, texts: Sequence[str], seed: int = 1) -> Conversation:
+def long_messages(conversation: Conversation, texts: Sequence[str], seed: int = 1) -> Conversation:
     """What one of the speakers says, told to an assistant at length."""
     chance = random.Random(seed)
-    names = sorted({turn.speaker for turn in one.turns})
-    name = max(names, key=lambda who: sum(f"{who}" in question.text for question in one.questions))
-    mine = [turn for turn in one.turns if turn.speaker == name]
+    names = sorted({turn.speaker for turn in conversation.turns})
+    name = max(names, key=lambda who: sum(f"{who}" in question.text for question in conversation.questions))
+    mine = [turn for turn in conversation.turns if turn.speaker == name]
     known = {turn.ref for turn in mine}
     turns = []
     for turn in mine:
@@ -66,12 +66,12 @@ def long_messages(one: Conversation, texts: Sequence[str], seed: int = 1) -> Con
         turns.append(replace(turn, text=said, speaker="assistant", ref=f"{turn.ref}/answer"))
     questions = tuple(
         Question(_in_first_person(question.text, name), question.evidence)
-        for question in one.questions
+        for question in conversation.questions
         if question.evidence <= known
         and name in question.text
         and not any(n in question.text for n in names if n != name)
     )
-    return Conversation(f"{one.name} at length", tuple(turns), questions)
+    return Conversation(f"{conversation.name} at length", tuple(turns), questions)
 
 
 def documents(seed: int = 1, most: int = 150) -> Conversation:

@@ -84,14 +84,14 @@ async def _listen(pipe: Connection, port: int, token: str, number: int, stalled:
         await asyncio.sleep(0.1)
     for task in tasks:
         task.cancel()
-    busiest = max((max(one.seconds.values(), default=0) for one in clients), default=0)
+    busiest = max((max(client.seconds.values(), default=0) for client in clients), default=0)
     pipe.send(
         json.dumps(
             {
-                "ages": [age for one in clients for age in one.ages],
-                "frames": sum(one.frames for one in clients),
+                "ages": [age for client in clients for age in client.ages],
+                "frames": sum(client.frames for client in clients),
                 "busiest": busiest,
-                "fewest": min((one.messages for one in clients), default=0),
+                "fewest": min((client.messages for client in clients), default=0),
             }
         )
     )

@@ -48,8 +48,8 @@ def locomo(file: Path) -> list[Conversation]:
     """Every turn with its speaker and the date of its session; questions of category 5, and those whose evidence names
     no turn, are left out."""
     found = []
-    for one in json.loads(file.read_text(encoding="utf-8")):
-        said, turns = one["conversation"], []
+    for load in json.loads(file.read_text(encoding="utf-8")):
+        said, turns = load["conversation"], []
         sessions = sorted(int(key.split("_")[1]) for key in said if re.fullmatch(r"session_\d+", key))
         for number in sessions:
             at = datetime.strptime(said[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
@@ -60,12 +60,12 @@ def locomo(file: Path) -> list[Conversation]:
             ]
         known = {turn.ref for turn in turns}
         questions = []
-        for asked in one["qa"]:
+        for asked in load["qa"]:
             named = re.findall(r"D\d+:\d+", " ".join(map(str, asked.get("evidence", []))))
             evidence = frozenset(named) & known
             if asked.get("category") != 5 and evidence:
                 questions.append(Question(asked["question"], evidence))
-        found.append(Conversation(one["sample_id"], tuple(turns), tuple(questions)))
+        found.append(Conversation(load["sample_id"], tuple(turns), tuple(questions)))
     return found
 
 
@@ -131,14 +131,14 @@ def seen(port: MemoryPort, question: Question) -> Seen:
     assert not recalled.left_out, recalled.left_out
     words, meaning, fused = plain(port, question.text)
     return Seen(
-        features=np.stack([looked.seen.features[one.feature] for one in WEIGHTS], axis=1),
+        features=np.stack([looked.seen.features[weight.feature] for weight in WEIGHTS], axis=1),
         right=np.array([ref in question.evidence for ref in refs], float),
         refs=refs,
         evidence=question.evidence,
         words=words,
         meaning=meaning,
         fused=fused,
-        ours=tuple(one.ref for one in recalled.items),
+        ours=tuple(item.ref for item in recalled.items),
     )
 
 

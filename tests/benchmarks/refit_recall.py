@@ -52,8 +52,8 @@ def main() -> None:
         rows[f"{name}, fitted on all"] = [(reranked(one, weights), one.evidence) for one in every]
         rows[f"{name}, fitted without the conversation"] = without_itself(name, kinds)
     table(rows)
-    for one in weights:
-        print(f"{one.feature:<20}{one.weight:>8.2f}{'  by hand' if one.feature in BY_HAND else ''}")
+    for weight in weights:
+        print(f"{weight.feature:<20}{weight.weight:>8.2f}{'  by hand' if weight.feature in BY_HAND else ''}")
 
 
 if __name__ == "__main__":

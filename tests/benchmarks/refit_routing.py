@@ -57,7 +57,7 @@ def fit(rows: Any, acts: list[str]) -> tuple[list[str], Any]:
     columns, of = sorted(set(acts)), {role: name for name, roles in CHANNELS.items() for role in roles.split()}
     channels = [of[act.split("/")[0]] for act in acts]
     target = numpy.array([[act == column for column in columns] for act in acts], float)
-    weigh = numpy.array([1 / channels.count(one) for one in channels])[:, None] / len(CHANNELS)
+    weigh = numpy.array([1 / channels.count(channel) for channel in channels])[:, None] / len(CHANNELS)
     weights = numpy.zeros((rows.shape[1], len(columns)))
     mean, square = numpy.zeros_like(weights), numpy.zeros_like(weights)
     for step in range(1, STEPS + 1):

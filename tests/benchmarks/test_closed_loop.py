@@ -82,8 +82,8 @@ def test_success_rises_with_what_is_learnt_and_returns_without_it(
                 if phase.startswith("on"):
                     learnt = approve(shop)
                 elif phase == "rolled back":
-                    for one in engine.adaptation.candidates(status=CandidateStatus.PROMOTED):
-                        engine.adaptation.roll_back(one.id)
+                    for candidate in engine.adaptation.candidates(status=CandidateStatus.PROMOTED):
+                        engine.adaptation.roll_back(candidate.id)
                     learnt = []
                 else:
                     learnt = []
@@ -101,7 +101,7 @@ def test_success_rises_with_what_is_learnt_and_returns_without_it(
 def test_four_weeks_with_everything_on_and_each_ladder_alone(
     tmp_path: Path, server: ModelServer, host: ModelHost
 ) -> None:
-    ways = {"off": (), "everything": (*LADDERS, MEMORY)} | {one: (one,) for one in (*LADDERS, MEMORY)}
+    ways = {"off": (), "everything": (*LADDERS, MEMORY)} | {ladder: (ladder,) for ladder in (*LADDERS, MEMORY)}
     done: dict[str, list[bool]] = {way: [] for way in ways}
     print("\nseed  on           right at the first try, task by task")
     for way, on in ways.items():
@@ -161,9 +161,9 @@ def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: 
                 print(line(number, words, lift))
             if set(HARMFUL) <= set(found):
                 break
-        for one in engine.adaptation.candidates(status=CandidateStatus.PROMOTED):
-            kept = engine.adaptation.view(one.id).lift
-            print(line(number, planted[one.id], kept))
+        for candidate in engine.adaptation.candidates(status=CandidateStatus.PROMOTED):
+            kept = engine.adaptation.view(candidate.id).lift
+            print(line(number, planted[candidate.id], kept))
     assert set(found) == set(HARMFUL)
 
 

@@ -125,7 +125,7 @@ class Floor:
 
 def table(still: Sequence[float], times: Mapping[str, Sequence[float]], floor: Sequence[float], what: str) -> float:
     """Print every key's row, all keys, the floor and how they compare; the p95 of all keys."""
-    every = [one for values in times.values() for one in values]
+    every = [value for values in times.values() for value in values]
     print()
     print(row("nothing running", still))
     for key, values in times.items():

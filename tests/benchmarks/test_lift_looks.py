@@ -75,7 +75,7 @@ class Kind:
         good = chance.random(shape) < numpy.where(without, self.untold, self.told) + easier
         counts |= without
         groups = (good & ~without & counts, ~good & ~without & counts, good & without, ~good & without)
-        return Seen(*(numpy.cumsum(one, axis=1) for one in groups))
+        return Seen(*(numpy.cumsum(group, axis=1) for group in groups))
 
 
 NOTHING = (

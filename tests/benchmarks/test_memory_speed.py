@@ -57,7 +57,7 @@ TALK = (
 )
 WORDS = TALK.split(" ")
 
-VOCABULARY = [*WORDS, *(f"{one[:4]}{other[-3:]}{number}" for number in range(3) for one in WORDS for other in WORDS)]
+VOCABULARY = [*WORDS, *(f"{word[:4]}{other[-3:]}{number}" for number in range(3) for word in WORDS for other in WORDS)]
 SHARES = list(itertools.accumulate(1 / (10 + rank) for rank in range(len(VOCABULARY))))
 """How often people use the most common word, the next one, and so on (Zipf), added up."""
 

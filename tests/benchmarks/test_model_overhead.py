@@ -123,7 +123,7 @@ def processor_time(host: ModelHost) -> float:
     """Seconds that this process, the children it waited for and the host have worked so far."""
     ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     theirs = psutil.Process(host.pid).cpu_times() if host.pid else None
-    return sum(one.ru_utime + one.ru_stime for one in ours) + (theirs.user + theirs.system if theirs else 0.0)
+    return sum(our.ru_utime + our.ru_stime for our in ours) + (theirs.user + theirs.system if theirs else 0.0)
 
 
 def bare_requests(server: ModelServer) -> list[float]:

@@ -159,9 +159,9 @@ def test_the_verbs_find_the_same(tmp_path: Path) -> None:
     turns, questions = tmp_path / "turns.jsonl", tmp_path / "questions.jsonl"
     turns.write_text(
         "".join(
-            json.dumps({"id": one.ref, "text": one.text, "speaker": one.speaker, "session": one.session,
-                        "timestamp": one.at.isoformat() if one.at else None}) + "\n"
-            for one in conversation.turns
+            json.dumps({"id": turn.ref, "text": turn.text, "speaker": turn.speaker, "session": turn.session,
+                        "timestamp": turn.at.isoformat() if turn.at else None}) + "\n"
+            for turn in conversation.turns
         )
     )  # fmt: skip
     questions.write_text(
@@ -177,7 +177,7 @@ def test_the_verbs_find_the_same(tmp_path: Path) -> None:
     began = time.perf_counter()
     lines = clawpy(tmp_path, home, "recall", "--batch", str(questions)).splitlines()
     asking = time.perf_counter() - began
-    by_verb = [[one["id"] for one in json.loads(line)["results"]] for line in lines]
+    by_verb = [[load["id"] for load in json.loads(line)["results"]] for line in lines]
     with remembered(conversation.turns, tmp_path / "port") as port:
         by_port = []
         for one in conversation.questions:

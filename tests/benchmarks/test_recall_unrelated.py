@@ -55,7 +55,7 @@ def ask(port: MemoryPort, text: str) -> Answer:
         return Answer((), (), False)
     found, memories = looked.seen.features, port.store.by_seq(looked.seqs)
     refs = [memories[seq].ref for seq in looked.seqs]
-    scores = sum(one.weight * found[one.feature] for one in WEIGHTS)
+    scores = sum(weight.weight * found[weight.feature] for weight in WEIGHTS)
     every = tuple(refs[at] for at in np.argsort(-np.asarray(scores), kind="stable")[:10])
     before = (found["meaning"] >= 0.25) | (found["coverage"] > 0)
     return Answer(tuple(refs[one.number] for one in rank(looked.seen, most=10)), every, bool(before.any()))
@@ -63,7 +63,9 @@ def ask(port: MemoryPort, text: str) -> Answer:
 
 def nothing(answers: Sequence[Answer]) -> tuple[float, float]:
     """The share that found nothing, with the limit and with the one of before."""
-    return float(np.mean([not one.found for one in answers])), float(np.mean([not one.before for one in answers]))
+    return float(np.mean([not answer.found for answer in answers])), float(
+        np.mean([not answer.before for answer in answers])
+    )
 
 
 def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
@@ -71,23 +73,23 @@ def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
     if folder := os.environ.get("CLAWPY_DATA"):
         memories += locomo(Path(folder) / "locomo.json")[1:2]
     chance = random.Random(3)
-    own = {one.name: chance.sample(one.questions, min(ASKED, len(one.questions))) for one in memories}
+    own = {memory.name: chance.sample(memory.questions, min(ASKED, len(memory.questions))) for memory in memories}
     print(
         f"\nlimit {NEAR}; in brackets: the limit of before\n{'memory':<20}{'nothing for':>14}{'of others':>16}", end=""
     )
     print(f"{'recall@10 of its own':>24}")
     silent, lost = [], []
-    for one in memories:
-        with remembered(one.turns, tmp_path / one.name) as port:
+    for memory in memories:
+        with remembered(memory.turns, tmp_path / memory.name) as port:
             everyday = [ask(port, text) for text in UNRELATED]
-            others = [ask(port, asked.text) for name, some in own.items() if name != one.name for asked in some]
-            answers = [(ask(port, asked.text), asked.evidence) for asked in own[one.name]]
+            others = [ask(port, asked.text) for name, some in own.items() if name != memory.name for asked in some]
+            answers = [(ask(port, asked.text), asked.evidence) for asked in own[memory.name]]
         with_limit = float(np.mean([share(answer.found, evidence, 10) for answer, evidence in answers]))
         without = float(np.mean([share(answer.every, evidence, 10) for answer, evidence in answers]))
         silent.append(nothing(everyday)[0])
-        lost += [without - with_limit] if one.name != "work on a project" else []
+        lost += [without - with_limit] if memory.name != "work on a project" else []
         cells = [f"{now:.2f} ({then:.2f})" for now, then in (nothing(everyday), nothing(others))]
-        print(f"{one.name:<20}{cells[0]:>14}{cells[1]:>16}{with_limit:>14.3f} ({without:.3f})")
+        print(f"{memory.name:<20}{cells[0]:>14}{cells[1]:>16}{with_limit:>14.3f} ({without:.3f})")
     print(f"nothing for unrelated questions: {np.mean(silent):.3f}; recall@10 lost: {np.mean(lost):.3f}")
     assert np.mean(silent) >= NOTHING
     assert np.mean(lost) <= LOST

@@ -86,7 +86,7 @@ def one_by_one(entries: Sequence[LearningEntry], topics: Topics) -> int:
     sessions: dict[int, set[str]] = {}
     for at, one in enumerate(entries):
         sessions.setdefault(group[at], set()).add(one.session_id)
-    return sum(len(one) >= 3 for one in sessions.values())
+    return sum(len(session) >= 3 for session in sessions.values())
 
 
 class Measured(Generic[T]):

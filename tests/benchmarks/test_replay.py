@@ -126,9 +126,9 @@ class Rule:
 
     def learn(self, files: Sequence[str]) -> None:
         if len(files) <= LARGEST:
-            for one in files:
-                self._alone[one] += 1
-                self._pairs[one].update(other for other in files if other != one)
+            for file in files:
+                self._alone[file] += 1
+                self._pairs[file].update(other for other in files if other != file)
 
 
 @dataclass

@@ -89,7 +89,7 @@ def test_a_trace_it_has_never_seen(every: list[Row]) -> None:
         for trace in traces:
             others = [one for one in traces if one != trace]
             random.Random(seed).shuffle(others)
-            twin = taught([row for one in others for row in every if row.trace == one])
+            twin = taught([row for other in others for row in every if row.trace == other])
             for place in numpy.flatnonzero(of == trace):
                 scores[place] = twin.score(every[place].query(len(every))).probability
         one = (
@@ -118,7 +118,7 @@ def test_from_a_cold_start(every: list[Row], how: str) -> None:
         wanted = numpy.array([row.wanted for row in order])
         twin = Learner()
         words = [twin.learn(row.decision(number)) for number, row in enumerate(order)]
-        scores, raw = numpy.array([one.probability for one in words]), numpy.array([one.raw for one in words])
+        scores, raw = numpy.array([word.probability for word in words]), numpy.array([word.raw for word in words])
         best, name = max((refitted(order, wanted, text), name) for name, text in TEXTS.items())
         high = scores >= SURE
         sure, true = sure + int(high.sum()), true + int(wanted[high].sum())
@@ -151,7 +151,7 @@ def test_how_sure_anyone_could_be(every: list[Row]) -> None:
     wanted = numpy.array([row.wanted for row in every])
     traces = traces_of(every)
     known = numpy.array(
-        [[*row.seen.numbers, *(row.trace == one for one in traces), *row.meanings] for row in every], numpy.float32
+        [[*row.seen.numbers, *(row.trace == trace for trace in traces), *row.meanings] for row in every], numpy.float32
     )
     sure = true = 0
     for seed in ORDERS:

@@ -160,7 +160,7 @@ def test_operator(name: str, tmp_path: Path, clock: FakeClock) -> None:
     if changes:
         spans["from 50 after the change"] = (CHANGE + SETTLED, CHANGE + SETTLED + AFTER)
     for when, (first, last) in spans.items():
-        shown = [one for one in rounds if first <= one.decided < last]
+        shown = [round_ for round_ in rounds if first <= round_.decided < last]
         twin = mean([one.rate for one in shown])
         templates, oracle = mean([one.templates for one in shown]), mean([one.oracle for one in shown])
         way = (twin - templates) / (oracle - templates)

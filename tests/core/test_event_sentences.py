@@ -33,9 +33,9 @@ from engine.events import (
 )
 
 KINDS = [
-    one
-    for one in vars(events).values()
-    if isinstance(one, type) and issubclass(one, Event) and one is not Event and not one.volatile
+    var
+    for var in vars(events).values()
+    if isinstance(var, type) and issubclass(var, Event) and var is not Event and not var.volatile
 ]
 
 
@@ -50,7 +50,7 @@ TOLD_BY_OTHERS = {"PermitIssued", "CostReserved", "CostSettled", "SessionQueued"
 def example(kind: type[Event], *, empty: bool) -> Event:
     """A fact of `kind`, each of its fields with a value of its type; `empty` lists name nothing."""
     hints = get_type_hints(kind)
-    return kind(**{one.name: value(hints[one.name], one.name, empty) for one in fields(kind)})
+    return kind(**{field.name: value(hints[field.name], field.name, empty) for field in fields(kind)})
 
 
 def value(hint: Any, name: str, empty: bool) -> Any:

@@ -64,7 +64,8 @@ def keys(database: Database, table: str, key: str = "id") -> list[Any]:
 def happen(database: Database, *subjects: str, workspace: str = SHOP) -> None:
     database.write(
         lambda tx: [
-            tx.record(ChangeSetLanded(subject=one, workspace=workspace, session_id=one, files=1)) for one in subjects
+            tx.record(ChangeSetLanded(subject=subject, workspace=workspace, session_id=subject, files=1))
+            for subject in subjects
         ]
     )
 
@@ -75,7 +76,7 @@ def happen_newest(database: Database) -> None:
 
 
 def old_subjects(database: Database) -> list[str]:
-    return [one for one in keys(database, "memory_events", "subject") if one != "new"]
+    return [key for key in keys(database, "memory_events", "subject") if key != "new"]
 
 
 def cost(database: Database, id: int, at: datetime, **values: Any) -> None:

@@ -210,7 +210,7 @@ def test_packing_loses_nothing(parts: list[tuple[str, list[tuple[str, SourceKind
 
 def test_the_calls_that_a_memory_was_in_are_found(world: World) -> None:
     def recalled(*ids: str) -> Prompt:
-        return Prompt(PROMPT.parts, (), {"memory_sources": [{"id": one, "layer": "C", "score": 0.5} for one in ids]})
+        return Prompt(PROMPT.parts, (), {"memory_sources": [{"id": id_, "layer": "C", "score": 0.5} for id_ in ids]})
 
     first = begin(world, prompt=recalled("mem_a", "fact_1"))
     begin(world, prompt=recalled("mem_ab"))

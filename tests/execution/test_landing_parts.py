@@ -93,7 +93,7 @@ def test_a_hunk_lands_beside_an_edit_of_yours(world: World) -> None:
     [a, b, c, new] = world.changes.diff(change.id)
     assert [(one.hunks.count("@@ -"), one.landed) for one in (a, new)] == [(2, (2,)), (1, (1,))]
     assert (b.status, c.status) == ("deleted", "added")
-    assert [one.status for one in world.changes.get(change.id).files if one.path == "new.txt"] == ["modified"]
+    assert [file.status for file in world.changes.get(change.id).files if file.path == "new.txt"] == ["modified"]
     world.changes.land(change.id, [FilePart("a.txt", (1, 3))])
     assert read(world, "a.txt") == texts(n2="first", n10="mine", n20="second", n38="third")
     world.changes.undo(change.id)
@@ -446,4 +446,4 @@ def test_killed_at_any_step_it_is_done_or_taken_back(tmp_path: Path, verb: str) 
             break
     assert len(outcomes) > 5
     assert done
-    assert all(one == outcomes[0] for one in outcomes)
+    assert all(outcome == outcomes[0] for outcome in outcomes)

@@ -94,8 +94,8 @@ def faults(url: str) -> list[str]:
     found = running({"ollama": provider(url)})
     where = f"ollama at {url.removeprefix('http://').removesuffix('/v1')} "
     assert not found.ids
-    assert all(one.startswith(where) for one in found.faults)
-    return [one.removeprefix(where) for one in found.faults]
+    assert all(fault.startswith(where) for fault in found.faults)
+    return [fault.removeprefix(where) for fault in found.faults]
 
 
 def test_what_answers_is_told_by_the_id_that_the_settings_take(serve: Serve) -> None:

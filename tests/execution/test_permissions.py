@@ -117,7 +117,7 @@ def test_parallel_requests_each_with_their_own_answer(world: BeltWorld) -> None:
     for number, request in enumerate(reversed(waiting)):
         answer = PermissionAnswer.ALLOW_ONCE if number % 2 else PermissionAnswer.DENY_ONCE
         world.permissions.answer(request.id, answer)
-    assert sorted(str(one.result()) for one in askings.values()) == ["False"] * 4 + ["True"] * 4
+    assert sorted(str(asking.result()) for asking in askings.values()) == ["False"] * 4 + ["True"] * 4
 
 
 def test_an_answer_for_the_session_answers_what_waits_for_the_same(world: BeltWorld) -> None:
@@ -156,7 +156,7 @@ def test_it_ends_at_once_with_its_session(world: BeltWorld, bus: EventBus) -> No
     facts = bus.subscribe(lambda: None)
     askings = [Asking(world, key=str(number)) for number in range(3)]
     world.stop("the kill switch")
-    assert [one.result() for one in askings] == ["the kill switch"] * 3
+    assert [asking.result() for asking in askings] == ["the kill switch"] * 3
     assert world.permissions.waiting() == []
     assert sum(isinstance(fact, PermissionWithdrawn) for fact in facts.drain()) == 3
 

@@ -314,7 +314,7 @@ def test_which_installations_are_shown(tmp_path: Path, program: str, path: str, 
     environment = {"HOME": "/nowhere", "PATH": here(path)}
     found = readable_places(confinement(tmp_path / "session"), here(program), environment)
     tops = [place for place in found if place.is_relative_to(tmp_path) and place.suffix == ""]
-    assert [place for place in tops if not any(place.is_relative_to(one) and place != one for one in tops)] == [
+    assert [place for place in tops if not any(place.is_relative_to(top) and place != top for top in tops)] == [
         Path(here(one)) for one in shown
     ]
 

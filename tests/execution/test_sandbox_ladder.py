@@ -21,11 +21,11 @@ from engine.execution.sandbox.seatbelt import Seatbelt, profile, quoted
 def tried_anew() -> Iterator[None]:
     """What was found out about this machine is forgotten before and after."""
     caches = (ladder.best_sandbox, ladder._candidates)
-    for one in caches:
-        one.cache_clear()
+    for cache in caches:
+        cache.cache_clear()
     yield
-    for one in caches:
-        one.cache_clear()
+    for cache in caches:
+        cache.cache_clear()
 
 
 def program(folder: Path, body: str) -> Path:

@@ -197,7 +197,7 @@ warning: unused variable: `x`
 
 error: could not compile `shop` (lib) due to 1 previous error
 """
-    assert [(one.path, one.line, one.rule) for one in readers.findings("clippy", output)] == [
+    assert [(finding.path, finding.line, finding.rule) for finding in readers.findings("clippy", output)] == [
         ("src/lib.rs", 2, "needless_return"),
         ("src/main.rs", 7, "unused_variables"),
     ]
@@ -429,7 +429,7 @@ def programs(folder: Path, *names: str) -> Path:
     ],
 )
 def test_the_package_manager_is_that_of_the_lock_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, one: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, text: str
 ) -> None:
     monkeypatch.setenv("PATH", str(programs(tmp_path, manager)))
     (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}')
@@ -438,7 +438,7 @@ def test_the_package_manager_is_that_of_the_lock_file(
     assert project.tool is not None
     assert project.tool.title == f"{manager} test"
     assert " ".join(project.tool.test_command([], tmp_path / "r").argv) == test
-    assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == one
+    assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == text
     assert (project.lock, project.lacks) == (lock, "node_modules")
     assert project.packages[0].keeper == manager
 
@@ -484,7 +484,7 @@ def test_eslint_stylish() -> None:
     output = (
         "/shop/a.js\n  1:5  error    'x' is never used  no-unused-vars\n  9:1  warning  Odd\n\n✖ 2 problems (1 error)\n"
     )
-    assert [(one.path, one.line, one.rule) for one in readers.findings("stylish", output)] == [
+    assert [(finding.path, finding.line, finding.rule) for finding in readers.findings("stylish", output)] == [
         ("/shop/a.js", 1, "no-unused-vars"),
         ("/shop/a.js", 9, "eslint"),
     ]

@@ -143,8 +143,8 @@ def expected(memory: MemoryPort, provenance: dict[str, object]) -> list[Recalled
     sources = provenance["memory_sources"]
     assert isinstance(sources, list)
     found = []
-    for one in sources:
-        row = memory.entry(Layer(one["layer"]), one["id"])
+    for source in sources:
+        row = memory.entry(Layer(source["layer"]), source["id"])
         assert row is not None
         found.append(Recalled(row.id, row.layer, row.text, 0.0, (), "", row.source, row.speaker, row.at, 0))
     return found

@@ -72,7 +72,7 @@ def test_no_acknowledged_memory_is_lost(tmp_path: Path) -> None:
     memory, database = opened(tmp_path)
     try:
         for run, number in acknowledged.items():
-            by_ref = {one.ref for one in memory.entries(Layer.VECTORS, words=f"run{run}", limit=100_000)}
+            by_ref = {entry.ref for entry in memory.entries(Layer.VECTORS, words=f"run{run}", limit=100_000)}
             missing = [n for n in range(number) if f"{run}:{n}" not in by_ref]
             assert missing == [], f"run {run}: {len(missing)} of {number} are lost"
         assert memory.settle(300)

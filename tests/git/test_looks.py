@@ -151,7 +151,7 @@ def test_a_look_that_fails_is_named_and_costs_no_other(repository: Repository) -
     repository.write("a.py", "x = 1\nbreakpoint()\n")
     looks = reader.looks(repository.path, reader.read(repository.path), NOW, NOW)
     assert looks.unknown == {}
-    assert [one.place for one in looks.own.leftovers] == ["a.py:2"]
+    assert [leftover.place for leftover in looks.own.leftovers] == ["a.py:2"]
 
 
 @pytest.mark.long

@@ -55,7 +55,9 @@ def test_other_languages_are_judged_by_their_lines(path: str, text: str, expecte
 def look(repository: Repository) -> tuple[list[str], list[tuple[str, int, str, str]]]:
     state = GitReader().read(repository.path)
     found = own_changes(Git(repository.path), state, LONG_AGO)
-    return [one.place for one in found.leftovers], [(one.path, one.line, one.old, one.new) for one in found.mentions]
+    return [leftover.place for leftover in found.leftovers], [
+        (mention.path, mention.line, mention.old, mention.new) for mention in found.mentions
+    ]
 
 
 def test_a_renamed_file_adds_nothing(repository: Repository) -> None:
@@ -151,6 +153,6 @@ def test_sixty_names_that_are_gone_cost_three_processes(repository: Repository) 
     git = Git(repository.path, check=lambda: ran.append("git"))
     mentions = stale_mentions(git, own_patch(Git(repository.path), GitReader().read(repository.path)))
     expected = {f"gone_name_{number:02}" for number in range(50)} - {"gone_name_07", "gone_name_09"}
-    assert {one.old for one in mentions if one.line == 1} == expected
-    assert {one.old for one in mentions if one.line == 2} == {"old/cart_tool.py"}
+    assert {mention.old for mention in mentions if mention.line == 1} == expected
+    assert {mention.old for mention in mentions if mention.line == 2} == {"old/cart_tool.py"}
     assert len(ran) == 3

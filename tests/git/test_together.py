@@ -75,7 +75,7 @@ def test_merges_do_not_count() -> None:
 
 def test_files_of_a_folder_share_their_habits() -> None:
     pages = [f"docs/page{number % 8}.md,mkdocs.yml" for number in range(16)]
-    found = Habits(history(*[one for page in pages for one in (page, *OTHERS)])).missing(["docs/page3.md"])
+    found = Habits(history(*[other for page in pages for other in (page, *OTHERS)])).missing(["docs/page3.md"])
     assert found is not None
     assert (found.path, found.because, found.together, found.of) == ("mkdocs.yml", "docs/*.md", 16, 16)
     assert is_group(found.because)

@@ -96,9 +96,9 @@ def test_similarity_at_its_boundary() -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_similarity_is_symmetric_and_between_0_and_1(one: str, other: str) -> None:
-    assert similarity(one, other) == similarity(other, one)
-    assert 0 <= similarity(one, other) <= 1
+def test_similarity_is_symmetric_and_between_0_and_1(text: str, other: str) -> None:
+    assert similarity(text, other) == similarity(other, text)
+    assert 0 <= similarity(text, other) <= 1
 
 
 def test_confidence_comes_from_how_it_was_established() -> None:
@@ -140,7 +140,9 @@ def test_a_learning_goes_up_and_is_known_from_then_on(world: World) -> None:
     assert report.flushed == {"lead": (queued.id,)}
     assert texts(world) == ["alpha1 beta1 gamma1 delta1"]
     [pattern] = [one for one in world.wisdom.profile("lead").patterns if one.sources]
-    assert [(one.learning, one.agent, one.session) for one in pattern.sources] == [("learning:1", "worker", "ses_1")]
+    assert [(source.learning, source.agent, source.session) for source in pattern.sources] == [
+        ("learning:1", "worker", "ses_1")
+    ]
     again = world.wisdom.offer(learning(2, text="Alpha1, beta1: gamma1 and delta1"))
     assert again.refused_by is not None
     assert (again.state, again.refused_by.number, again.refused_by.name) == (BubbleState.REFUSED, 7, "novelty")
@@ -182,8 +184,8 @@ def test_two_that_say_the_same_become_one_pattern_with_both_sources(world: World
     world.wisdom.offer(learning(2, text="run the migrations before all the tests"))
     world.wisdom.flush()
     [pattern] = [one for one in world.wisdom.profile("lead").patterns if one.sources]
-    assert {one.learning for one in pattern.sources} == {"learning:1", "learning:2"}
-    assert {one.pattern for one in world.wisdom.bubbles()} == {pattern.key}
+    assert {source.learning for source in pattern.sources} == {"learning:1", "learning:2"}
+    assert {bubble.pattern for bubble in world.wisdom.bubbles()} == {pattern.key}
 
 
 def test_who_cannot_send_up_is_told_at_which_gate(world: World) -> None:
@@ -255,7 +257,7 @@ def test_a_bubble_follows_its_agent_to_another_leader_through_the_gates(world: W
     report = world.wisdom.flush()
     assert {leader: len(ids) for leader, ids in report.flushed.items()} == {"cto": 1}
     assert texts(world, "cto") == ["alpha1 beta1 gamma1 delta1"]
-    found = {one.learning.id: one for one in world.wisdom.bubbles()}
+    found = {bubble.learning.id: bubble for bubble in world.wisdom.bubbles()}
     refused = found["learning:2"].refused_by
     assert refused is not None
     assert (found["learning:2"].leader, refused.reason) == ("cto", "cto already has it as known")
@@ -318,7 +320,7 @@ def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World, 
                 world.wisdom.flush()
             except RuntimeError:
                 faults += 1
-                states = {one.state for one in world.wisdom.bubbles()}
+                states = {bubble.state for bubble in world.wisdom.bubbles()}
                 assert states == {BubbleState.QUEUED}, step
                 assert texts(world, leader) == []
             else:
@@ -327,7 +329,7 @@ def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World, 
         step += 1
     assert faults >= 10
     assert sorted(texts(world, leader)) == sorted(said)
-    assert {one.state for one in world.wisdom.bubbles()} == {BubbleState.FLUSHED}
+    assert {bubble.state for bubble in world.wisdom.bubbles()} == {BubbleState.FLUSHED}
     assert world.kinds().count("MemoryBubbleFlushed") == 1
 
 
@@ -348,7 +350,7 @@ def test_a_lesson_that_is_retracted_leaves_the_queue_the_leader_and_the_souls(wo
     waits = world.wisdom.offer(replace(queued, id="learning:3"))
     assert waits.state is BubbleState.QUEUED
     world.wisdom.retract(lesson_id(queued.text))
-    refused = {one.id: one.refused_by for one in world.wisdom.bubbles(state=BubbleState.REFUSED)}
+    refused = {bubble.id: bubble.refused_by for bubble in world.wisdom.bubbles(state=BubbleState.REFUSED)}
     assert refused[waits.id] is not None
     assert refused[waits.id].reason == "you retracted it"  # type: ignore[union-attr]
 

@@ -71,9 +71,9 @@ def test_cycles_missing_and_broken_leaders_end_the_walk(world: World) -> None:
 def test_every_walk_ends_and_says_why(reports_to: dict[str, str], depth: int) -> None:
     asked: list[str] = []
 
-    def leader_of(one: str) -> str | None:
-        asked.append(one)
-        return reports_to.get(one)
+    def leader_of(text: str) -> str | None:
+        asked.append(text)
+        return reports_to.get(text)
 
     chain = climb("a", leader_of, depth=depth)
     assert len(chain.leaders) == len(set(chain.leaders)) <= depth
@@ -155,7 +155,7 @@ def test_a_prompt_carries_the_block_with_a_source_for_each_line(world: World) ->
     kept = {item.ref: item.wording for hop in world.wisdom.guidance("worker").hops for item in hop.kept}
     assert dict(zip(event.payload["items"], event.payload["wordings"], strict=True)) == kept
     assert event.payload["tokens"] == world.wisdom.guidance("worker").tokens
-    counted = {one.key: one.uses for one in world.wisdom.profile("lead").patterns}
+    counted = {pattern.key: pattern.uses for pattern in world.wisdom.profile("lead").patterns}
     assert set(counted.values()) == {1}
     none = assembly.assemble(PromptRequest("lead", "koji-core", "/w", "fix"))
     assert none.parts == ()
@@ -167,9 +167,9 @@ def test_most_used_patterns_come_first_then_the_newest(world: World, clock: Fake
     for name in ("old", "mid", "new"):
         wisdom.edit_profile("lead", "patterns", key=name, value=f"do it the {name} way")
         clock.advance(timedelta(days=1))
-    assert [one.key for one in wisdom.profile("lead").patterns] == ["new", "mid", "old", "lead_first"]
+    assert [pattern.key for pattern in wisdom.profile("lead").patterns] == ["new", "mid", "old", "lead_first"]
     wisdom._profiles._database.write(lambda tx: wisdom._profiles.used(tx, [("lead", "old")]))
-    assert [one.key for one in wisdom.profile("lead").patterns] == ["old", "new", "mid", "lead_first"]
+    assert [pattern.key for pattern in wisdom.profile("lead").patterns] == ["old", "new", "mid", "lead_first"]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -45,9 +45,9 @@ def own(profile: LeaderProfile, letter: str) -> LeaderProfile:
     return replace(
         profile,
         principles=tuple(f"{letter} {text}" for text in profile.principles),
-        patterns=tuple(replace(one, text=f"{letter} {one.text}") for one in profile.patterns),
+        patterns=tuple(replace(pattern, text=f"{letter} {pattern.text}") for pattern in profile.patterns),
         guardrails=tuple(f"{letter} {text}" for text in profile.guardrails),
-        decisions=tuple(replace(one, text=f"{letter} {one.text}") for one in profile.decisions),
+        decisions=tuple(replace(decision, text=f"{letter} {decision.text}") for decision in profile.decisions),
     )
 
 

@@ -300,7 +300,7 @@ def test_guidance_that_names_files_that_are_gone_is_stale(tmp_path: Path, databa
 
 def test_a_round_that_reached_every_worker_is_a_refresh(work: Work) -> None:
     work.world.wisdom.teach()
-    assert [(one["taught"], one["unchanged"]) for one in work.facts("TeachingRefreshed")] == [(2, 0)]
+    assert [(fact["taught"], fact["unchanged"]) for fact in work.facts("TeachingRefreshed")] == [(2, 0)]
     work.world.wisdom.teach()
     assert work.facts("TeachingRefreshed")[0] == {"subject": "", "taught": 0, "unchanged": 2}
     (work.world.folder / "junior" / "soul.md").unlink()

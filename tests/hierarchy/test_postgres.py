@@ -149,13 +149,13 @@ class Machine:
 
     def told(self) -> set[tuple[object, ...]]:
         return {
-            (leader, one.key, one.text, one.uses, frozenset(one.sources))
+            (leader, pattern.key, pattern.text, pattern.uses, frozenset(pattern.sources))
             for leader in ("backend_lead", "cto")
-            for one in self.engine.wisdom.profile(leader).patterns
+            for pattern in self.engine.wisdom.profile(leader).patterns
         }
 
     def summaries(self) -> set[str]:
-        return {one.text for one in self.engine.memory.entries(Layer.CONTEXT) if not one.forgotten}
+        return {entry.text for entry in self.engine.memory.entries(Layer.CONTEXT) if not entry.forgotten}
 
     def offer(self, number: int) -> str:
         """A discovery; its text when it is on its way up."""

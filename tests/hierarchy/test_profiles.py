@@ -28,11 +28,11 @@ def test_headings_seed_a_profile() -> None:
     profile = seed_profile("cto", SOUL.format(name="cto", domain="technology"))
     assert profile.domain == "technology"
     assert profile.principles == ("cto keeps it simple.", "cto measures first.")
-    assert [(one.key, one.text) for one in profile.patterns] == [
+    assert [(pattern.key, pattern.text) for pattern in profile.patterns] == [
         ("cto_first", "Write the test before the code of cto.")
     ]
     assert profile.guardrails == ("cto never deploys on a Friday.",)
-    assert [one.text for one in profile.decisions] == ["cto chose SQLite."]
+    assert [decision.text for decision in profile.decisions] == ["cto chose SQLite."]
 
 
 def test_fences_comments_and_inherited_wisdom_are_no_principles() -> None:
@@ -46,7 +46,7 @@ def test_fences_comments_and_inherited_wisdom_are_no_principles() -> None:
 @given(st.text())
 def test_any_soul_seeds_something(soul: str) -> None:
     profile = seed_profile("x", "## Principles\n" + soul)
-    assert all("\n" not in one and len(one) <= 600 for one in profile.principles)
+    assert all("\n" not in principle and len(principle) <= 600 for principle in profile.principles)
     assert slug(soul)
 
 
@@ -57,7 +57,7 @@ def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -
     wisdom.edit_profile("cto", "patterns", key="cto_first", value="")
     edited = wisdom.edit_profile("cto", "patterns", value="Ship on Tuesdays")
     assert (edited.domain, edited.guardrails) == ("everything", ("Never on a Monday.",))
-    assert [one.text for one in edited.patterns] == ["Ship on Tuesdays"]
+    assert [pattern.text for pattern in edited.patterns] == ["Ship on Tuesdays"]
     assert wisdom.edit_profile("cto", "guardrails", value=[]).guardrails == ("cto never deploys on a Friday.",)
     for section, value, code in (("nonsense", "x", "bad_section"), ("principles", "x", "bad_profile"),
                                  ("patterns", "", "bad_profile"), ("domain", ["x"], "bad_profile")):  # fmt: skip
@@ -72,7 +72,7 @@ def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_in
         world.wisdom.edit_profile("cto", "patterns", key="p", value=text)
     told = world.wisdom.history("cto", "p")
     assert [(one.text, one.current) for one in told] == [("", True), ("three", False), ("two", False), ("one", False)]
-    assert "p" not in {one.key for one in world.wisdom.profile("cto").patterns}
+    assert "p" not in {pattern.key for pattern in world.wisdom.profile("cto").patterns}
 
 
 ENTRIES = st.builds(
@@ -102,9 +102,15 @@ def test_what_a_leader_decided_in_its_own_words_comes_first_and_may_be_taken_out
 ) -> None:
     made = {"lead": [LeaderDecision(f"cap_{n}", f"we use tool {n}", BEGIN + timedelta(days=n)) for n in range(6)]}
     world = make_world(tmp_path, database, clock, decided=lambda leaders: made)
-    assert [one.id for one in world.wisdom.profile("lead").decisions] == ["cap_5", "cap_4", "cap_3", "cap_2", "cap_1"]
+    assert [decision.id for decision in world.wisdom.profile("lead").decisions] == [
+        "cap_5",
+        "cap_4",
+        "cap_3",
+        "cap_2",
+        "cap_1",
+    ]
     world.wisdom.edit_profile("lead", "decisions", key="cap_5", value="")
-    assert next(one.id for one in world.wisdom.profile("lead").decisions) == "cap_4"
+    assert next(decision.id for decision in world.wisdom.profile("lead").decisions) == "cap_4"
     assert "we use tool 4" in world.wisdom.guidance("worker").block
 
 
@@ -136,27 +142,27 @@ def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile) -
 @given(PROFILES, PROFILES)
 def test_edits_name_what_differs_and_nothing_else(before: LeaderProfile, after: LeaderProfile) -> None:
     """Replayed by hand, the edits lead from one profile to the other."""
-    texts = {("patterns", one.key): one.text for one in before.patterns}
-    texts |= {("decisions", one.id): one.text for one in before.decisions}
+    texts = {("patterns", pattern.key): pattern.text for pattern in before.patterns}
+    texts |= {("decisions", decision.id): decision.text for decision in before.decisions}
     whole: dict[str, object] = {
         "domain": before.domain,
         "principles": before.principles,
         "guardrails": before.guardrails,
     }
     new = []
-    for one in edits(before, written(after)):
-        if one.section in whole:
-            assert whole[one.section] != one.value
-            whole[one.section] = one.value
-        elif not one.key:
-            new.append((one.section, *str(one.value).split(": ", 1)))
-        elif one.value:
-            texts[one.section, one.key] = str(one.value)
+    for edit in edits(before, written(after)):
+        if edit.section in whole:
+            assert whole[edit.section] != edit.value
+            whole[edit.section] = edit.value
+        elif not edit.key:
+            new.append((edit.section, *str(edit.value).split(": ", 1)))
+        elif edit.value:
+            texts[edit.section, edit.key] = str(edit.value)
         else:
-            del texts[one.section, one.key]
+            del texts[edit.section, edit.key]
     assert whole == {"domain": after.domain, "principles": after.principles, "guardrails": after.guardrails}
-    told = [("patterns", one.key, one.text) for one in after.patterns]
-    told += [("decisions", one.id, one.text) for one in after.decisions]
+    told = [("patterns", pattern.key, pattern.text) for pattern in after.patterns]
+    told += [("decisions", decision.id, decision.text) for decision in after.decisions]
     assert sorted([*new, *((*name, text) for name, text in texts.items())]) == sorted(told)
 
 
@@ -172,7 +178,7 @@ def test_an_edit_shows_whose_prompts_it_changes_before_it_is_saved(world: World)
     assert [(one.section, one.key) for one in wanted] == [("principles", ""), ("patterns", "")]
     preview = wisdom.preview_profile("cto", wanted)
     assert wisdom.profile("cto") == before  # nothing is saved yet
-    changed = {one.agent: one for one in preview.prompts}
+    changed = {prompt.agent: prompt for prompt in preview.prompts}
     guided = {
         one.id for one in world.agents.list() if "cto" in world.agents.lineage(one.id).chain.leaders and one.tier > 3
     }
@@ -182,7 +188,7 @@ def test_an_edit_shows_whose_prompts_it_changes_before_it_is_saved(world: World)
 
     saved = wisdom.revise_profile("cto", wanted)
     assert saved.principles == preview.profile.principles
-    assert [one.text for one in saved.patterns] == [one.text for one in preview.profile.patterns]
+    assert [pattern.text for pattern in saved.patterns] == [pattern.text for pattern in preview.profile.patterns]
     assert wisdom.guidance("worker").block == changed["worker"].after.block
 
     back = edits(saved, written(before))  # undo: the way back is an edit, too
@@ -203,8 +209,8 @@ def test_a_pattern_that_rose_is_reworded_under_its_own_name(world: World) -> Non
         world.wisdom.edit_profile("cto", "patterns", value="Run the tests of the cart before it lands").patterns[0].key
     )
     after = world.wisdom.edit_profile("cto", "patterns", key=key, value="Run all tests before it lands")
-    assert [one.key for one in after.patterns].count(key) == 1
-    assert "Run all tests before it lands" in [one.text for one in after.patterns]
+    assert [pattern.key for pattern in after.patterns].count(key) == 1
+    assert "Run all tests before it lands" in [pattern.text for pattern in after.patterns]
     assert len(after.patterns) == 2
 
 

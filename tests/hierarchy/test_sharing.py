@@ -38,10 +38,10 @@ class Shared:
 
     def push(self, entries: Sequence[WisdomEntry], uses: Sequence[WisdomUse]) -> None:
         self._cut("before push")
-        for one in entries:
-            if one.version not in self.rows or (not one.body and self.rows[one.version][1].body):
+        for entry in entries:
+            if entry.version not in self.rows or (not entry.body and self.rows[entry.version][1].body):
                 self.seq += 1
-                self.rows[one.version] = (self.seq, one)
+                self.rows[entry.version] = (self.seq, entry)
         for use in uses:
             key = (use.leader, use.key, use.origin)
             if key not in self.counts or self.counts[key][1].uses < use.uses:
@@ -125,7 +125,10 @@ def test_two_homes_converge_whatever_is_cut(
             for world in worlds:
                 world.wisdom.flush()
         told = [
-            {(one.key, one.text, one.uses, frozenset(one.sources)) for one in w.wisdom.profile("lead").patterns}
+            {
+                (pattern.key, pattern.text, pattern.uses, frozenset(pattern.sources))
+                for pattern in w.wisdom.profile("lead").patterns
+            }
             for w in worlds
         ]
         assert told[0] == told[1]

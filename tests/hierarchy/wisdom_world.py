@@ -122,4 +122,4 @@ def learning(number: int | str = 1, *, text: str = "", category: str = "code", a
 
 def texts(world: World, leader: str = "lead") -> list[str]:
     """What a leader has been told from below."""
-    return [one.text for one in world.wisdom.profile(leader).patterns if one.sources]
+    return [pattern.text for pattern in world.wisdom.profile(leader).patterns if pattern.sources]

@@ -60,10 +60,12 @@ class Book:
     remembered: dict[str, NewMemory] = field(default_factory=dict)
     times: int = 0
 
-    def add(self, one: SessionView, *said: tuple[str, str]) -> SessionView:
-        self.views[one.id] = one
-        self.lines[one.id] = [TranscriptLine(number, NOW, kind, text) for number, (kind, text) in enumerate(said, 1)]
-        return one
+    def add(self, session_view: SessionView, *said: tuple[str, str]) -> SessionView:
+        self.views[session_view.id] = session_view
+        self.lines[session_view.id] = [
+            TranscriptLine(number, NOW, kind, text) for number, (kind, text) in enumerate(said, 1)
+        ]
+        return session_view
 
     def get(self, session_id: str) -> SessionView:
         try:
@@ -81,7 +83,7 @@ class Book:
         return self.followed.get(session_id, "")
 
     def needing(self, task_id: str) -> Sequence[Task]:
-        return [one for one in self.tasks.values() if task_id in one.needs]
+        return [task for task in self.tasks.values() if task_id in task.needs]
 
     def change(self, session_id: str) -> ChangeSet | None:
         files = self.files.get(session_id)
@@ -92,23 +94,23 @@ class Book:
 
     def remember(self, items: Sequence[NewMemory]) -> object:
         self.times += 1
-        for one in items:
-            self.remembered[one.ref] = one
+        for item in items:
+            self.remembered[item.ref] = item
         return None
 
     def running(self) -> Sequence[SessionView]:
         return [one for one in self.views.values() if not one.state.over]
 
 
-def ended(database: Database, one: SessionView) -> None:
+def ended(database: Database, session_view: SessionView) -> None:
     """Have the ledger say that a session ended."""
     event = SessionEnded(
-        subject=one.id,
-        workspace=one.workspace,
-        prediction_id=one.prediction_id,
-        state=one.state.value,
-        result=one.result or "",
-        summary=one.summary,
-        cost=one.cost,
+        subject=session_view.id,
+        workspace=session_view.workspace,
+        prediction_id=session_view.prediction_id,
+        state=session_view.state.value,
+        result=session_view.result or "",
+        summary=session_view.summary,
+        cost=session_view.cost,
     )
     database.write(lambda tx: tx.record(event))

@@ -90,7 +90,7 @@ def test_facts_wait_in_the_operators_queue_and_join_recall(engine: Engine, repos
     fact = engine.memory.drafts.promote(waiting[0].id)
     assert [one for one in engine.queue() if one.kind == "fact"] == []
     found = engine.memory.recall(RecallQuery("which port does the service listen on", workspace=workspace))
-    assert fact.id in [one.id for one in found.items if one.layer is Layer.PARA]
+    assert fact.id in [item.id for item in found.items if item.layer is Layer.PARA]
     diary = (engine.home.agents / "backend_builder/memory.md").read_text()
     assert diary.count("## 2026-01-05") == 1
     assert "port 8000" in diary

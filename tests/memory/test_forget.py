@@ -109,7 +109,7 @@ def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
     stub = engine.memory.graph.neighbourhood("session_1")
     assert stub.node.title == ""
     assert stub.node.invalidated_at is not None
-    assert [one.task_id for one in stub.neighbours] == ["session_2"]
+    assert [neighbour.task_id for neighbour in stub.neighbours] == ["session_2"]
     facts = engine.memory.para.facts()
     gone = next(fact for fact in facts if fact.forgotten)
     assert [fact.fact for fact in engine.memory.para.corrections(gone.id)] == ["", "She moved away"]
@@ -128,7 +128,7 @@ def test_what_else_was_there_is_as_it_was(engine: Engine) -> None:
     assert (after[0], after[2]) == (before[0], before[2])
     assert [json.loads(line)["text"] for line in after if line] == [KEPT, "", KEPT]
     assert (engine.home.logs / "clawpy.log").read_text().count(KEPT) == 1
-    assert [one.text for one in engine.memory.entries(Layer.VECTORS, words="port")] == [KEPT]
+    assert [entry.text for entry in engine.memory.entries(Layer.VECTORS, words="port")] == [KEPT]
 
 
 def test_an_entry_is_forgotten_by_its_id(engine: Engine, tmp_path: Path) -> None:

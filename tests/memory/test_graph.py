@@ -314,7 +314,7 @@ class TestFiles:
         for circle in list(circles(out(), Relation.BLOCKS)):
             steps = zip(circle, [*circle[1:], circle[0]], strict=True)
             assert all(b in arrows[a] or (a, b) == (circle[-1], circle[0]) for a, b in steps)
-            arrows[circle[-1]] = [one for one in arrows[circle[-1]] if one != circle[0]]
+            arrows[circle[-1]] = [arrow for arrow in arrows[circle[-1]] if arrow != circle[0]]
         assert list(circles(out(), Relation.BLOCKS)) == []
 
     def test_a_snapshot_that_is_no_json_is_kept_aside_and_named(self, graph: TaskGraph, tmp_path: Path) -> None:

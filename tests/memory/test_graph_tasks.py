@@ -81,7 +81,7 @@ class TestProducer:
             producer.handle(fact("SessionEnded", "session_1"))
             producer.handle(fact("SessionEnded", "session_2"))
             tasks = json.loads((tmp_path / "graph/task_graph.json").read_text())["tasks"]
-        assert [(one["task"]["task_id"], len(one["edges"])) for one in tasks] == [("session_1", 0), ("session_2", 1)]
+        assert [(task["task"]["task_id"], len(task["edges"])) for task in tasks] == [("session_1", 0), ("session_2", 1)]
         assert (tmp_path / "graph/task_graph.journal.jsonl").read_bytes() == b""  # all of it is in the one file
 
     @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def nearest(memory: MemoryPort, text: str) -> str:
 
 def found_again(memory: MemoryPort) -> None:
     """Dense search comes back by itself; meanwhile words find."""
-    assert [one.text for one in memory.entries(Layer.VECTORS, words="word17")] == ["word17 thing3"]
+    assert [entry.text for entry in memory.entries(Layer.VECTORS, words="word17")] == ["word17 thing3"]
     nearest(memory, "word17 thing3")
     until(lambda: nearest(memory, "word17 thing3") == "word17 thing3")
 
@@ -146,7 +146,7 @@ def test_a_small_home_is_not_said_to_be_building_at_its_start(
 
     def noted(*told: object) -> None:
         say(*told)  # type: ignore[arg-type]
-        states.extend((one.state, one.words) for one in again.layers() if one.layer is Layer.VECTORS)
+        states.extend((layer.state, layer.words) for layer in again.layers() if layer.layer is Layer.VECTORS)
 
     monkeypatch.setattr(again.index, "_say", noted)
     again.start()
@@ -166,10 +166,10 @@ def test_the_next_engine_takes_up_what_a_crash_left(many: MemoryPort, make_memor
 def test_what_is_gone_is_not_found_and_much_of_it_makes_a_new_index(
     many: MemoryPort, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [one.id for one in many.entries(Layer.VECTORS)][:50]
+    names = [entry.id for entry in many.entries(Layer.VECTORS)][:50]
     database.write(lambda tx: many.store.empty(tx, names))
     assert many.index.wait(LONG)
-    left = {one.text for one in many.entries(Layer.VECTORS) if one.text}
+    left = {entry.text for entry in many.entries(Layer.VECTORS) if entry.text}
     assert nearest(many, "word59 thing3") in {*left, "task summary", ""}
 
 
@@ -269,7 +269,7 @@ def endpoint() -> Iterator[Endpoint]:
 def test_a_named_endpoint_makes_unit_vectors(endpoint: Endpoint) -> None:
     made = EndpointEmbedder("mine", "small", lambda name: endpoint).embed(["abc", "abcdef"])
     vectors = [numpy.frombuffer(one.vector, dtype="<f4") for one in made]
-    assert [float(one @ one) for one in vectors] == pytest.approx([1, 1])
+    assert [float(vector @ vector) for vector in vectors] == pytest.approx([1, 1])
     assert float(vectors[0][0] / vectors[0][1]) == pytest.approx(3)
     last = _Embeddings.asked[-1]
     assert (last["path"], last["key"], last["model"]) == ("/v1/embeddings", "Bearer k1", "small")
@@ -289,7 +289,7 @@ def test_another_embedder_makes_all_vectors_anew(memory: MemoryPort) -> None:
     other = WordVectors(16)
     other.name = "others"
     memory.use(other)
-    assert [one.text for one in memory.entries(Layer.VECTORS, words="another")] == ["another thing"]
+    assert [entry.text for entry in memory.entries(Layer.VECTORS, words="another")] == ["another thing"]
     assert memory.settle(LONG)
     assert memory.vectors.read("one thing").array.shape == (16,)
     assert nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"

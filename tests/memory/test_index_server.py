@@ -103,7 +103,7 @@ def test_a_server_holds_the_index_and_may_be_lost(memory: MemoryPort, server: Se
     assert found[0].text == "word17 thing3", "words find it, and exact vectors of those that they find"
     memory.remember(turns("word99 thing1"))
     assert memory.vectoriser.settle(LONG)
-    assert [one.state for one in memory.layers() if one.layer is Layer.VECTORS] == ["degraded"]
+    assert [layer.state for layer in memory.layers() if layer.layer is Layer.VECTORS] == ["degraded"]
 
     server.start()  # as it was
     until(lambda: nearest(memory, "word99 thing1") == "word99 thing1")

@@ -56,7 +56,7 @@ def edit(files: Markdown, agent: str, name: str, change: Callable[[str], str]) -
 
 def told(database: Database) -> list[tuple[str, str, str]]:
     entries = reversed(Ledger(database).latest(kinds=("AgentFileChanged",)))
-    return [(one.subject, one.payload["file"], one.payload["how"]) for one in entries]
+    return [(entry.subject, entry.payload["file"], entry.payload["how"]) for entry in entries]
 
 
 def test_every_agent_has_its_five_files(files: Markdown, agents: Agents) -> None:

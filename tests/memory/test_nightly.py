@@ -147,7 +147,7 @@ class TestWithoutAModel:
         waiting = next(one for one in world.drafts.waiting() if one.category == "correction")
         assert waiting.supersedes == old.id
         new = world.drafts.promote(waiting.id)
-        assert [one.id for one in world.para.corrections(old.id)] == [old.id, new.id]
+        assert [correction.id for correction in world.para.corrections(old.id)] == [old.id, new.id]
 
     def test_a_crash_in_the_middle_is_made_good(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
@@ -186,10 +186,10 @@ class TestWithAModel:
 
     def test_what_is_captured_of_an_agent_may_guide_once_its_draft_is_kept(self, world: World) -> None:
         world.nightly.run(TODAY)
-        quote = next(one for one in world.captures.entries() if one.trust is Trust.QUOTED)
+        quote = next(entry for entry in world.captures.entries() if entry.trust is Trust.QUOTED)
         assert quote.approved_at is None
         world.drafts.promote(next(one.id for one in world.drafts.waiting() if one.fact == quote.text))
-        assert [one.approved_at is not None for one in world.captures.entries() if one.id == quote.id] == [True]
+        assert [entry.approved_at is not None for entry in world.captures.entries() if entry.id == quote.id] == [True]
 
     def test_it_is_asked_again_with_what_was_wrong(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
         bad = proposed("A fact", "x", "nowhere", "shop", "session_1")

@@ -85,7 +85,7 @@ class TestFiles:
         assert len(para.facts()) == 1
         problems = para.problems()
         assert len(problems) == len(bad)
-        assert all("para/projects/shop/items.json item" in one for one in problems)
+        assert all("para/projects/shop/items.json item" in problem for problem in problems)
         para.supersede(good[0]["id"], "The service listens on port 8001")
         after = items(tmp_path, "projects/shop")
         assert after[1 : 1 + len(bad) - 1] == bad[:-1]
@@ -127,8 +127,8 @@ class TestChain:
             clock.advance(timedelta(days=1))
             chain.append(para.supersede(chain[-1].id, f"The service listens on port {port}"))
         ids = [fact.id for fact in chain]
-        for one in ids:
-            found = para.corrections(one)
+        for id_ in ids:
+            found = para.corrections(id_)
             assert [fact.id for fact in found] == ids
             assert [fact.active for fact in found] == [False, False, False, True]
             assert [fact.superseded_by for fact in found] == [*ids[1:], None]

@@ -100,7 +100,7 @@ def test_nobody_is_asked_about_where_nobody_is_a_role() -> None:
 )
 def test_dates(text: str, day: date, fit: float) -> None:
     question = read(f"What happened {text}?", (), now=NOW)
-    assert max(one.fits(day) for one in question.whens) == fit
+    assert max(when.fits(day) for when in question.whens) == fit
 
 
 def test_may_is_a_verb_where_no_date_is_meant() -> None:
@@ -222,8 +222,8 @@ def test_parts_add_up_to_the_score(turns: list[tuple[str, str]], text: str, sess
 
 
 def test_every_weight_says_why() -> None:
-    assert all(one.why and one.part for one in WEIGHTS)
-    assert len({one.feature for one in WEIGHTS}) == len(WEIGHTS)
+    assert all(weight.why and weight.part for weight in WEIGHTS)
+    assert len({weight.feature for weight in WEIGHTS}) == len(WEIGHTS)
 
 
 def test_dates_without_a_range_need_a_month() -> None:

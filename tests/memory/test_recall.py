@@ -59,8 +59,8 @@ def test_facts_come_first_then_what_scores_best() -> None:
     found = recaller(Source(line("a", score=0.9), line("b", score=0.8)), Source(*facts, layer=Layer.PARA)).recall(
         RecallQuery("what", k=20)
     )
-    assert [one.layer for one in found.items[:FACTS_MOST]] == [Layer.PARA] * FACTS_MOST
-    assert [one.id for one in found.items[FACTS_MOST:]] == ["a", "b", f"fact_{FACTS_MOST}"]
+    assert [item.layer for item in found.items[:FACTS_MOST]] == [Layer.PARA] * FACTS_MOST
+    assert [item.id for item in found.items[FACTS_MOST:]] == ["a", "b", f"fact_{FACTS_MOST}"]
 
 
 def test_what_two_layers_say_is_there_once_and_as_the_fact() -> None:
@@ -68,7 +68,7 @@ def test_what_two_layers_say_is_there_once_and_as_the_fact() -> None:
     found = recaller(
         Source(line("a", score=0.9, text=said)), Source(line("f", Layer.PARA, 0.2, said.lower()), layer=Layer.PARA)
     ).recall(RecallQuery("cart"))
-    assert [one.layer for one in found.items] == [Layer.PARA]
+    assert [item.layer for item in found.items] == [Layer.PARA]
 
 
 def test_the_same_words_on_two_days_are_two_memories() -> None:
@@ -81,7 +81,7 @@ def test_the_same_words_on_two_days_are_two_memories() -> None:
 
 def test_a_broken_layer_is_left_out_and_named() -> None:
     found = recaller(Source(line("a")), Broken(layer=Layer.PARA, name="facts (G)")).recall(RecallQuery("what"))
-    assert [one.id for one in found.items] == ["a"]
+    assert [item.id for item in found.items] == ["a"]
     assert found.left_out == ("facts (G): OSError: the disk is gone",)
 
 
@@ -90,7 +90,7 @@ def test_a_layer_that_hangs_is_left_out_named_and_not_asked_again_until_it_answe
     slow.go.clear()
     port = recaller(Source(line("a")), slow, deadline=0.2)
     found = port.recall(RecallQuery("what"))
-    assert [one.id for one in found.items] == ["a"]
+    assert [item.id for item in found.items] == ["a"]
     assert found.left_out == ("facts (G): no answer within 0.2 s",)
     assert found.seconds < 5
     assert port.recall(RecallQuery("what")).left_out == ("facts (G): still busy with an earlier question",)
@@ -129,8 +129,8 @@ def test_a_session_is_there_once_in_the_form_that_tells_most() -> None:
         told(Layer.LEDGER, "session_1", 0.9), told(Layer.CONTEXT, "session_1", 0.4), told(Layer.GRAPH, "session_1", 0.8)
     )
     port.join(Source(line("a", score=0.5)))
-    assert [one.id for one in port.recall(RecallQuery("x")).items] == ["a", "E-session_1"]
-    assert [one.id for one in port.recall(RecallQuery("x", session="session_1")).items] == ["a"]
+    assert [item.id for item in port.recall(RecallQuery("x")).items] == ["a", "E-session_1"]
+    assert [item.id for item in port.recall(RecallQuery("x", session="session_1")).items] == ["a"]
 
 
 @settings(max_examples=60, deadline=None)
@@ -143,14 +143,14 @@ def test_the_budget_is_met_by_whole_items(some: list[tuple[float, str]], budget:
     source = Source(*(line(f"m{n}", score=score, text=text, tokens=0) for n, (score, text) in enumerate(some)))
     source.found = tuple(sorted(source.found, key=lambda one: -one.score))
     found = recaller(source).recall(RecallQuery("x", k=k, token_budget=budget))
-    assert sum(one.tokens for one in found.items) <= budget
+    assert sum(item.tokens for item in found.items) <= budget
     texts = {f"m{n}": text for n, (_, text) in enumerate(some)}
-    for one in (*found.items, *found.dropped):
-        assert one.text == texts[one.id]
-        assert one.tokens == len(one.text)
-        assert one.source
-        assert one.reason
-    left = budget - sum(one.tokens for one in found.items)
+    for item in (*found.items, *found.dropped):
+        assert item.text == texts[item.id]
+        assert item.tokens == len(item.text)
+        assert item.source
+        assert item.reason
+    left = budget - sum(item.tokens for item in found.items)
     assert all(one.tokens > left for one in found.dropped)
     assert len(found.items) + len(found.dropped) <= k
 
@@ -206,10 +206,10 @@ def test_a_turn_is_found_with_its_source_and_reasons(memory: MemoryPort) -> None
     found = memory.recall(RecallQuery("when do we sow beans?", k=2))
     assert found.left_out == ()
     assert found.items[0].text == "We sow beans in April"
-    for one in found.items:
-        assert one.source
-        assert one.reason
-        assert {part.name for part in one.parts} >= {"words", "meaning", "neighbours", "date", "session"}
+    for item in found.items:
+        assert item.source
+        assert item.reason
+        assert {part.name for part in item.parts} >= {"words", "meaning", "neighbours", "date", "session"}
 
 
 class NoVectors(WordVectors):
@@ -225,7 +225,7 @@ def test_without_an_embedder_words_find_and_it_is_said(make_memory: Making) -> N
     port = make_memory(embedder=NoVectors())
     port.remember(turns("We sow beans in April", "The roof leaks"))
     found = port.recall(RecallQuery("beans"))
-    assert [one.text for one in found.items][:1] == ["We sow beans in April"]
+    assert [item.text for item in found.items][:1] == ["We sow beans in April"]
     assert "by words only" in found.left_out[0]
     assert "the wheel is not installed" in found.left_out[0]
 
@@ -266,7 +266,7 @@ def test_scope(memory: MemoryPort) -> None:
     assert memory.settle(30)
 
     def refs(query: RecallQuery) -> set[str]:
-        return {one.ref for one in memory.recall(query).items}
+        return {item.ref for item in memory.recall(query).items}
 
     assert refs(RecallQuery("beans", workspace="/a")) == {"here", "bob", "nobody", "task"}
     assert refs(RecallQuery("beans", workspace="/a", agent="ada")) == {"here", "nobody", "task"}

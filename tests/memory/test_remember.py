@@ -30,7 +30,7 @@ def test_bad_lines_are_named_with_their_number_and_stop_nothing() -> None:
     lines = ["{", "[]", '{"id": "x"}', '{"text": ""}', "", '{"text": 5}', '{"text": "good"}', "[" * 100_000]
     lines += ['{"text": "good", "speaker": []}', '{"text": "half good", "timestamp": "soon"}']
     items, bad = read(lines, first=11, source="f")
-    assert [one.text for one in items] == ["good", "half good"]
+    assert [item.text for item in items] == ["good", "half good"]
     assert [(one.line, one.kept) for one in bad] == [
         (11, False), (12, False), (13, False), (14, False), (16, False), (18, False), (19, False), (20, True)
     ]  # fmt: skip
@@ -82,4 +82,4 @@ def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) 
     for (_, stop), (start, _) in itertools.pairwise(found):
         assert start < stop
     for start, stop in found:
-        assert sum(1 for one in offsets if start <= one[0] and one[1] <= stop) <= passages.MOST_TOKENS
+        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= passages.MOST_TOKENS

@@ -21,7 +21,7 @@ from tests.memory.conftest import Making, WordVectors, turns
 
 
 def texts(memory: MemoryPort, words: str = "") -> list[str]:
-    return [one.text for one in memory.entries(Layer.VECTORS, words=words)]
+    return [entry.text for entry in memory.entries(Layer.VECTORS, words=words)]
 
 
 def test_what_was_remembered_is_found_by_its_words_at_once(memory: MemoryPort) -> None:
@@ -115,9 +115,9 @@ def test_a_month_and_a_session_end_and_for_ever_does_not(make_memory: Making, cl
         (NewMemory("x", at=datetime(2026, 1, 1)), "bad_memory"),  # noqa: DTZ001
     ],
 )
-def test_what_cannot_be_remembered_is_refused_in_words(memory: MemoryPort, one: NewMemory, code: str) -> None:
+def test_what_cannot_be_remembered_is_refused_in_words(memory: MemoryPort, new_memory: NewMemory, code: str) -> None:
     with pytest.raises(Refusal) as refused:
-        memory.remember([NewMemory("good"), one])
+        memory.remember([NewMemory("good"), new_memory])
     assert refused.value.code == code
     assert refused.value.fix
     assert memory.store.count() == 0, "all or nothing"
@@ -157,7 +157,7 @@ def test_hostile_texts_break_nothing(memory: MemoryPort, database: Database) -> 
         for number in range(start, start + 250):
             parts = [chance.choice(HOSTILE) for _ in range(chance.randint(1, 4))]
             items.append(NewMemory(f"{number} " + " ".join(parts), speaker=chance.choice(HOSTILE), ref=str(number)))
-        kept |= dict(zip(memory.remember(items), (one.text for one in items), strict=True))
+        kept |= dict(zip(memory.remember(items), (item.text for item in items), strict=True))
     assert memory.store.count() == 2_000
     for name in chance.sample(sorted(kept), 200):
         found = memory.store.get(name)
@@ -195,7 +195,7 @@ def test_neighbours_are_of_the_same_session(memory: MemoryPort) -> None:
             NewMemory("alone"),
         ]
     )
-    by_text = {one.text: one.seq for one in memory.entries(Layer.VECTORS)}
+    by_text = {entry.text: entry.seq for entry in memory.entries(Layer.VECTORS)}
     assert memory.store.former(list(by_text.values())) == {
         by_text["two"]: by_text["one"],
         by_text["three"]: by_text["two"],

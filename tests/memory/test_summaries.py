@@ -37,10 +37,10 @@ class Shared:
 
     def push(self, summaries: Sequence[SharedSummary], gone: Sequence[str]) -> None:
         self._cut("before push")
-        for one in summaries:
-            if one.id not in self.rows:
+        for summary in summaries:
+            if summary.id not in self.rows:
                 self.seq += 1
-                self.rows[one.id] = (self.seq, one)
+                self.rows[summary.id] = (self.seq, summary)
         for id in gone:
             if id in self.rows and not self.rows[id][1].gone:
                 self.seq += 1
@@ -78,7 +78,7 @@ class Machine:
         self.database.write(lambda tx: self.store.empty(tx, [id]))
 
     def texts(self) -> set[str]:
-        return {one.text for one in self.store.entries(Layer.CONTEXT) if not one.forgotten}
+        return {entry.text for entry in self.store.entries(Layer.CONTEXT) if not entry.forgotten}
 
 
 @pytest.fixture
@@ -100,8 +100,8 @@ def machines(tmp_path: Path) -> Iterator[tuple[Shared, Machine, Machine]]:
 
 def settle(*machines: Machine) -> None:
     for _ in range(2):
-        for one in machines:
-            assert one.sharing.exchange() == ""
+        for machine in machines:
+            assert machine.sharing.exchange() == ""
 
 
 def test_what_one_machine_did_the_other_remembers(machines: tuple[Shared, Machine, Machine]) -> None:

@@ -110,7 +110,7 @@ def test_a_session_is_summarised_by_the_model_or_by_its_record(engine: Engine, w
     session = world.run("Say hello in one short sentence", seconds=PATIENCE)
     engine.settings.set("memory.model", SMOLLM2)
     engine.knowledge.catch_up()
-    [summary] = [one.text for one in engine.memory.entries(Layer.CONTEXT) if one.session == session.id]
+    [summary] = [entry.text for entry in engine.memory.entries(Layer.CONTEXT) if entry.session == session.id]
     [call] = [one for one in engine.calls.for_session(session.id) if one.run_kind == "summary"]
     assert call.input_tokens > 100
     if call.state == "done":

@@ -53,7 +53,7 @@ def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
     with world.opened():
         view = world.run(ASKED, seconds=PATIENCE)
         calls = world.calls(view)
-        assert [call.input_tokens for call in calls] == [smollm2.tokens(one) for one in wire.requests]
+        assert [call.input_tokens for call in calls] == [smollm2.tokens(request) for request in wire.requests]
         assert all(call.price_known for call in calls)
         assert view.tokens == sum(call.input_tokens + call.output_tokens for call in calls)
         assert 0 < sum(call.cost for call in calls) == view.cost == world.spent()
@@ -90,7 +90,7 @@ def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless: Sm
             assert "the next call may cost" in view.error
             answered = [call for call in world.calls(view) if call.state == "done"]
             assert answered
-            assert [call.output_tokens for call in answered] == [one["max_tokens"] for one in wire.requests]
+            assert [call.output_tokens for call in answered] == [request["max_tokens"] for request in wire.requests]
             world.close_well(view)
 
 

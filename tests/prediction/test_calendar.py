@@ -66,15 +66,15 @@ def test_what_is_no_meeting(tmp_path: Path) -> None:
         event("floating", "DTSTART:20260105T120000"),
         event("last", "DTSTART:20260105T132959Z"),
     )
-    assert [one.name for one in meetings(file)] == ["floating", "last"]
+    assert [meeting.name for meeting in meetings(file)] == ["floating", "last"]
 
 
 def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
     reader, local = CalendarReader(), NOW.astimezone(BERLIN)
     file = calendar(tmp_path, event("one", "DTSTART:20260105T100000Z"))
-    assert [one.name for one in reader.meetings([file], local) or ()] == ["one"]
+    assert [meeting.name for meeting in reader.meetings([file], local) or ()] == ["one"]
     calendar(tmp_path, event("another", "DTSTART:20260105T100000Z"))
-    assert [one.name for one in reader.meetings([file], local) or ()] == ["another"]
+    assert [meeting.name for meeting in reader.meetings([file], local) or ()] == ["another"]
     assert reader.meetings([], local) is None
 
 

@@ -75,8 +75,8 @@ SEATS = st.lists(
         (seat("a", kind="prepare_meeting"), False),
     ],
 )
-def test_who_takes_a_place(one: Card, takes_a_place: bool) -> None:
-    assert counts(one, NOW) is takes_a_place
+def test_who_takes_a_place(card: Card, takes_a_place: bool) -> None:
+    assert counts(card, NOW) is takes_a_place
 
 
 def ids(seats: list[Card]) -> list[str]:
@@ -117,9 +117,9 @@ def test_what_the_operator_wrote_lies_on_top_the_newest_first() -> None:
 CAPS = Settings(max_pending_cards=5, max_pending_cards_in_all=12)
 
 
-def upkeep_of(one: Card) -> tuple[str, bool]:
+def upkeep_of(card: Card) -> tuple[str, bool]:
     """Its workspace, and whether it is upkeep: of the latter there is one in each."""
-    return one.workspace, one.tier is Tier.UPKEEP
+    return card.workspace, card.tier is Tier.UPKEEP
 
 
 @pytest.mark.long

@@ -85,7 +85,7 @@ def test_each_mute_has_an_id_of_its_own_and_covers_what_it_names(those: list[Dis
 
 @given(DISMISSALS, st.integers(0, 5_000))
 def test_time_alone_only_brings_subjects_back(those: list[Dismissal], days: int) -> None:
-    now = {one.id for one in mutes(those, NOW)}
+    now = {mute.id for mute in mutes(those, NOW)}
     later = mutes(those, NOW + days * DAY)
     assert {one.id for one in later} <= now
-    assert {one.id for one in mutes(those, NOW) if one.until is None} <= {one.id for one in later}
+    assert {mute.id for mute in mutes(those, NOW) if mute.until is None} <= {one.id for one in later}

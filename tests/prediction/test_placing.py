@@ -90,8 +90,10 @@ def test_an_agent_that_is_not_there_or_has_a_channel_of_its_own_gives_way(
     database: Database, embedding: Embedding
 ) -> None:
     prompt = "Build a date picker component in Vue"
-    without = [one for one in AGENTS if one.id != "frontend_builder"]
-    broken = [replace(one, broken="comms.json is missing") if one.id == "frontend_builder" else one for one in AGENTS]
+    without = [agent for agent in AGENTS if agent.id != "frontend_builder"]
+    broken = [
+        replace(agent, broken="comms.json is missing") if agent.id == "frontend_builder" else agent for agent in AGENTS
+    ]
     for agents in (without, broken):
         assert placing(database, embedding, agents=agents).place(prompt).agent == "backend_builder"
     busy = Settings().channels | {"research": ChannelSettings(agent="frontend_builder", specialty="analysis")}

@@ -35,7 +35,7 @@ def test_a_task_that_nobody_touched_for_seven_days_is_stale(shop: World, age: ti
     (found,) = open_task(shop.sense())
     assert (found.kind, found.task_id, found.prompt, found.flow) == (kind, "task_cart", "Rework the cart", None)
     assert found.tier is KINDS[kind].tier
-    assert next(one for one in found.signals if one.name == "tasks").weight == 0.2
+    assert next(signal for signal in found.signals if signal.name == "tasks").weight == 0.2
 
 
 def test_stale_ones_come_first_then_what_others_wait_for_and_no_more_than_three(shop: World) -> None:

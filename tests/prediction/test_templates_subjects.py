@@ -33,7 +33,7 @@ def world(repository: Repository) -> World:
 
 
 def subjects(proposals: list[Proposal]) -> list[str]:
-    return [one.subject for one in proposals]
+    return [proposal.subject for proposal in proposals]
 
 
 def test_a_breakpoint_is_something_else_than_the_todo_in_the_same_file(world: World, repository: Repository) -> None:

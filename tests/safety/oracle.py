@@ -75,7 +75,7 @@ def loop(links: Sequence[Passed], last: Passed) -> str:
     """Which loop `last` closed, given what went before it; "" for none (SPEC 3.3)."""
     if last.after == "owner":
         return ""
-    ways = [(one.after, one.channel, last.at - one.at) for one in links]
+    ways = [(link.after, link.channel, last.at - link.at) for link in links]
     if any((a, b) == (last.channel, last.after) and ago < timedelta(minutes=5) for a, b, ago in ways):
         return "reverse"
     if sum((a, b) == (last.after, last.channel) and ago < timedelta(minutes=10) for a, b, ago in ways) >= 2:

@@ -100,12 +100,12 @@ class MachineWorld(RuleBasedStateMachine):
         for reason, verdicts in self._ask("SELECT block_reason, verdicts FROM crosspoll_log WHERE blocked"):
             first = reason.partition(":")[0]
             done[f"{first} blocked first"] += 1
-            for one in json.loads(verdicts):
-                if one["verdict"] == "allow":
+            for load in json.loads(verdicts):
+                if load["verdict"] == "allow":
                     continue
-                done[f"{one['rail']} blocked"] += 1
-                if one["rail"] == first and first in ("loop", "cost"):
-                    done[f"{first} blocked: {one['rule']}"] += 1
+                done[f"{load['rail']} blocked"] += 1
+                if load["rail"] == first and first in ("loop", "cost"):
+                    done[f"{first} blocked: {load['rule']}"] += 1
         for settled, estimate, state in self._ask(
             "SELECT c.amount_microusd, c.estimate_microusd, s.state FROM cost_entries c"
             " JOIN sessions s ON s.id = c.session_id WHERE c.state = 'settled'"

@@ -27,11 +27,11 @@ def refusal(rails: Rails, permit: object, digest: str) -> str:
 
 def test_six_rails_in_order_and_one_row(rails: Rails) -> None:
     ruling = rails.rule(approval())
-    assert tuple(one.rail for one in ruling.verdicts) == ORDER
+    assert tuple(verdict.rail for verdict in ruling.verdicts) == ORDER
     assert ORDER == ("loop", "rate", "cost", "content", "gate", "kill")
     entry = rails.safety.log()[0]
     assert (entry.blocked, entry.channel, entry.from_channel, entry.estimate) == (False, "koji-core", "owner", 50_000)
-    assert tuple(one.rail for one in entry.verdicts) == ORDER
+    assert tuple(verdict.rail for verdict in entry.verdicts) == ORDER
 
 
 def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) -> None:
@@ -41,7 +41,7 @@ def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) ->
     assert ruling.blocked_by is not None
     assert ruling.blocked_by.rail == "rate"
     entry = rails.safety.log(blocked_only=True)[0]
-    blocked = [one.rail for one in entry.verdicts if one.verdict is not Verdict.ALLOW]
+    blocked = [verdict.rail for verdict in entry.verdicts if verdict.verdict is not Verdict.ALLOW]
     assert blocked == ["rate", "cost", "gate", "kill"]
     assert entry.reason.startswith("rate: ")
 
@@ -67,7 +67,7 @@ def test_a_cost_ledger_that_cannot_be_read_blocks(rails: Rails, monkeypatch: pyt
     monkeypatch.setattr(rails.safety.costs, "spent", broken)
     ruling = rails.rule(unattended())
     assert ruling.permit is None
-    assert {one.rail for one in ruling.verdicts if one.rule == "fault"} == {"cost", "gate"}
+    assert {verdict.rail for verdict in ruling.verdicts if verdict.rule == "fault"} == {"cost", "gate"}
 
 
 def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> None:
@@ -209,7 +209,7 @@ def test_no_permit_without_a_row_in_which_every_rail_allows(
     assert permits == set(rows)
     if ruling.permit:
         row = rows[ruling.permit.id]
-        assert all(one["verdict"] == "allow" for one in row.verdicts)
+        assert all(verdict["verdict"] == "allow" for verdict in row.verdicts)
         assert row.digest == trigger.assignment.digest == ruling.permit.digest
         assert enabled
         operator = trigger.type is TriggerType.MANUAL and trigger.decided_by is not DecidedBy.AUTONOMY

@@ -31,10 +31,10 @@ def level(rails: Rails, name: str) -> StopLevel:
 
 def test_in_a_new_home_every_rail_is_free_and_has_said_nothing(rails: Rails) -> None:
     states = rails.safety.rails()
-    assert [one.rail for one in states] == ["loop", "rate", "cost", "content", "gate", "kill"]
-    assert all(one.verdict is Verdict.ALLOW for one in states)
-    assert all(one.stopped == 0 for one in states)
-    assert all(len(one.brief) <= 8 for one in states)
+    assert [state.rail for state in states] == ["loop", "rate", "cost", "content", "gate", "kill"]
+    assert all(state.verdict is Verdict.ALLOW for state in states)
+    assert all(state.stopped == 0 for state in states)
+    assert all(len(state.brief) <= 8 for state in states)
 
 
 def test_the_rate_limiter_says_until_when_it_waits(rails: Rails) -> None:

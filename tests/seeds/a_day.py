@@ -122,9 +122,9 @@ def live(shop: Shop) -> list[str]:
     week.tell("You change your mind. You roll the candidate back and retract the learnings:")
     for one in waiting:
         dispatch(engine, "candidates", {"action": "rollback", "id": one["id"]})
-    for one in engine.learnings.entries("project", workspace=str(shop.repository.path)):
-        if one.active:
-            week.say("learnings", f"retract {one.id}", action="retract", id=one.id, reason="no longer so")
+    for entry in engine.learnings.entries("project", workspace=str(shop.repository.path)):
+        if entry.active:
+            week.say("learnings", f"retract {entry.id}", action="retract", id=entry.id, reason="no longer so")
     week.tell("The agent's prompt compared with Monday morning:")
     week.show(*week.changed(before, week.prompt()))
     return week.page

@@ -99,7 +99,9 @@ def test_fix_templates(closed: World) -> None:
         mend = Call("edit", {"path": "cart.txt", "old_text": "4\n", "new_text": "3\n"})
         closed.server.script(Reply(calls=(write,)), "Tidied.", Reply(calls=(mend,)))
         closed.work(f"Tidy the cart, part {number}", repair)
-        return next(said for one in closed.server.requests for said in one.users if "that passed before" in said)
+        return next(
+            said for request in closed.server.requests for said in request.users if "that passed before" in said
+        )
 
     with closed.opened():
         assert repair not in healed(1)
@@ -158,7 +160,7 @@ def test_flow_offloads(eager: World) -> None:
     found: list[Document] = []
     for number in range(8):
         written = calls("write", path=f"n{number}.txt", content="x\n")
-        eager.server.script(*[calls("exec", command=one) for one in commands], written)
+        eager.server.script(*[calls("exec", command=command) for command in commands], written)
         eager.work(f"Do thing {number}", "Done.")
         found = [one for one in waiting(eager) if one["type"] == "flow_offload"]
         if found:

@@ -126,9 +126,9 @@ def test_confidence_bands(trusted: World) -> None:
     assert shown["confidence"] == parts["total"]
     assert parts["fewDecisions"]  # nothing was decided on this kind: the sum may be far off, and that is said
     bands = [(0.3, "discard"), (0.6, "card"), (0.8, "suggested"), (1.01, "act")]
-    for one in cards.values():
-        assert one["band"] == next(band for most, band in bands if one["confidence"] < most)
-        assert one["band"] != "discard"
+    for card in cards.values():
+        assert card["band"] == next(band for most, band in bands if card["confidence"] < most)
+        assert card["band"] != "discard"
 
 
 @pytest.mark.long
@@ -147,7 +147,7 @@ def test_cold_start(world: World) -> None:
     collide(world.repository)
     cards = world.predicted()
     assert cards
-    assert {(one["source"], one["confidence"]) for one in cards} == {("template", 0.4)}
+    assert {(card["source"], card["confidence"]) for card in cards} == {("template", 0.4)}
     assert "cart.py" in cards[0]["reasoning"], "it says what it saw here"
     phase = world.say("status")["phase"]
     assert (phase["number"], phase["decisions"]) == (0, 0)
@@ -256,7 +256,7 @@ def test_safety_pipeline(world: World) -> None:
     assert {one["rail"] for one in card["verdicts"]} == RAILS
     world.approved(card["id"])
     (row,) = world.rows("SELECT * FROM crosspoll_log")
-    assert [one["rail"] for one in json.loads(row["verdicts"])] == [one["rail"] for one in card["verdicts"]]
+    assert [load["rail"] for load in json.loads(row["verdicts"])] == [one["rail"] for one in card["verdicts"]]
     assert (row["prediction_id"], row["trigger_type"], row["blocked"]) == (card["id"], "manual", 0)
     (permit,) = world.rows("SELECT * FROM permits")
     assert permit["digest"] == row["digest"]
@@ -452,7 +452,7 @@ def test_quiet_hours(trusted: World) -> None:
     assert trusted.say("status")["quiet"] is True
     trusted.job("state")
     trusted.job("act")
-    assert [one["acted"] for one in trusted.facts("AutonomousCycleFinished")] == ["", ""]
+    assert [fact["acted"] for fact in trusted.facts("AutonomousCycleFinished")] == ["", ""]
 
 
 # -- other programs and devices

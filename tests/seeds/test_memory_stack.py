@@ -37,7 +37,7 @@ def test_markdown_files(world: World) -> None:
     world.work("Write a greeting into hello.txt", "Done.")
     assert "- Prices are whole cents." in world.told()
     assert soul.read_bytes() == before
-    assert {"memory.md", "heartbeat.md", "comms.json", "tools.json"} <= {one.name for one in soul.parent.iterdir()}
+    assert {"memory.md", "heartbeat.md", "comms.json", "tools.json"} <= {path.name for path in soul.parent.iterdir()}
 
 
 @pytest.mark.long
@@ -63,7 +63,7 @@ def test_event_ledger(world: World) -> None:
     world.work("Write a greeting into hello.txt", "Done.")
     for table in ("memory_events", "cost_entries"):
         assert world.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] > 0
-    kinds = [one["kind"] for one in world.facts("PredictionConfirmed", "SessionStarted", "SessionEnded")]
+    kinds = [fact["kind"] for fact in world.facts("PredictionConfirmed", "SessionStarted", "SessionEnded")]
     assert kinds == ["PredictionConfirmed", "SessionStarted", "SessionEnded"]
     world.say("candidates", action="digest")
     assert world.rows("SELECT count(*) AS n FROM learning_records")[0]["n"] > 0
@@ -93,7 +93,7 @@ def test_auto_capture(world: World) -> None:
     )
     view = world.work("Look at the parser", said)
     world.engine.knowledge.catch_up()
-    kept = {one["kind"]: one for one in world.rows("SELECT * FROM captures ORDER BY line")}
+    kept = {row["kind"]: row for row in world.rows("SELECT * FROM captures ORDER BY line")}
     assert set(kept) == {"decision", "fact", "correction"}
     assert "old parser" in kept["decision"]["text"]
     assert kept["decision"]["session_id"] == view.id
@@ -137,11 +137,11 @@ def test_task_graph(world: World) -> None:
     assert failed is not None
     assert failed.success is False
     edges = graph.neighbourhood(release["id"]).edges
-    assert [one.source for one in edges if one.relation is Relation.BLOCKS] == [view.id]
+    assert [edge.source for edge in edges if edge.relation is Relation.BLOCKS] == [view.id]
     world.say("tasks", action="done", id=tests["id"])
     world.engine.knowledge.catch_up()
     edges = graph.neighbourhood(release["id"]).edges
-    assert all(one.invalidated for one in edges if one.relation is Relation.BLOCKS)
+    assert all(edge.invalidated for edge in edges if edge.relation is Relation.BLOCKS)
     with world.reopened() as engine:
         assert engine.memory.graph.get(view.id) is not None
 
@@ -154,11 +154,13 @@ def test_canonical_facts(world: World) -> None:
     )
     new = para.supersede(old.id, "The service listens on port 9000")
     assert (
-        [one.id for one in para.corrections(new.id)] == [old.id, new.id] == [one.id for one in para.corrections(old.id)]
+        [correction.id for correction in para.corrections(new.id)]
+        == [old.id, new.id]
+        == [correction.id for correction in para.corrections(old.id)]
     )
     assert para.get(old.id).superseded_by == new.id
     found = world.engine.memory.recall(RecallQuery("which port does the service listen on"))
-    assert [one.id for one in found.items if one.layer is Layer.PARA] == [new.id]
+    assert [item.id for item in found.items if item.layer is Layer.PARA] == [new.id]
     pages = "\n".join(path.read_text() for path in (world.home.data / "para").rglob("*.md"))
     assert "port 9000" in pages
     items = [json.loads(path.read_text()) for path in (world.home.data / "para").rglob("*.json")]

@@ -218,4 +218,4 @@ def test_guidance_provenance(world: World) -> None:
     assert any("Simple beats clever." in text and line["ref"].startswith("cto#") for text, line in lines.items())
     world.say("candidates", action="digest")
     records = world.say("candidates", action="records", kind="guidance_applied")["records"]
-    assert [one["session"] for one in records] == [view.id, earlier.id], "and adaptation hears of it"
+    assert [record["session"] for record in records] == [view.id, earlier.id], "and adaptation hears of it"

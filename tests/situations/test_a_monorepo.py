@@ -74,6 +74,6 @@ def test_what_was_found_in_one_project_is_mended_in_that_one(both: Situation) ->
     assert both.approve(card).state is SessionState.FAILED
     project = card.assignment.parameters["project"]
     fixes = [one for one in both.cards() if one.kind == "fix_lint"]
-    assert [one.assignment.parameters["project"] for one in fixes] == [project]
+    assert [fix.assignment.parameters["project"] for fix in fixes] == [project]
     assert both.approve(fixes[0]).change_set_id
     assert "fix_lint" not in both.kinds()

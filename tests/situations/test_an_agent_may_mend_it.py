@@ -130,7 +130,7 @@ def test_changed_lines_that_no_test_runs(monday: Situation) -> None:
     monday.commit("Measure", MEASURED, days_ago=3)
     monday.write("cart.py", MEASURED["cart.py"].replace("return 1", "return 2"), days_ago=0.01)
     monday.ran()
-    done = monday.approve(next(one for one in monday.cards() if one.kind == "uncovered_lines"))
+    done = monday.approve(next(card for card in monday.cards() if card.kind == "uncovered_lines"))
     assert done.check is not None
     assert done.check.green
     assert handed_over(monday).assignment.prompt == ("Write tests for the changed lines that none runs: `cart.py` 6")

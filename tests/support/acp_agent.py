@@ -216,7 +216,7 @@ class Agent:
         if "error" in answer:
             return str(answer["error"]["message"])
         outcome = answer["result"]["outcome"]
-        kinds = {one["optionId"]: one["kind"] for one in options}
+        kinds = {option["optionId"]: option["kind"] for option in options}
         return str(kinds[outcome["optionId"]] if outcome["outcome"] == "selected" else outcome["outcome"])
 
     def terminal(self, value: dict[str, Any]) -> None:

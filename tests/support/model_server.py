@@ -181,7 +181,7 @@ class ModelServer:
     def script(self, *replies: Reply | str) -> None:
         """Add replies; text stands for a reply that says it."""
         with self._arrived:
-            self._script += [Reply(text=one) if isinstance(one, str) else one for one in replies]
+            self._script += [Reply(text=reply) if isinstance(reply, str) else reply for reply in replies]
 
     def reset(self) -> None:
         """Forget the script and the requests so far."""

@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "POST", ["files", file_id, "preprocess"]:
                 self._say(200, _file(server.file(file_id)))
             case "GET", ["files"]:
-                self._say(200, {"object": "list", "data": [_file(one) for one in server.files], "has_more": False})
+                self._say(200, {"object": "list", "data": [_file(file) for file in server.files], "has_more": False})
             case "GET", ["fine-tunes", "models", "limits"]:
                 self._say(200, LIMITS)
             case "POST", ["fine-tunes", "estimate-price"]:

@@ -96,8 +96,8 @@ class _Client:
         except _Leave as leave:
             self._part(leave)
         finally:
-            for one in tasks:
-                one.cancel()
+            for task in tasks:
+                task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- what it says
@@ -126,7 +126,7 @@ class _Client:
 
     async def _subscribe(self, said: Mapping[str, Any]) -> None:
         channels, after = said.get("channels"), said.get("after")
-        if not isinstance(channels, list) or not channels or any(one not in CHANNELS for one in channels):
+        if not isinstance(channels, list) or not channels or any(channel not in CHANNELS for channel in channels):
             return await self._complain(f"channels must be a list of {', '.join(CHANNELS)}")
         if after is not None and (isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < LARGEST_ID):
             return await self._complain("after must be the id of the last message")

@@ -109,7 +109,7 @@ def _files(path: str) -> Hit | None:
 def judge_windows(call: Call) -> Hit | None:
     """`del /s`, `rd /s`, `Remove-Item -Recurse`, `format c:`."""
     options = {word.lower() for word in call.args if word[:1] in "-/"}
-    recursive = "/s" in options or any(one.startswith("-r") and "-recurse".startswith(one) for one in options)
+    recursive = "/s" in options or any(option.startswith("-r") and "-recurse".startswith(option) for option in options)
     everything = any(word.rstrip("\\/").endswith(("*", "*.*", ":")) for word in call.args)
     if recursive or (everything and call.base != "rmdir"):
         return BLOCK, "rm-recursive", "deletes whole folders"

@@ -141,10 +141,10 @@ def judge_index(call: Call) -> Hit | None:
 
 def _foreign(value: str, *, named: bool = False) -> bool:
     """Does this name an index elsewhere? Several may be separated by commas, pipes or spaces."""
-    for one in re.split(r"[\s,|]+", value[:2000]):
-        if ("://" in one or one.startswith("sparse+")) and not _KNOWN_HOSTS.search(one.split("://", 1)[-1]):
+    for part in re.split(r"[\s,|]+", value[:2000]):
+        if ("://" in part or part.startswith("sparse+")) and not _KNOWN_HOSTS.search(part.split("://", 1)[-1]):
             return True
-        if named and one and "://" not in one and one != "crates-io":
+        if named and part and "://" not in part and part != "crates-io":
             return True
     return False
 

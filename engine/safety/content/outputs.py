@@ -106,7 +106,7 @@ def saved_as(program: str, args: list[str], redirects: list[tuple[str, str]]) ->
     if program not in _DOWNLOADERS:
         return set()
     files = {target for operator, target in redirects if ">" in operator}
-    by_address = program == "wget" or any(one[:1] == "-" and "O" in one for one in args)
+    by_address = program == "wget" or any(arg[:1] == "-" and "O" in arg for arg in args)
     for place, word in enumerate(args):
         if word in ("-o", "-O", "--output", "--output-document") and place + 1 < len(args):
             files.add(args[place + 1])

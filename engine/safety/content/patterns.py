@@ -83,7 +83,7 @@ def _glob(text: str) -> re.Pattern[str]:
 
 def glob(alternatives: Iterable[str]) -> re.Pattern[str]:
     """A pattern for whole words that fit one of the globs, whatever their case."""
-    return _glob("|".join(translate(one) for one in alternatives))
+    return _glob("|".join(translate(alternative) for alternative in alternatives))
 
 
 def latest(call: Call) -> int:

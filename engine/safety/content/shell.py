@@ -186,7 +186,7 @@ class _Parser:
             self.at += 1
             return
         separators = " " + self.known.get("IFS", "")
-        if not quoted and "$" in self.text[start : self.at] and any(one in word for one in separators):
+        if not quoted and "$" in self.text[start : self.at] and any(separator in word for separator in separators):
             pieces = re.split(f"[{re.escape(separators)}]+", word)
         elif not quoted and (braces := _BRACES.match(word)):
             pieces = [braces[1] + part + braces[3] for part in braces[2].split(",")][:64]

@@ -169,7 +169,7 @@ def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, fo
     [logged] = [one for one in engine.safety.log() if one.prediction_id == found["prediction"]["id"]]
     assert logged.blocked
     assert (logged.trigger_type, logged.decided_by) == (TriggerType.CRON, DecidedBy.AUTONOMY)
-    assert [one.rail for one in logged.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
+    assert [verdict.rail for verdict in logged.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
     assert (logged.verdicts[1].rule == "force") is force
     assert logged.verdicts[4].verdict is Verdict.ASK
     assert "suggested" in logged.verdicts[4].rule, "whatever its confidence and its record"

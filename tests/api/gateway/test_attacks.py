@@ -30,7 +30,7 @@ def _nothing_happens(served: Served) -> Iterator[None]:
             [(one.id, one.status) for one in engine.cards.recent()],
             engine.settings.document(),
             engine.safety.triggers(),
-            [one.thrown for one in engine.safety.levels()],
+            [level.thrown for level in engine.safety.levels()],
         )
 
     before = stands()
@@ -309,7 +309,7 @@ def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(GatewayService, "health", broken)
     monkeypatch.setattr(GatewayService, "status", broken)
-    told = [other.raw(one.request.replace(b"%T", token)) for one in ATTEMPTS]
+    told = [other.raw(attempt.request.replace(b"%T", token)) for attempt in ATTEMPTS]
     told += [other.raw(get().replace(b"%T", token)), other.raw(get().replace(b"%T", given.encode()))]
     assert [error_of(one) for one in told[-2:]] == [(500, "internal")] * 2
     asked = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}

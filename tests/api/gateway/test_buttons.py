@@ -45,7 +45,7 @@ def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
             pass
     told = {}
     for post in office.posts:
-        buttons = {one["label"]: one for one in json.loads(post.headers["x-actions"])}
+        buttons = {load["label"]: load for load in json.loads(post.headers["x-actions"])}
         told[buttons["Approve"]["url"].split("/")[-2]] = buttons
     first, second = [one.id for one in engine.cards.pending() if one.id in told][:2]
     assert served.token not in str(told)

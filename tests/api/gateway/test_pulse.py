@@ -253,12 +253,12 @@ def test_what_is_not_understood_is_answered(served: Served, said: str) -> None:
         assert one.subscribe()["type"] == "subscribed"
 
 
-def code_of(one: Listener, seconds: float = 10.0) -> tuple[int, str]:
+def code_of(listener: Listener, seconds: float = 10.0) -> tuple[int, str]:
     """How the connection is ended."""
     end = time.monotonic() + seconds
     with pytest.raises(ConnectionClosed) as closed:  # noqa: PT012 (whatever comes before the end)
         while time.monotonic() < end:
-            one.line.recv(timeout=seconds)
+            listener.line.recv(timeout=seconds)
     assert closed.value.rcvd is not None
     return closed.value.rcvd.code, closed.value.rcvd.reason
 

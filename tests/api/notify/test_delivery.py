@@ -44,11 +44,11 @@ def logged() -> Iterator[io.StringIO]:
     kept = io.StringIO()
     handler = logging.StreamHandler(kept)
     loggers = [logging.getLogger(), logging.getLogger("engine")]
-    for one in loggers:
-        one.addHandler(handler)
+    for logger in loggers:
+        logger.addHandler(handler)
     yield kept
-    for one in loggers:
-        one.removeHandler(handler)
+    for logger in loggers:
+        logger.removeHandler(handler)
 
 
 def said(form: Form, moment: Moment = CARD) -> Note:
@@ -73,12 +73,12 @@ def test_a_card_on_ntfy_with_its_buttons(office: PostOffice) -> None:
     assert "x-priority" not in post.headers
     assert "x-icon" not in post.headers
     actions = json.loads(post.headers["x-actions"])
-    assert [(one["label"], one["url"], one["headers"]["Authorization"]) for one in actions] == [
+    assert [(action["label"], action["url"], action["headers"]["Authorization"]) for action in actions] == [
         ("Approve", f"{base}/confirm", "Bearer pass_approve"),
         ("Dismiss", f"{base}/reject", "Bearer pass_reject"),
         ("Later", f"{base}/snooze", "Bearer pass_snooze"),
     ]
-    assert {(one["action"], one["method"], one["clear"]) for one in actions} == {("http", "POST", True)}
+    assert {(action["action"], action["method"], action["clear"]) for action in actions} == {("http", "POST", True)}
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ def test_a_fact_that_is_read_twice_is_told_once(
     world.at(phone=EVERYWHERE["phone"])
     world.happen(PAUSED)
     facts = Ledger(database).since(0)
-    world.router._take([one for one in facts if one.kind == "StateChanged"])
+    world.router._take([fact for fact in facts if fact.kind == "StateChanged"])
     world.deliver()
     assert len(world.courier.sent) == 1
 

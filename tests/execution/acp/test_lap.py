@@ -36,7 +36,7 @@ def test_what_the_agent_says_and_writes_becomes_a_change_set(world: AcpWorld) ->
     assert world.texts(view, ["thought"]) == ["hm"]
     change = world.changes.for_session(view.id)
     assert change is not None
-    assert [one.path for one in change.files] == ["b.txt"]
+    assert [file.path for file in change.files] == ["b.txt"]
     assert change.id == view.change_set_id
     assert not (world.repository.path / "b.txt").exists()
     assert view.summary.endswith("All done.")
@@ -140,7 +140,7 @@ def test_a_write_of_megabytes_goes_through_one_line(world: AcpWorld) -> None:
     assert world.texts(view)[0] == "wrote ok"
     change = world.changes.for_session(view.id)
     assert change is not None
-    assert [one.path for one in change.files] == ["big.txt"]
+    assert [file.path for file in change.files] == ["big.txt"]
 
 
 # Terminals
@@ -298,7 +298,7 @@ def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make: Make) -> Non
     assert json.loads(said[2].removeprefix("environment "))["HOME"] == str(place)
     change = world.changes.for_session(view.id)
     assert change is not None
-    assert [one.path for one in change.files] == ["mine.txt", "term.txt"]
+    assert [file.path for file in change.files] == ["mine.txt", "term.txt"]
 
 
 @pytest.mark.long

@@ -91,7 +91,7 @@ def test_permission_write_and_read(talk: AcpWorld) -> None:
     assert talk.asked
     change = talk.changes.for_session(view.id)
     assert change is not None
-    assert [one.path for one in change.files] == ["new.txt"]
+    assert [file.path for file in change.files] == ["new.txt"]
     view = lap(talk, '***CALL_TOOL read_text_file {"path": "a.txt"}')
     assert view.state is SessionState.SUCCEEDED, talk.texts(view, None)
     assert any("two" in line for line in talk.texts(view, None))

@@ -158,7 +158,7 @@ def test_files_go_through_the_jail(rails: Rails) -> None:
     assert not any(line.endswith("ok") for line in (*said[:3], said[4]))
     change = railed.world.changes.for_session(view.id)
     assert change is not None
-    assert [one.path for one in change.files] == ["fine.txt"]
+    assert [file.path for file in change.files] == ["fine.txt"]
 
 
 @pytest.mark.long

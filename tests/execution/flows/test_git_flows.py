@@ -31,7 +31,7 @@ def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, r
     branches(repository)
     objects = set((repository.path / ".git" / "objects").rglob("*"))
     ran = run_flow("forecast_conflicts", base="main", branches=["left", "right", "docs"])
-    bad = [one for one in ran.result.facts["merges"] if one["conflicts"]]
+    bad = [fact for fact in ran.result.facts["merges"] if fact["conflicts"]]
     assert [({one["from"], one["into"]}, one["conflicts"]) for one in bad] == [({"left", "right"}, ["a.txt"])]
     assert len(ran.result.facts["merges"]) == 6
     assert "left → main   ✓ clean" in ran.bench.text
@@ -57,7 +57,7 @@ def test_leftovers_are_found_with_their_present_line(repository: Repository, run
     repository.commit("no token, one line more", {"config.py": "KEY = ''\n", "app.py": "y = 2\nx = 1\nprint(x)\n"})
     repository.commit("clash", {"a.txt": "<<<<<<< HEAD\n+++ b\n>>>>>>> x\n", "big.bin": "0" * 10_000_001})
     ran = run_flow("review_unpushed", upstream=base)
-    found = {(one["path"], one["line"], one["kind"], one["gone"]) for one in ran.result.facts["findings"]}
+    found = {(fact["path"], fact["line"], fact["kind"], fact["gone"]) for fact in ran.result.facts["findings"]}
     assert found == {
         ("config.py", 1, "likely secret: GitHub token", True),
         ("app.py", 3, "debug print", False),
@@ -82,7 +82,7 @@ def test_nothing_unpushed(repository: Repository, run_flow: RunFlow) -> None:
 
 def test_lines_that_look_like_headers_are_lines() -> None:
     patch = "\x01abc\n\ndiff --git a.txt a.txt\n--- a.txt\n+++ a.txt\n@@ -0,0 +1,2 @@\n+++ b/evil.txt\n+second\n"
-    lines = [(one.path, one.line, one.text) for one in unpushed.added_lines(patch)]
+    lines = [(line.path, line.line, line.text) for line in unpushed.added_lines(patch)]
     assert lines == [("a.txt", 1, "++ b/evil.txt"), ("a.txt", 2, "second")]
 
 
@@ -109,7 +109,7 @@ def test_merged_applied_and_stale_branches(repository: Repository, run_flow: Run
     repository.commit("moves on", {"c.txt": "c"})
     repository.git("cherry-pick", "docs")
     ran = run_flow("report_branches", days=30)
-    states = {one["name"]: (one["state"], one["command"]) for one in ran.result.facts["branches"]}
+    states = {fact["name"]: (fact["state"], fact["command"]) for fact in ran.result.facts["branches"]}
     assert states == {
         "done": ("merged", "git branch -d -- done"),
         "docs": ("applied", "git branch -D -- docs"),
@@ -133,7 +133,7 @@ def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days
     branches(repository)
     clock = FakeClock(datetime.now(UTC) + timedelta(days=days, hours=1))
     ran = run_flow("report_branches", clock=clock, days=30)
-    names = {one["name"] for one in ran.result.facts["branches"]}
+    names = {fact["name"] for fact in ran.result.facts["branches"]}
     assert names == ({"left", "right", "docs"} if stale else set())
 
 
@@ -206,5 +206,5 @@ def test_names_that_are_no_text(repository: Repository, run_flow: RunFlow) -> No
     assert ran.result.facts["merges"][0]["conflicts"] == ["caf\N{REPLACEMENT CHARACTER}.py"]
     assert "\x1b" not in ran.bench.text
     ran = run_flow("review_unpushed", upstream="main")
-    assert [one["kind"] for one in ran.result.facts["findings"]] == ["breakpoint"]
+    assert [fact["kind"] for fact in ran.result.facts["findings"]] == ["breakpoint"]
     assert "\x1b" not in ran.bench.text

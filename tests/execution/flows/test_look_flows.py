@@ -27,7 +27,7 @@ def test_the_last_commits_of_both_and_what_the_partner_looked_like(repository: R
     assert ran.result.summary == (
         "5 commits changed both price.py and rules.toml, the last on 2026-01-05: “Price 5”, 2 lines of rules.toml"
     )
-    assert [one["subject"] for one in ran.result.facts["commits"]] == ["Price 5", "Price 4", "Price 3"]
+    assert [fact["subject"] for fact in ran.result.facts["commits"]] == ["Price 5", "Price 4", "Price 3"]
     assert "-rate = 4\n+rate = 5" in ran.bench.text
     assert "2026-01-04" in ran.bench.text
     assert ran.bench.ran == []

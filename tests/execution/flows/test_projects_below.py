@@ -100,7 +100,7 @@ def test_only_what_is_new_is_told(repository: Repository, run_flow: RunFlow) -> 
     repository.write("a.py", "# moved down\nimport os\nimport sys\n\nX: int = 'old'\nY: int = 'new'\n")
     repository.write("poetry.lock", "x =\n")
     ran = run_flow("lint", paths=["a.py", "poetry.lock", "snap.ambr", ".gitignore"])
-    found = [(one["path"], one["line"], one["rule"]) for one in ran.result.facts["findings"]]
+    found = [(fact["path"], fact["line"], fact["rule"]) for fact in ran.result.facts["findings"]]
     assert found == [("a.py", 3, "F401"), ("a.py", 6, "assignment")]
     assert ran.result.facts["known"] == 2
     assert ran.result.summary == "ruff and mypy: 2 findings in 1 file are new (F401 1, assignment 1)"
@@ -120,7 +120,7 @@ def test_a_file_that_was_renamed_has_its_old_findings(repository: Repository, ru
     repository.git("mv", "a.py", "b.py")
     repository.commit("renamed", {"b.py": f"import os\nimport sys\n{body}"})
     ran = run_flow("lint", paths=["b.py"], base=base)
-    assert [one["message"] for one in ran.result.facts["findings"] if one["rule"] == "F401"] == [
+    assert [fact["message"] for fact in ran.result.facts["findings"] if fact["rule"] == "F401"] == [
         "[*] `sys` imported but unused"
     ]
 
@@ -139,7 +139,7 @@ def test_a_project_below_is_linted_with_the_configuration_above_it(repository: R
     python_project(repository, **{"packages/py/pyproject.toml": '[project]\nname = "x"\n', "packages/py/a.py": ""})
     repository.write("packages/py/a.py", "import os\n")
     ran = run_flow("lint", project="packages/py", paths=["packages/py/a.py"])
-    assert [(one["path"], one["rule"]) for one in ran.result.facts["findings"]] == [("packages/py/a.py", "F401")]
+    assert [(fact["path"], fact["rule"]) for fact in ran.result.facts["findings"]] == [("packages/py/a.py", "F401")]
     fixed = run_flow("fix_lint", project="packages/py", paths=["packages/py/a.py"])
     assert fixed.result.facts["changed"] == ["packages/py/a.py"]
 
@@ -160,7 +160,7 @@ def test_typescript_tells_what_a_change_breaks_elsewhere(repository: Repository,
     (repository.path / "node_modules").symlink_to(modules(), target_is_directory=True)
     repository.write("src/a.ts", "export const a: string = 'x';\nconst old: number = 'x';\n")
     ran = run_flow("lint", paths=["src/a.ts"])
-    assert [(one["path"], one["line"], one["rule"]) for one in ran.result.facts["findings"]] == [
+    assert [(fact["path"], fact["line"], fact["rule"]) for fact in ran.result.facts["findings"]] == [
         ("src/b.ts", 2, "TS2322")
     ]
 
@@ -172,4 +172,4 @@ def test_go_vet_against_the_base(repository: Repository, run_flow: RunFlow) -> N
     repository.commit("begin", {"go.mod": "module x\n\ngo 1.19\n", "a.go": head})
     repository.write("a.go", f'{head}\nfunc B() {{ fmt.Printf("%d\\n", "new") }}\n')
     ran = run_flow("lint", paths=["a.go"])
-    assert [(one["path"], one["line"]) for one in ran.result.facts["findings"]] == [("a.go", 7)]
+    assert [(fact["path"], fact["line"]) for fact in ran.result.facts["findings"]] == [("a.go", 7)]

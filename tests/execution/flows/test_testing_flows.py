@@ -294,7 +294,7 @@ def test_broken(): assert 0
 """
     project.commit("flaky", {"test_x.py": body})
     ran = run_flow("hunt_flakes", tests=["test_x.py"], times=3)
-    verdicts = {one["test"]: (one["verdict"], one["failed"], one["runs"]) for one in ran.result.facts["tests"]}
+    verdicts = {fact["test"]: (fact["verdict"], fact["failed"], fact["runs"]) for fact in ran.result.facts["tests"]}
     assert verdicts == {
         "test_x.py::test_flaky": ("flaky", 1, 3),
         "test_x.py::test_steady": ("steady", 0, 3),

@@ -127,7 +127,7 @@ def ended(engine: Engine, world: ModelWorld, server: ModelServer) -> str:
 
 
 def summary(engine: Engine, session: str) -> str:
-    return next(one.text for one in engine.memory.entries(Layer.CONTEXT) if one.session == session)
+    return next(entry.text for entry in engine.memory.entries(Layer.CONTEXT) if entry.session == session)
 
 
 class TestSummaries:
@@ -170,7 +170,7 @@ class TestSummaries:
         assert summary(engine, second).startswith("Task: Look at the parser.")
         assert len(server.requests) == 3, "it rests for five minutes"
         faults = [row.payload for row in engine.ledger.latest(200) if row.kind == "FaultReported"]
-        assert [(one["where"], "summarised by rules" in one["message"]) for one in faults] == [("memory", True)]
+        assert [(fault["where"], "summarised by rules" in fault["message"]) for fault in faults] == [("memory", True)]
         world.clock.advance(timedelta(minutes=5))
         third = ended(engine, world, server)
         server.script(Reply(text="It answers again."))

@@ -150,7 +150,7 @@ def test_a_flow_is_proposed_run_and_reviewed_like_any_and_gone_after_a_roll_back
             )
             assert (view.state, view.error) == (SessionState.SUCCEEDED, "")
             assert view.summary == "2 commands of check_release ran"
-            assert [one.path for one in engine.changes.get(view.change_set_id or "").files] == ["stamp.txt"]
+            assert [file.path for file in engine.changes.get(view.change_set_id or "").files] == ["stamp.txt"]
             assert not (repository.path / "stamp.txt").exists(), "it waits for review"
             assert world.server.requests == [], "no model was asked"
             later = world.propose("check release")

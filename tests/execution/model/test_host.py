@@ -243,7 +243,7 @@ def test_hosts_are_asked_only_over_their_pipe(server: ModelServer, warm: ModelHo
     """It listens nowhere and holds no file of the engine's but the pipe."""
     warm.warm()
     process = psutil.Process(warm.pid)
-    assert [one for one in process.net_connections() if one.status == psutil.CONN_LISTEN] == []
+    assert [connection for connection in process.net_connections() if connection.status == psutil.CONN_LISTEN] == []
     assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
 
 
@@ -259,6 +259,6 @@ def test_twenty_sessions_share_one_host(alone: ModelWorld) -> None:
         views = [alone.finish(session) for session in sessions]
         assert {view.state for view in views} == {SessionState.SUCCEEDED}
         assert {view.summary for view in views} == {"Done."}
-        assert len([one for one in hosts() if one not in before]) == 1
+        assert len([host for host in hosts() if host not in before]) == 1
         for view in views:
             alone.close_well(view)

@@ -35,7 +35,7 @@ def test_from_two_heals_to_a_playbook(world: ModelWorld) -> None:
         world.server.script(*broken_and_mended(number))
         view = world.run(f"Tidy the cart, part {number}")
         assert "fixed at attempt 1" in view.summary, "\n".join(world.texts(view))
-        return next(said for one in world.server.requests for said in one.users if "that passed before" in said)
+        return next(said for request in world.server.requests for said in request.users if "that passed before" in said)
 
     with world.opened() as engine:
         assert SAID not in tidied(1)

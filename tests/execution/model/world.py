@@ -167,7 +167,7 @@ class ModelWorld:
 
 def hosts() -> list[psutil.Process]:
     """The model hosts that this process started and that still live."""
-    return [one for one in psutil.Process().children(recursive=True) if _is_host(one)]
+    return [child for child in psutil.Process().children(recursive=True) if _is_host(child)]
 
 
 def _is_host(process: psutil.Process) -> bool:

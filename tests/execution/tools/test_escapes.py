@@ -21,7 +21,7 @@ from tests.execution.tools.belt_world import SECRET, BeltWorld
 @pytest.fixture(autouse=True)
 def _nothing_changed_outside(world: BeltWorld) -> Iterator[None]:
     yield
-    assert sorted(one.name for one in world.outside.iterdir()) == ["secret.txt"]
+    assert sorted(path.name for path in world.outside.iterdir()) == ["secret.txt"]
     assert world.secret.read_text() == SECRET
     assert (world.folder / ".git").read_text() == "gitdir: /somewhere\n"
 
@@ -219,9 +219,9 @@ def flip(work: Callable[[], None]) -> tuple[threading.Thread, threading.Event]:
     return thread, over
 
 
-def swap(one: Path, other: Path, spare: Path) -> None:
-    one.rename(spare)
-    other.rename(one)
+def swap(path: Path, other: Path, spare: Path) -> None:
+    path.rename(spare)
+    other.rename(path)
     spare.rename(other)
 
 

@@ -230,8 +230,8 @@ def test_a_repair_is_spoken_against_only_once_it_is_in_force() -> None:
         (PromptFragment(("x",)), PolicyTweak(1), False),
     ],
 )
-def test_what_comes_to_the_same_change(one: Effect, other: Effect, same: bool) -> None:
-    assert same_change(one, other) is same_change(other, one) is same
+def test_what_comes_to_the_same_change(effect: Effect, other: Effect, same: bool) -> None:
+    assert same_change(effect, other) is same_change(other, effect) is same
 
 
 # -- again

@@ -46,8 +46,12 @@ def vain(session: str = "sess_1", attempts: int = 4, cost: int = 300_000) -> Any
     return record(RecordKind.REPEATED_RETRY, session, attempts=attempts, cost=cost, failing=[TOTAL])
 
 
-def drafted(one: LearningRecord, *known: LearningRecord, told: Told, type: CandidateType | None = None) -> Draft:
-    return draft(Opportunity(type or types_of(one.kind)[0], one), [one, *known], told)
+def drafted(
+    learning_record: LearningRecord, *known: LearningRecord, told: Told, type: CandidateType | None = None
+) -> Draft:
+    return draft(
+        Opportunity(type or types_of(learning_record.kind)[0], learning_record), [learning_record, *known], told
+    )
 
 
 # -- repairs
@@ -255,8 +259,8 @@ def test_other_sources_tighten_only_what_was_tried_in_vain() -> None:
 # -- fragments
 
 
-def said(one: LearningRecord, told: Told, *known: LearningRecord) -> tuple[str, ...]:
-    effect = drafted(one, *known, told=told, type=CandidateType.PROMPT_FRAGMENT).effect
+def said(learning_record: LearningRecord, told: Told, *known: LearningRecord) -> tuple[str, ...]:
+    effect = drafted(learning_record, *known, told=told, type=CandidateType.PROMPT_FRAGMENT).effect
     assert isinstance(effect, PromptFragment)
     return effect.guidance
 

@@ -66,9 +66,9 @@ BOUND = st.none() | st.integers(-5, 10**7)
 @settings(deadline=None)
 def test_tweaks_only_tighten_whatever_they_say(tweaks: list[PolicyTweak], tries: int, cost: int) -> None:
     caps = Caps(tries, cost)
-    for one in tweaks:
-        caps = caps.tightened(one.tries, one.cost)
+    for tweak in tweaks:
+        caps = caps.tightened(tweak.tries, tweak.cost)
     assert 0 <= caps.tries <= tries
     assert 0 <= caps.cost <= cost
-    tightest = [one.tries for one in tweaks if one.tries is not None]
+    tightest = [tweak.tries for tweak in tweaks if tweak.tries is not None]
     assert caps.tries == max(0, min([tries, *tightest]))

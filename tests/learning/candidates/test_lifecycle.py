@@ -80,7 +80,7 @@ def test_red_tests_get_the_repair_that_healed_them_elsewhere(world: World) -> No
     assert [one.effect for one in made] == [FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))] * 2
     world.happened(failed("sess_3"))
     world.adaptation.digest()
-    by_status = {one.status: one.source_label for one in world.adaptation.candidates()}
+    by_status = {candidate.status: candidate.source_label for candidate in world.adaptation.candidates()}
     assert by_status[CandidateStatus.REVIEW] == f"failed_tdd/{TOTAL}"
     world.heal("sess_4")  # the same repair for the other reason is not asked about a second time
     world.adaptation.digest()
@@ -114,14 +114,14 @@ def test_old_records_go_but_for_those_that_a_candidate_names(world: World) -> No
     world.clock.advance(timedelta(days=179))
     world.happened(failed("sess_3", failing=("t.py::other",)))
     world.adaptation.digest()
-    assert [one.session_id for one in world.adaptation.records()] == ["sess_3", "sess_2", "sess_1"]
+    assert [record.session_id for record in world.adaptation.records()] == ["sess_3", "sess_2", "sess_1"]
     world.clock.advance(timedelta(days=1, minutes=1))
     world.happened(failed("sess_4", failing=("t.py::other",)))
     world.adaptation.digest()
     assert RetentionRounds(world.database, world.clock, [RECORDS], Settings().kept_days).round() == {
         "learning_records": 1
     }
-    assert [one.session_id for one in world.adaptation.records()] == ["sess_4", "sess_3", "sess_1"]
+    assert [record.session_id for record in world.adaptation.records()] == ["sess_4", "sess_3", "sess_1"]
 
 
 @dataclass
@@ -165,7 +165,7 @@ def test_a_damaged_effect_takes_no_other_candidate_with_it(world: World) -> None
     )
     world.happened(retried("sess_4"))
     world.adaptation.digest()
-    assert [one.type for one in world.adaptation.candidates()] == [CandidateType.POLICY_TWEAK]
+    assert [candidate.type for candidate in world.adaptation.candidates()] == [CandidateType.POLICY_TWEAK]
     with pytest.raises(Refusal) as refused:
         world.adaptation.approve(bad.id)
     assert refused.value.code == "bad_effect"

@@ -68,7 +68,7 @@ def test_it_answers_by_agent_kind_of_run_and_workspace(world: World) -> None:
     there = world.guide(agent="cto", workspace="/w")
 
     def get(**how: str) -> set[str]:
-        return {one.id for one in world.overlays.get_prompt_fragments(**how)}
+        return {fragment.id for fragment in world.overlays.get_prompt_fragments(**how)}
 
     assert get(agent_id="introspection_loop", run_kind="introspection_evaluation") == {everywhere.id, mine.id}
     assert get(agent_id="introspection_loop", run_kind="task") == {everywhere.id}
@@ -82,13 +82,13 @@ def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_twice_is_refused(
     names = ("check_release", "check_release", "run_tests", long, long)
     for number, name in enumerate(names):
         candidate = world.candidate(FlowOffload(name, "Some", ("git status", f"echo {number}")))
-        present = [one.effect for one in world.overlays.flows()]
+        present = [flow.effect for flow in world.overlays.flows()]
         shown = [
             line.split()[1] for line in lines(candidate.type, *present, candidate.effect) if line.startswith("flow: ")
         ]
         world.promote(candidate)
         world.clock.advance(timedelta(seconds=1))
-        said = [one.effect.name for one in world.overlays.flows() if isinstance(one.effect, FlowOffload)]
+        said = [flow.effect.name for flow in world.overlays.flows() if isinstance(flow.effect, FlowOffload)]
         assert shown == said
     assert said == ["check_release", "check_release_2", "run_tests_2", long, f"{'a' * 36}_2"]
     world.put(FlowOffload("here", "Here", ("make",)), workspace="/a")

@@ -185,7 +185,7 @@ def test_a_budget_is_one_incident_a_day(world: World) -> None:
     world.clock.advance(timedelta(days=1))
     world.happened(over_budget())
     world.adaptation.reflect()
-    told = [(one.scope_id, one.details["day"]) for one in world.adaptation.records("budget_incident")[::-1]]
+    told = [(record.scope_id, record.details["day"]) for record in world.adaptation.records("budget_incident")[::-1]]
     assert told == [(AGENT, "2026-01-05"), ("other", "2026-01-05"), (AGENT, "2026-01-06")]
 
 
@@ -195,7 +195,7 @@ def test_what_came_before_weighs_also_within_one_reading(world: World) -> None:
     world.adaptation.reflect()
     world.happened(erred("sess_3", message, "edit"))
     world.adaptation.reflect()
-    assert [one.score for one in world.adaptation.records()[::-1]] == [50.0, 55.0, 60.0, 65.0]
+    assert [record.score for record in world.adaptation.records()[::-1]] == [50.0, 55.0, 60.0, 65.0]
 
 
 def test_a_fact_that_says_too_little_is_passed_over(world: World) -> None:
@@ -207,7 +207,7 @@ def test_a_fact_that_says_too_little_is_passed_over(world: World) -> None:
         )
     )
     assert world.adaptation.reflect() == 1
-    assert [one.kind for one in world.adaptation.records()] == [RecordKind.REPEATED_RETRY]
+    assert [record.kind for record in world.adaptation.records()] == [RecordKind.REPEATED_RETRY]
 
 
 def test_what_was_not_written_is_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,44 +20,44 @@ def one(world: World) -> Candidate:
     return found
 
 
-def test_what_was_promoted_waits_again_and_acts_no_longer(world: World, one: Candidate) -> None:
-    world.adaptation.approve(one.id)
-    back = world.adaptation.undo(one.id)
-    assert (back.status, back.decided_by, back.reason) == (one.status, one.decided_by, one.reason)
+def test_what_was_promoted_waits_again_and_acts_no_longer(world: World, candidate: Candidate) -> None:
+    world.adaptation.approve(candidate.id)
+    back = world.adaptation.undo(candidate.id)
+    assert (back.status, back.decided_by, back.reason) == (candidate.status, candidate.decided_by, candidate.reason)
     assert world.shelf.in_force == []
-    assert [wait.id for wait in world.adaptation.waiting()] == [one.id]
-    states = [(station.name, station.state) for station in world.adaptation.view(one.id).stations]
+    assert [wait.id for wait in world.adaptation.waiting()] == [candidate.id]
+    states = [(station.name, station.state) for station in world.adaptation.view(candidate.id).stations]
     assert states[-2:] == [("review", "now"), ("promote", "ahead")]
-    assert world.adaptation.approve(one.id).status is CandidateStatus.PROMOTED
+    assert world.adaptation.approve(candidate.id).status is CandidateStatus.PROMOTED
 
 
-def test_what_was_rejected_waits_again(world: World, one: Candidate) -> None:
-    world.adaptation.reject(one.id, "not now")
-    assert world.adaptation.undo(one.id).status is CandidateStatus.REVIEW
-    review = next(station for station in world.adaptation.view(one.id).stations if station.name == "review")
+def test_what_was_rejected_waits_again(world: World, candidate: Candidate) -> None:
+    world.adaptation.reject(candidate.id, "not now")
+    assert world.adaptation.undo(candidate.id).status is CandidateStatus.REVIEW
+    review = next(station for station in world.adaptation.view(candidate.id).stations if station.name == "review")
     assert review.words == "needs your decision; undone: reject (not now)"
 
 
 def test_what_was_rolled_back_acts_again_and_its_promotion_can_still_be_rolled_back(
-    world: World, one: Candidate
+    world: World, candidate: Candidate
 ) -> None:
-    world.adaptation.approve(one.id)
-    world.adaptation.roll_back(one.id, "it did not help")
-    assert world.adaptation.undo(one.id).status is CandidateStatus.PROMOTED
-    assert world.shelf.in_force == [one.id]
-    assert world.adaptation.roll_back(one.id).status is CandidateStatus.ROLLED_BACK
+    world.adaptation.approve(candidate.id)
+    world.adaptation.roll_back(candidate.id, "it did not help")
+    assert world.adaptation.undo(candidate.id).status is CandidateStatus.PROMOTED
+    assert world.shelf.in_force == [candidate.id]
+    assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
 
 
-def test_only_the_last_step_and_only_the_operators_own(world: World, one: Candidate) -> None:
+def test_only_the_last_step_and_only_the_operators_own(world: World, candidate: Candidate) -> None:
     def refused() -> bool:
         with pytest.raises(Refusal) as told:
-            world.adaptation.undo(one.id)
+            world.adaptation.undo(candidate.id)
         return told.value.code == "nothing_to_undo"
 
     assert refused()  # nobody decided
-    world.adaptation.approve(one.id)
-    world.adaptation.undo(one.id)
+    world.adaptation.approve(candidate.id)
+    world.adaptation.undo(candidate.id)
     assert refused()  # it was taken back already
-    world.adaptation.approve(one.id, by="autonomy")
+    world.adaptation.approve(candidate.id, by="autonomy")
     assert refused()
-    assert world.shelf.in_force == [one.id]
+    assert world.shelf.in_force == [candidate.id]

@@ -72,7 +72,7 @@ def test_a_file_that_was_moved_away_is_begun_anew(database: Database, exporter: 
     exporter.file.rename(exporter.file.with_name("mine.jsonl"))
     make(database, 50, "two")
     exporter.batch()
-    assert [one.split()[1] for one in situations(exporter.file)] == ["two"] * 50
+    assert [situation.split()[1] for situation in situations(exporter.file)] == ["two"] * 50
 
 
 class _Crash(BaseException):
@@ -151,7 +151,7 @@ def test_conversations_that_an_operator_had(exporter: Exporter) -> None:
     assert (done.records, done.new) == (1, 1)
     assert exporter.conversations().new == 0
     [line] = lines(done.file)
-    assert [one["content"] for one in json.loads(line)["messages"][1:]] == ["shall I merge?", "no, rebase it"]
+    assert [load["content"] for load in json.loads(line)["messages"][1:]] == ["shall I merge?", "no, rebase it"]
 
 
 def test_curated_pairs_are_taken_once_and_whole(database: Database, exporter: Exporter) -> None:
@@ -162,4 +162,4 @@ def test_curated_pairs_are_taken_once_and_whole(database: Database, exporter: Ex
         exporter.curate([line.replace("monday", "tuesday"), "{"])
     assert refused.value.code == "bad_pairs"
     with database.read() as session:
-        assert [one.context for one in stored_pairs(session)] == ["monday"]
+        assert [pair.context for pair in stored_pairs(session)] == ["monday"]

@@ -62,7 +62,9 @@ def test_cost_is_spread_over_what_was_accepted_and_kept() -> None:
          card("approved", source="twin-model", channel="garden")]
     )  # fmt: skip
     assert found.cost_per_accepted == 300
-    assert [(one.name, one.predictions, one.approval_rate, one.cost_per_accepted) for one in found.sources] == [
+    assert [
+        (source.name, source.predictions, source.approval_rate, source.cost_per_accepted) for source in found.sources
+    ] == [
         ("template", 3, pytest.approx(2 / 3), 600.0), ("twin-model", 1, 1.0, 0.0),
     ]  # fmt: skip
 
@@ -72,7 +74,9 @@ def test_cost_is_spread_over_what_was_accepted_and_kept() -> None:
 def test_the_parts_add_up(cards: list[Decided]) -> None:
     found = metrics(cards)
     assert (
-        sum(one.predictions for one in found.sources) == sum(one.predictions for one in found.channels) == found.total
+        sum(source.predictions for source in found.sources)
+        == sum(channel.predictions for channel in found.channels)
+        == found.total
     )
     assert sum(one.predictions for one in found.calibration) <= found.approved + found.rejected
     assert found.auto_undone <= found.auto_executed
@@ -88,8 +92,8 @@ def test_a_bucket_says_how_far_chance_may_carry_it() -> None:
 
 def test_hours_and_parts_of_the_day_are_the_operators_own() -> None:
     found = metrics([replace(card("approved"), at=datetime(2026, 1, 5, 23, 30, tzinfo=UTC))], ZoneInfo("Asia/Tokyo"))
-    assert [one.name for one in found.hours] == ["08"]
-    assert [one.name for one in found.parts] == ["morning"]
+    assert [hour.name for hour in found.hours] == ["08"]
+    assert [part.name for part in found.parts] == ["morning"]
 
 
 @pytest.mark.parametrize(("days", "slices", "each"), [(1, 1, 1), (7, 7, 1), (31, 31, 1), (32, 5, 7), (90, 13, 7),
@@ -115,7 +119,7 @@ def test_a_decision_belongs_to_its_local_day_also_when_the_clocks_change() -> No
 
 @given(st.lists(st.booleans(), min_size=NEWEST, max_size=NEWEST))
 def test_the_same_decisions_again_are_no_change_of_taste(decisions: list[bool]) -> None:
-    assert not drift([("lint", one) for one in [*decisions, *decisions]]).changed
+    assert not drift([("lint", decision) for decision in [*decisions, *decisions]]).changed
 
 
 def test_a_taste_that_turned_is_named_with_what_was_usual_before() -> None:

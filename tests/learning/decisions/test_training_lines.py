@@ -98,7 +98,7 @@ def test_a_line_twice_and_an_empty_file_are_faults() -> None:
 def test_conversations() -> None:
     good = exchange_line(Exchange("monday morning", answer("run the tests", "koji-core", 0.723, "red yesterday")))
     messages = json.loads(good)["messages"]
-    assert [one["role"] for one in messages] == ["system", "user", "assistant"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant"]
     assert json.loads(messages[-1]["content"]) == {
         "prompt": "run the tests", "channel": "koji-core", "confidence": 0.72, "reasoning": "red yesterday",
     }  # fmt: skip

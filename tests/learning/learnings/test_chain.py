@@ -157,7 +157,7 @@ def test_what_is_about_an_agents_own_tools_stays_with_its_team(world: World) -> 
     assert kept == {UV, wants.text, "`exec` fails here: exec:ruff check: exit code 127"}
     stays = {one.text for one in world.learnings.entries("team", session="s2")} - kept
     assert "The read tool requires a relative path." in stays
-    assert {one.split("`")[1] for one in stays if "`" in one} == {"edit", "read", "model", "exec", "/etc/hosts"}
+    assert {stay.split("`")[1] for stay in stays if "`" in stay} == {"edit", "read", "model", "exec", "/etc/hosts"}
 
 
 def test_another_projects_sessions_are_not_counted(world: World) -> None:
@@ -325,7 +325,7 @@ def test_whenever_it_dies_the_next_start_comes_to_the_same(
         again.learnings.catch_up()
         assert project(again) == [UV]
         assert [data.count(b"@s") for data in again.files().values()] == wanted
-        promoted = [one for one in again.events("LearningPromoted") if f"s{died_at}2" in one.payload["sessions"]]
+        promoted = [event for event in again.events("LearningPromoted") if f"s{died_at}2" in event.payload["sessions"]]
         assert len(promoted) == 1, "told once"
         before = again.files()
         assert again.learnings.chain().nothing

@@ -50,12 +50,12 @@ def test_a_correction_made_three_times_speaks_in_the_fourth_prompt(world: ModelW
                 world.pass_pause(view)
             assert f"- {words}" not in world.server.requests[-1].system
             engine.learnings.catch_up()
-        known = {one.text: one for one in engine.learnings.entries("project")}
+        known = {entry.text: entry for entry in engine.learnings.entries("project")}
         (denied,) = set(known) - {words, claim["text"]}
         assert denied.startswith("The operator does not allow")
         assert "git push origin main" in denied
         assert known[denied].phase == "escalation"
-        (assumed,) = [one for one in engine.learnings.entries(session=session.id) if one.phase == "in-flight"]
+        (assumed,) = [entry for entry in engine.learnings.entries(session=session.id) if entry.phase == "in-flight"]
         assert assumed.text == "I assume that greetings are English."
         edited, claimed = known[words], known[claim["text"]]
         assert (edited.type.value, edited.phase, edited.confidence) == ("corrective", "intent-alignment", 0.9)

@@ -25,8 +25,8 @@ UV = "We install with uv"
 
 def scopes(world: World, session: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for one in world.learnings.entries(session=session):
-        found.setdefault(one.phase, []).append(one.scope.value)
+    for entry in world.learnings.entries(session=session):
+        found.setdefault(entry.phase, []).append(entry.scope.value)
     return {phase: sorted(names) for phase, names in found.items()}
 
 
@@ -34,7 +34,7 @@ def test_what_is_established_rises_from_the_team_to_the_session_and_what_is_clai
     world.session("s1", UV, facts=(HEALED,))
     assert scopes(world, "s1") == {"corrective": ["session", "team"], "observations": ["team"]}
     (risen,) = world.learnings.entries("session", session="s1")
-    (below,) = [one for one in world.learnings.entries("team", session="s1") if one.about]
+    (below,) = [entry for entry in world.learnings.entries("team", session="s1") if entry.about]
     assert [(one.entry, one.session) for one in risen.promoted_from] == [(below.id, "s1")]
     assert below.path.startswith("learnings/projects/shop-")
     assert "/sessions/s1/teams/backend_lead/tasks/lrn_" in below.path
@@ -57,7 +57,7 @@ def test_what_may_go_wrong_is_written_before_and_marked_when_it_did(world: World
     happened = world.learnings.view(feared.id).entry
     assert (happened.reinforced_by, happened.reasons[-1]) == (("s2",), "it happened")
     world.session("s3")
-    (unfulfilled,) = [one for one in world.learnings.entries(session="s3") if one.about == f"risk/healed/{TEST}"]
+    (unfulfilled,) = [entry for entry in world.learnings.entries(session="s3") if entry.about == f"risk/healed/{TEST}"]
     assert unfulfilled.reinforced_by == ()
 
 
@@ -66,7 +66,7 @@ def test_fears_and_assumptions_are_never_promoted(world: World) -> None:
         lines = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
         world.told.transcripts[f"s{number}"] = lines
         world.session(f"s{number}", red=(TEST,))
-    phases = {one.phase for one in world.learnings.entries()}
+    phases = {entry.phase for entry in world.learnings.entries()}
     assert phases == {"prospective", "in-flight"}
     assert world.learnings.entries("project") == []
 
@@ -79,7 +79,7 @@ def test_what_is_assumed_is_written_at_a_milestone_while_it_works(world: World) 
     (assumed,) = world.learnings.entries(session="s1")
     assert (assumed.phase, assumed.title, assumed.confidence) == ("in-flight", "assumed before the first change", 0.4)
     world.session("s1")
-    assert len([one for one in world.learnings.entries(session="s1") if one.phase == "in-flight"]) == 1
+    assert len([entry for entry in world.learnings.entries(session="s1") if entry.phase == "in-flight"]) == 1
 
 
 def test_what_becomes_of_the_changes_later_is_written_too_and_recurs(world: World) -> None:
@@ -147,14 +147,14 @@ def test_what_is_forgotten_while_a_model_is_asked_is_not_written(
     world = World(tmp_path / "data", database, clock, model=model)
     model.texts = world.learnings.texts
     world.session("s1", UV, "Tea is at four")
-    assert {one.text for one in world.learnings.entries()} == {"Tea is at four", "Prices are net"}
+    assert {entry.text for entry in world.learnings.entries()} == {"Tea is at four", "Prices are net"}
     assert all(UV.encode() not in data for data in world.files().values())
     (told,) = world.events("LearningsExtracted")
     assert told.payload["entries"] == 2
     assert world.learnings.files._watching == [], "the words are kept for nobody"
     model.words = "something else"
     world.session("s2", UV)
-    assert UV in {one.text for one in world.learnings.entries(session="s2")}, "what is said afterwards is new"
+    assert UV in {entry.text for entry in world.learnings.entries(session="s2")}, "what is said afterwards is new"
 
 
 def test_what_waits_to_be_written_is_written_before_something_is_forgotten(

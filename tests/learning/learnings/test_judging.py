@@ -165,7 +165,7 @@ def test_a_model_that_does_not_answer_leaves_it_to_the_rules_and_is_told_of_once
     model = Says(NO_MODEL)
     world = World(tmp_path / "data", database, clock, model=model)
     world.session("s1", UV, by="operator")
-    assert [one.text for one in world.learnings.entries("team")] == [UV]
+    assert [entry.text for entry in world.learnings.entries("team")] == [UV]
     assert len(world.faults) == 1
     assert "the rules did" in world.faults[0]
     world.learnings.catch_up()

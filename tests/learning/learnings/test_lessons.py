@@ -112,7 +112,7 @@ def test_what_goes_on_with_a_sentence_is_told_alone(original: str, edited: str, 
 def test_what_was_put_in_is_told_sentence_by_sentence() -> None:
     edited = "Write the docs. Docs end with a full stop. And keep summaries short"
     assert added("Write the docs", edited) == ["Docs end with a full stop.", "And keep summaries short"]
-    assert [one.text for one in rules(edited)] == [
+    assert [rule.text for rule in rules(edited)] == [
         "Write the docs",
         "Docs end with a full stop",
         "keep summaries short",

@@ -78,8 +78,8 @@ def test_one_correction_stands_in_the_next_prompt_once_and_goes_when_it_is_retra
         engine.learnings.retract(LESSON, "it is wrong")
         assert sources(world) == []
         assert [one.text for one in engine.wisdom.profile("backend_lead").patterns if one.sources] == []
-        assert [one.status for one in engine.adaptation.candidates()] == [CandidateStatus.ROLLED_BACK]
-        assert not [one for one in engine.learnings.entries("project") if one.active]
+        assert [candidate.status for candidate in engine.adaptation.candidates()] == [CandidateStatus.ROLLED_BACK]
+        assert not [entry for entry in engine.learnings.entries("project") if entry.active]
         corrected(world, "Describe part 4", "Docs end with a full stop.")
         engine.wisdom.flush()
         assert sources(world) == [], "what was retracted does not come back by being said again"
@@ -145,7 +145,7 @@ def test_a_sentence_in_place_of_a_flows_parameters_corrects_no_prompt(world: Mod
         assert world.finish(session).flow is None
         assert engine.cards.correction(card.id) is None
         engine.learnings.catch_up()
-        assert not [one for one in engine.learnings.entries() if RULE in one.text]
+        assert not [entry for entry in engine.learnings.entries() if RULE in entry.text]
 
 
 @pytest.mark.long
@@ -158,5 +158,5 @@ def test_what_the_operator_decides_in_a_session_rises_too(world: ModelWorld) -> 
         assert session is not None
         world.finish(session)
         engine.learnings.catch_up()
-        said = [one for one in engine.learnings.entries(LearningScope.TEAM.value) if "uv" in one.text]
+        said = [entry for entry in engine.learnings.entries(LearningScope.TEAM.value) if "uv" in entry.text]
         assert [bubble.learning.text for bubble in engine.wisdom.bubbles()] == [one.text for one in said]

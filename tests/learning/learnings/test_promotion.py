@@ -77,7 +77,7 @@ def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
         to_project(shuffled(sessions, seed), shuffled(project, seed), PROJECT, Angles().vectors, MONDAY_MORNING) == plan
     )
 
-    by_id = {one.id: one for one in sessions}
+    by_id = {session.id: session for session in sessions}
     for one in plan.promoted:
         sources = [by_id[source.entry] for source in one.promoted_from]
         assert len({source.session_id for source in sources}) >= 3
@@ -130,14 +130,18 @@ def test_compaction_loses_no_source_no_session_and_no_entry(
         centre = cluster.members[0]
         (into, *others) = folding(cluster)
         assert into.entry == centre.id
-        sources = {source for one in cluster.members for source in one.promoted_from}
-        assert {str(one) for one in into.fields["promoted_from"]} == {f"{one.entry}@{one.session}" for one in sources}  # type: ignore[union-attr]
-        assert set(into.fields["reinforced_by"]) == {name for one in cluster.members for name in one.reinforced_by}  # type: ignore[arg-type]
+        sources = {source for member in cluster.members for source in member.promoted_from}
+        assert {str(field) for field in into.fields["promoted_from"]} == {
+            f"{one.entry}@{one.session}" for one in sources
+        }  # type: ignore[union-attr]
+        assert set(into.fields["reinforced_by"]) == {
+            name for member in cluster.members for name in member.reinforced_by
+        }  # type: ignore[arg-type]
         assert into.fields["reinforcement_count"] == len(cluster.members)
         for one in others:
             assert one.fields == {"status": "compacted", "merged_into": centre.id}
             left[one.entry] = replace(left[one.entry], status=LearningStatus.COMPACTED)
-        assert {(one.kind, one.type) for one in cluster.members} == {(centre.kind, centre.type)}
+        assert {(member.kind, member.type) for member in cluster.members} == {(centre.kind, centre.type)}
         assert centre.kind is not LearningKind.PROXY, "what is about the human is in no cluster"
     assert folded_together(left.values(), Angles().vectors) == []
 

@@ -59,7 +59,7 @@ def test_what_a_rule_found_goes_by_what_it_is_about() -> None:
     same = [entry(f"{words} {n}", f"s{n}", about="healed/tests/a.py") for n in range(3)]
     other = [entry(f"{words} {n}", f"s{n}", about=f"healed/tests/{n}.py") for n in range(3)]
     (found,) = clusters([*same, *other], WordMeaning().vectors)
-    assert {one.about for one in found.members} == {"healed/tests/a.py"}
+    assert {member.about for member in found.members} == {"healed/tests/a.py"}
 
 
 def test_other_files_and_the_contrary_are_not_the_same_however_near() -> None:

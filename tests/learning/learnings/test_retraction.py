@@ -16,19 +16,19 @@ def climbed(world: World) -> World:
     """What three sessions said holds in all projects, and something else in its project."""
     for number in range(3):
         world.session(f"s{number}", UV, "Tea is at four")
-    for one in world.learnings.entries("project"):
-        world.learnings.keep(one.id)
-    known = next(one for one in world.learnings.entries("project") if one.text == UV)
+    for entry in world.learnings.entries("project"):
+        world.learnings.keep(entry.id)
+    known = next(entry for entry in world.learnings.entries("project") if entry.text == UV)
     world.learnings.promote(known.id)
     return world
 
 
 def test_a_retraction_finds_everything_promoted_from_it_and_queues_it(climbed: World) -> None:
-    below = next(one for one in climbed.learnings.entries("team", session="s1") if one.text == UV)
+    below = next(entry for entry in climbed.learnings.entries("team", session="s1") if entry.text == UV)
     report = climbed.learnings.retract(below.id, "it was pip")
     assert report.retired == (below.id,)
     assert report.sessions == ("s1",)
-    queued = {one.id: one for one in climbed.learnings.entries() if one.id in report.queued}
+    queued = {entry.id: entry for entry in climbed.learnings.entries() if entry.id in report.queued}
     assert {one.scope for one in queued.values()} == {LearningScope.PROJECT, LearningScope.GLOBAL}
     assert all(one.active and "it was pip" in one.review and below.id in one.review for one in queued.values())
     waiting = climbed.learnings.waiting()
@@ -41,7 +41,7 @@ def test_a_retraction_finds_everything_promoted_from_it_and_queues_it(climbed: W
 
 
 def test_what_waits_for_review_is_neither_reinforced_nor_said_nor_promoted_until_it_is_kept(climbed: World) -> None:
-    known = next(one for one in climbed.learnings.entries("project") if one.text == UV)
+    known = next(entry for entry in climbed.learnings.entries("project") if entry.text == UV)
     climbed.learnings.retract(climbed.learnings.view(known.id).promoted_from[0].id)
     climbed.session("s7", UV)
     assert climbed.learnings.view(known.id).entry.reinforcement_count == 0
@@ -58,7 +58,7 @@ def test_what_waits_for_review_is_neither_reinforced_nor_said_nor_promoted_until
 
 
 def test_to_retract_what_waits_takes_it_out_of_the_queue(climbed: World) -> None:
-    known = next(one for one in climbed.learnings.entries("project") if one.text == UV)
+    known = next(entry for entry in climbed.learnings.entries("project") if entry.text == UV)
     (risen,) = climbed.learnings.retract(known.id).queued
     assert climbed.learnings.retract(risen).queued == ()
     assert climbed.learnings.waiting() == []
@@ -77,7 +77,7 @@ def test_ids_by_their_beginning_and_none_by_chance(climbed: World) -> None:
 
 
 def test_what_is_forgotten_leaves_empty_stubs_and_whole_provenance(climbed: World) -> None:
-    known = next(one for one in climbed.learnings.entries("project") if one.text == UV)
+    known = next(entry for entry in climbed.learnings.entries("project") if entry.text == UV)
     before = climbed.learnings.view(known.id)
     texts = climbed.learnings.texts
     assert texts.text_of(known.id) == UV
@@ -93,6 +93,6 @@ def test_what_is_forgotten_leaves_empty_stubs_and_whole_provenance(climbed: Worl
     assert [one.id for one in after.promoted_from] == [one.id for one in before.promoted_from]
     assert after.sessions == before.sessions
     assert texts.text_of(known.id) is None
-    tea = [one for one in climbed.learnings.entries() if one.text == "Tea is at four"]
+    tea = [entry for entry in climbed.learnings.entries() if entry.text == "Tea is at four"]
     assert len(tea) == 4
     assert climbed.learnings.chain().nothing
