@@ -330,8 +330,10 @@ def window(day: date, clock: Clock) -> tuple[datetime, datetime]:
 
 def evaluated(answer: str, synthesis: str) -> tuple[tuple[Proposed, ...], tuple[str, ...]]:
     """The facts of a model's answer, and what is wrong with it, in words. Pure."""
+    if not (text := answer[answer.find("{") : answer.rfind("}") + 1]):
+        return (), ("the answer is not a JSON object",)
     try:
-        facts = Evaluation.model_validate_json(answer[answer.find("{") : answer.rfind("}") + 1]).facts
+        facts = Evaluation.model_validate_json(text).facts
     except ValidationError as error:
         faults = error.errors(include_url=False)
         return (), tuple(

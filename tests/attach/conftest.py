@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,12 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+@pytest.fixture(autouse=True)
+def _at_eleven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs that a test starts have the real clock, and cards of their own for an evening."""
+    monkeypatch.setenv("TZ", f"<here>{datetime.now(UTC).hour - 11}")
 
 
 @pytest.fixture

@@ -225,7 +225,7 @@ class TestNight:
         report = day.knowledge.nightly.run(MONDAY)
         assert report.promoted == 1
         assert "the answer is not a JSON object" in server.requests[1].users[0]
-        assert "bucket 'cellar' is none of" in server.requests[2].users[0]
+        assert "facts.0.bucket: Input should be 'projects', 'areas'" in server.requests[2].users[0]
         assert report.cost == sum(call.cost for call in day.calls.for_session(NIGHT))
 
     def test_the_rules_draft_when_it_fails(self, day: Engine, server: ModelServer) -> None:
