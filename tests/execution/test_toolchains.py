@@ -420,7 +420,7 @@ def programs(folder: Path, *names: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("lock", "manager", "test", "one"),
+    ("lock", "manager", "test", "single_test"),
     [
         ("package-lock.json", "npm", "npm run --silent test", "npm run --silent test -- -t ^(a \\(b\\))$"),
         ("pnpm-lock.yaml", "pnpm", "pnpm --silent run test", "pnpm --silent run test -t ^(a \\(b\\))$"),
@@ -429,7 +429,7 @@ def programs(folder: Path, *names: str) -> Path:
     ],
 )
 def test_the_package_manager_is_that_of_the_lock_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, text: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, single_test: str
 ) -> None:
     monkeypatch.setenv("PATH", str(programs(tmp_path, manager)))
     (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}')
@@ -438,7 +438,7 @@ def test_the_package_manager_is_that_of_the_lock_file(
     assert project.tool is not None
     assert project.tool.title == f"{manager} test"
     assert " ".join(project.tool.test_command([], tmp_path / "r").argv) == test
-    assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == text
+    assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == single_test
     assert (project.lock, project.lacks) == (lock, "node_modules")
     assert project.packages[0].keeper == manager
 

@@ -105,7 +105,7 @@ def test_a_month_and_a_session_end_and_for_ever_does_not(make_memory: Making, cl
 
 
 @pytest.mark.parametrize(
-    ("one", "code"),
+    ("new_memory", "code"),
     [
         (NewMemory("  \n"), "empty_memory"),
         (NewMemory("x" * (LONGEST + 1)), "memory_too_long"),

@@ -63,7 +63,7 @@ SEATS = st.lists(
 
 
 @pytest.mark.parametrize(
-    ("one", "takes_a_place"),
+    ("card", "takes_a_place"),
     [
         (seat("a"), True),
         (seat("a", snoozed=LATER), False),

@@ -217,7 +217,7 @@ def test_a_repair_is_spoken_against_only_once_it_is_in_force() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("effect", "other", "same"),
     [
         (RoutingHint("openai:small", "c", 10, "why"), RoutingHint("openai:small", "c", 20, "because"), True),
         (RoutingHint("openai:small", "c"), RoutingHint("openai:small", "d"), False),

@@ -10,7 +10,7 @@ from tests.learning.candidates.world import World
 
 
 @pytest.fixture
-def one(world: World) -> Candidate:
+def candidate(world: World) -> Candidate:
     """A candidate that waits for the operator."""
     world.heal("sess_1")
     world.adaptation.digest()
