@@ -222,3 +222,8 @@ def _seconds(check: object, text: str) -> float:
     begin = time.thread_time()  # of this thread: other programs on the machine do not count
     check(text)  # type: ignore[operator]
     return time.thread_time() - begin
+
+
+def test_a_long_option_hides_no_short_one_after_it() -> None:
+    assert check_command("git push -quietforce -f origin main").verdict is Verdict.BLOCK
+    assert check_command("git push -quietforce origin main").verdict is Verdict.ALLOW

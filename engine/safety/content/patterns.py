@@ -118,6 +118,12 @@ def _follow(words: list[str], wanted: tuple[re.Pattern[str], ...], last: int) ->
     return False
 
 
+MIN_ABBREVIATION = 6
+"""Characters from which on a long option may be abbreviated, dashes included."""
+MAX_CLUSTER = 8
+"""Characters of short options written together, dash included: what is longer is a long option with one dash."""
+
+
 def has_option(args: list[str], *options: str) -> bool:
     """Is one of the options among the arguments before `--`?"""
     for word in args:
@@ -129,8 +135,14 @@ def has_option(args: list[str], *options: str) -> bool:
             if word == option or word.startswith(option + "="):
                 return True
             if option[:2] == "--":
-                if len(word) >= 6 and option.startswith(word) and word not in _WHOLE:
+                if len(word) >= MIN_ABBREVIATION and option.startswith(word) and word not in _WHOLE:
                     return True
-            elif len(option) == 2 and option[1] in word[1:] and word[1:].isalpha() and option[1].isalpha():
-                return len(word) <= 8
+            elif (
+                len(option) == 2
+                and option[1] in word[1:]
+                and word[1:].isalpha()
+                and option[1].isalpha()
+                and len(word) <= MAX_CLUSTER
+            ):
+                return True
     return False
