@@ -217,6 +217,8 @@ class Approvals:
         for row in confirmed:
             if row.session_id is not None or self._begun(row.id):
                 continue
+            if self._store.get(row.id).status is not Status.CONFIRMED:
+                continue  # decided again meanwhile
             permit = permits.get(row.id)
             if permit is None:
                 self._reopen_unstarted(row.id, "it was approved but did not start; approve it again")

@@ -46,6 +46,7 @@ class MadeSandbox(Sandbox):
 
     name = "made up"
     gates = True
+    fault = ""
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return "made up"

@@ -94,9 +94,12 @@ class Transaction:
 
     @property
     def driver(self) -> sqlite3.Connection:
-        """SQLite's own connection, for plain statements; what the session has not written yet is written first."""
+        """SQLite's own connection, for plain statements; what the session has not written yet is written first. Raises
+        `sqlite3.ProgrammingError` after an error rolled the transaction back: each statement would commit by itself."""
         if self._session is not None:
             self._session.flush()
+            if not self._driver.in_transaction:
+                raise sqlite3.ProgrammingError("this transaction was rolled back by an error; nothing more is written")
         return self._driver
 
     def ask(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:

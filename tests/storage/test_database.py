@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from engine.clock import FakeClock
 from engine.events import EngineStopped, Event, EventBus, SessionOutput, TaskAdded
@@ -76,6 +77,24 @@ def test_one_bad_write_does_not_take_its_neighbours_down(database: Database) -> 
     kept = {entry.payload["title"] for entry in Ledger(database).latest()}
     assert kept == {str(number) for number in range(12) if number % 3}
     assert all(outcomes[number] == ("kept" if number % 3 else "refused") for number in range(12))
+
+
+def test_after_a_caught_error_of_the_database_nothing_more_of_a_write_is_kept(database: Database) -> None:
+    """Otherwise each later statement would commit by itself."""
+    database.write(lambda tx: tx.record(TaskAdded(title="first")))
+    taken = Ledger(database).latest()[0].id
+
+    def work(tx: Transaction) -> None:
+        tx.session.add(MemoryEvent(id=taken, at=tx.now, kind="TaskAdded", topics="", payload="{}"))
+        with pytest.raises(IntegrityError):
+            tx.session.flush()
+        tx.record(TaskAdded(title="later"))
+
+    with pytest.raises((Refusal, sqlite3.ProgrammingError)):
+        database.write(work)
+    assert [event.payload["title"] for event in Ledger(database).latest()] == ["first"]
+    database.write(lambda tx: tx.record(TaskAdded(title="next")))
+    assert len(Ledger(database).latest()) == 2
 
 
 def test_read_then_write_loses_no_update(database: Database) -> None:

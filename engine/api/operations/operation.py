@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Work = TypeVar("Work", bound=Callable[..., Document])
 Model = TypeVar("Model", bound=BaseModel)
 
-LOOKING = frozenset({"list", "show", "get", "scopes"})
+LOOKING = frozenset({"list", "show", "get", "scopes", "status"})
 """Actions that say nothing about whether you are there."""
 
 

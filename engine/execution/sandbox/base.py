@@ -90,9 +90,9 @@ class Sandbox(ABC):
     gates = False
 
     @property
+    @abstractmethod
     def fault(self) -> str:
         """Why it does not work here, in words; "" when it does: a command was held by it."""
-        return ""
 
     @property
     def lacks(self) -> Sequence[str]:
@@ -151,6 +151,7 @@ class NoSandbox(Sandbox):
 
     name = "none"
     confines = False
+    fault = ""
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return UNCONFINED

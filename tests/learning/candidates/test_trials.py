@@ -88,6 +88,19 @@ def test_runs_are_compared_with_those_that_were_drawn_with_the_same_chance(world
     assert world.trials.harmful() == []
 
 
+def test_what_was_handled_comes_again_after_a_crash_and_changes_nothing(world: World) -> None:
+    world.guide()
+    for number in range(6):
+        world.run(f"ses_{number}", good=bool(number % 2))
+    world.trials.catch_up()
+    before = {session: row.state for session, row in rows(world).items()}
+    again = World(world.database, world.clock)
+    again.trials._facts._cursor = 0  # as if the cursor had not been stored
+    again.trials.catch_up()
+    assert {session: row.state for session, row in rows(world).items()} == before
+    assert set(before.values()) == {"good", "bad"}
+
+
 def test_repairs_are_on_trial_too(world: World) -> None:
     playbook = world.trials
     overlay = world.put(FixTemplate(("test_total",), ("Round once.",)))
