@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -115,9 +115,10 @@ class Terminal:
     def wait_for_end(self, timeout: float = 15) -> None:
         """Until the program is gone, by itself or ended."""
         deadline = time.monotonic() + timeout
-        while psutil.pid_exists(self._pid) and psutil.Process(self._pid).status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < deadline, f"it did not end\n{self.screen()}"
-            time.sleep(0.01)
+        with suppress(psutil.NoSuchProcess):  # that it is gone is what is waited for
+            while psutil.Process(self._pid).status() != psutil.STATUS_ZOMBIE:
+                assert time.monotonic() < deadline, f"it did not end\n{self.screen()}"
+                time.sleep(0.01)
 
     def close(self) -> None:
         self._tmux("kill-server")
