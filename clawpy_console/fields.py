@@ -7,13 +7,13 @@ out for a screen, `cli.printing.style.printed` for a terminal or a pipe. Nothing
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from rich.cells import cell_len
 
 from clawpy_console import words
+from engine.frozen import frozen
 
 Document = Mapping[str, Any]
 """A value of the engine as verbs print it in JSON."""
@@ -25,7 +25,7 @@ CONTEXT_LINES = 3
 """Lines that stay the same, shown before and after those that change."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """One line: its `name`, "" for none, its `text`, and the tone of the text: a colour of the theme (`ink`, `grey`,
     `wants` …), `title`, or `heading`, which begins a new part."""

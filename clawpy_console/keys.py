@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from textual.binding import Binding, BindingType
 from textual.keys import KEY_ALIASES, Keys, key_to_character
 
+from engine.frozen import frozen
 from engine.model import Refusal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Action:
     """One thing a key does.
 

@@ -13,13 +13,14 @@ import tempfile
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from clawpy_console.state import AppState
+from engine.frozen import frozen
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ MAX_KEPT = {
 """So many of each are kept; the first frame shows no others."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LastScreen:
     """What is kept: what was known, and how this operator's console looks. `saved_at` is None in a new home.
 

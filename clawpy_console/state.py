@@ -7,11 +7,11 @@ app replaces parts of it as the engine reports that they moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
+from engine.frozen import frozen
 from engine.model import (
     AgentView,
     Burn,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quiet:
     """Quiet hours from `start`:00 to `end`:00, and do-not-disturb; `now` says that either is in force."""
 
@@ -46,7 +46,7 @@ class Quiet:
     dnd_until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Autonomy:
     """The state machine as it stands; `silence` is what it was at `read_at`, which the app fills in."""
 
@@ -68,7 +68,7 @@ class Autonomy:
         return timedelta(seconds=self.silence) + (now - self.read_at if self.read_at else timedelta())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppState:
     """Everything a screen may draw. Empty before the first engine ever ran in this home.
 
@@ -157,7 +157,7 @@ NEWEST = 60
 """Sessions, and what they changed, that are read at first; as many more whenever the operator asks for older ones."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """What a console wants to know: so many of the newest sessions, and changes of theirs; `workspace` comes first."""
 
@@ -274,9 +274,7 @@ TOPICS: Mapping[str, Callable[[Engine, Wanted], dict[str, Any]]] = {
 """What can be read again by itself, in the order in which it matters on the first screen."""
 
 
-def read(
-    engine: Engine, topics: Iterable[str], wanted: Wanted = Wanted()
-) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
+def read(engine: Engine, topics: Iterable[str], wanted: Wanted) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
     """The fields of `AppState` for `topics`, and what failed. Blocking: call it in a thread.
 
     One failing port takes away its own part only.

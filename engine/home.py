@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import PlatformDirs
 
+from engine.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Home:
     """The four folders of a home, all absolute. `root` is what was named with --home, None for the platform's own."""
 

@@ -11,10 +11,10 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
 from engine.clock import Clock, SystemClock
+from engine.frozen import frozen
 from engine.home import Home
 from engine.key_stores import KeyFile, Keyring, NoKeyring
 from engine.model import Refusal
@@ -61,7 +61,7 @@ class Key:
         raise TypeError("the key was not stored")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Answer:
     """What the keyring said, and until when (monotonic seconds) that is believed."""
 

@@ -11,11 +11,12 @@ import json
 import logging
 import os
 import threading
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.frozen import frozen
 from engine.home import Home
 from engine.model import Refusal
 from engine.storage.files import write_json
@@ -32,7 +33,7 @@ LET_GO_WITHIN = 2.0
 """Seconds within which programs that a dead engine was just starting have let go of its lock."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holder:
     """Who holds a home. `since` is an ISO instant in UTC; `address` is the control socket's path or ""; `kind` says
     what the engine is for: "console", "headless" (consoles attach to both), or "" for a verb; `gateway` is where its

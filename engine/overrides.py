@@ -7,13 +7,13 @@ replace: rails, permits, cards, the Twin, states, schedule, quiet hours and cost
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from engine.execution.runners.base import Runner
 from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import Sandbox
+from engine.frozen import frozen
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.signals import OurWrite
 from engine.prediction.twin import Calibrator
@@ -41,7 +41,7 @@ class Contexts(Protocol):
         """When anyone but us last did anything there; None if nothing is known of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overrides:
     """Stand-ins; None is the real thing.
 

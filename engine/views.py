@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from engine.frozen import frozen
 from engine.git import Git
 from engine.model import (
     ChangeSet,
@@ -36,7 +37,7 @@ INTERRUPTED_FOR = timedelta(hours=24)
 """So long an interruption is among what waits; the list of sessions has it for ever."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Blocked:
     """Something that a rail held back: which rail, by its verdict, and why."""
 
@@ -56,7 +57,7 @@ LEARNT = ("LearningPromoted", "FactPromoted", "CandidateWeighed", "CandidateProm
 """Facts that tell of something learnt."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Learnt:
     """How much was learnt: `learnings` that went up to a project or to all, `facts` that are kept, candidates that were
     `proposed` to the operator, and those that came into force `by_itself` (SPEC 5.6)."""
@@ -85,7 +86,7 @@ def learnt(facts: Iterable[LedgerEntry], instant: datetime) -> Learnt:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Since:
     """What happened since an instant: the morning look. `spent` in micro-dollars; `approved_by_itself` is part of
     `approved`; `waits` is what the operator has to decide now, whenever it came."""

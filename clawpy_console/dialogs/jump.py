@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from rich.cells import cell_len
@@ -15,11 +14,12 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from clawpy_console.dialogs.base import Dialog
+from engine.frozen import frozen
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spot:
     """A place on the screen, and what a click there does: None only focuses `widget`."""
 

@@ -16,9 +16,10 @@ from textual.strip import Strip
 from clawpy_console import words
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.row_view import CursorView
+from engine.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One row: a glyph, a text, something at the right edge, each with the name of a style of `Rows`.
 

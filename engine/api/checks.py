@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from engine.frozen import frozen
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """One thing looked at. `state` is ok, warn (something works less well) or fail (something does not work)."""
 

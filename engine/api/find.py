@@ -7,10 +7,10 @@ thing begins so; the word before the underscore may be left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.api.documents import Document, document
+from engine.frozen import frozen
 from engine.model import UNDONE, Card, ChangeSet, Refusal, SessionState, SessionView, sanitise
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ TAIL = 40
 """So many lines of a transcript are shown unless asked for another number."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """One lap's pieces, as far as there are any."""
 

@@ -7,13 +7,14 @@ operator keeps for himself is no trigger, leaves no row in the log, and is told 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from sqlmodel import Session
 
 from engine.config import Autonomy, SettingsSource
 from engine.execution.launcher import Launcher
+from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, Refusal, Verdict
 from engine.model.confidence_sequence import wilson_lower_bound
@@ -26,7 +27,7 @@ from engine.prediction.twin import LIKE_APPROVED_FROM
 from engine.storage.database import Database
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """How the operator decided on like cards: `approved` of `decided`, for one kind on one channel."""
 
@@ -53,7 +54,7 @@ class Record:
         return self.decided + further
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Earning:
     """What is `missing`, in words, before a card may be tried without the operator; and the kinds that have `earned`
     it, the best first."""
@@ -116,7 +117,7 @@ PHASE = 1
 """Nothing runs by itself in phase 0 (SPEC 2.6); from phase 1 on the operator's own record decides (SPEC 2.5)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Standing:
     """What is looked at. `bound`: Wilson's lower bound of the operator's past approval of like cards. `ordered`: the
     operator wrote that it is to run when it is due."""
@@ -159,7 +160,7 @@ def why_not(standing: Standing) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempt:
     """What came of one cycle: the card that was started (None: none), those that a rail or the start itself held
     back, and those that stay cards; each with the reason in words."""

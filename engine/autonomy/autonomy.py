@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from engine.autonomy.acting import Acting, Earning
@@ -17,6 +17,7 @@ from engine.autonomy.state import Facts, Input, State, next_state, settle, sugge
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
+from engine.frozen import frozen
 from engine.model import Hold, Verdict
 from engine.prediction.lifecycle import is_quiet
 from engine.safety.kill_switch import KillSwitch
@@ -39,7 +40,7 @@ ACTING = (State.PRIMING, State.AUTONOMOUS)
 """The states in which the autonomous cycle runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateView:
     """The state, why, since when, and when time alone may change it: the end of a pause, or of a silence and the look
     at the workspaces that confirms it."""

@@ -19,12 +19,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any
 
 from engine.clock import Clock
 from engine.events import FaultReported
+from engine.frozen import frozen
 from engine.prediction.tasks import TaskBoard, boxes
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -45,7 +45,7 @@ _ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T](?P<hour>\d{{1,2}}):(?P<min
 _UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Daily:
     """At a time of the operator's day, on these weekdays (0 is Monday)."""
 
@@ -53,21 +53,21 @@ class Daily:
     at: time
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Every:
     """Each time so long has passed, counted from when the item was written."""
 
     span: timedelta
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Once:
     """At one moment of the operator's own time (naive)."""
 
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Item:
     """One item. `line` counts from 1."""
 
@@ -147,7 +147,7 @@ def occurrence(when: Daily | Every | Once, seen: datetime, now: datetime, zone: 
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """An agent's `heartbeat.md`: its text, when it was last written, the channel the agent serves and the workspace its
     items are about, "" for none."""

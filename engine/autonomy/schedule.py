@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from engine.clock import Clock
+from engine.frozen import frozen
 from engine.storage import state
 from engine.storage.database import Database
 
@@ -26,7 +26,7 @@ SLIP = timedelta(seconds=5)
 """A job is planned from when it ended and is due from when it began: so much is no change of its interval."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """One job. `interval` is asked anew after each run and every 30 seconds, since settings change; `wanted` says
     whether to run now.

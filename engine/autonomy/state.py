@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+
+from engine.frozen import frozen
 
 
 class State(StrEnum):
@@ -58,7 +59,7 @@ def next_state(state: State, given: Input) -> State:
     return TABLE.get((state, given), state)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Facts:
     """What the machine looks at. `holds` are the words in force (`stop`, `pause`, `month`); `resumed` is True when
     the last pause or month stop was lifted by hand rather than by time."""

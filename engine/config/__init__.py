@@ -6,7 +6,7 @@ Names in the file are in camel case (`crossPollEnabled`); attributes are the sam
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
@@ -32,6 +32,7 @@ from engine.config.agents import (
 from engine.config.gateway import GatewaySettings
 from engine.config.notify import NotifySettings
 from engine.config.retention import RetentionSettings, WorkspaceRetention
+from engine.frozen import frozen
 
 
 class Autonomy(StrEnum):
@@ -356,7 +357,7 @@ class SettingsSource(Protocol):
     def current(self) -> Settings: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixedSettings:
     """Settings that do not change, for tests and tools."""
 

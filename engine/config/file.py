@@ -13,7 +13,6 @@ import re
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -22,6 +21,7 @@ from pydantic.fields import FieldInfo
 
 from engine.config import Settings
 from engine.config.agents import PROVIDERS
+from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
 KeyPath = tuple[str, ...]
@@ -39,7 +39,7 @@ TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no":
 """Words for yes and no in the environment and on the command line; the file itself takes true and false only."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """One thing wrong: `where` is `FILE:LINE` or a variable's name, `key` the dotted key ("" for the file itself)."""
 

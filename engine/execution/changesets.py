@@ -20,7 +20,6 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,7 @@ from engine.execution.sandbox import Sandbox
 from engine.execution.session_store import SessionRow
 from engine.execution.snapshots import PlainGit, named, shown
 from engine.execution.worktrees import EVERYWHERE, Onto, Worktree, Worktrees
+from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
 from engine.model import (
@@ -73,7 +73,7 @@ TRIES = 5
 """So often a landing is planned anew when its files change while it is being planned."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Captured:
     """What a session changed, before it is stored: trees kept under the session's refs, and the files."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from engine.config import ChannelSettings, SettingsSource
+from engine.frozen import frozen
 from engine.model import Refusal, microusd
 
 APPROVED = "approved"
@@ -14,7 +13,7 @@ AUTONOMOUS_SECONDS = 120.0
 AUTONOMOUS_TOKENS = 50_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """What ends a session while it runs (SPEC 3.8): seconds in all, seconds without output, micro-dollars, tokens.
 

@@ -8,7 +8,6 @@ import os
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from io import BytesIO
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from engine.execution import merging, snapshots
 from engine.execution.snapshots import named, shown
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.tree import split
 from engine.model import DiffComment, FileChange, FileDiff, Refusal, sanitise
@@ -233,7 +233,7 @@ def patch(workspace: Path, base: str, result: str) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangedFile:
     """One file as `diff-tree` tells it; `sections` is how many it has in a patch. Of a rename, `change` is both sides
     under the new path."""

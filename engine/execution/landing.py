@@ -21,6 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from engine.frozen import frozen
 from engine.storage.beneath import REPLACED, Beneath, parents
 from engine.storage.files import TEMPORARY
 
@@ -34,7 +35,7 @@ class Kind(StrEnum):
     OTHER = "other"  # a socket, a device: never expected, never written
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Image:
     """What is at a path: its kind, the git blob id of its raw bytes (of its target, for a link), permission bits. Those
     that change whose rights a program gets (setuid, setgid) are neither seen nor set."""
@@ -122,7 +123,7 @@ Contents = Callable[[str], bytes]
 """The bytes of a blob by its id."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One path, relative to the top, with what is there before and after."""
 
@@ -131,7 +132,7 @@ class Entry:
     after: Image
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """A change of files. `token` marks its temporary files. `old_folders` may become empty and go; `new_folders` are
     made; both by path with their permission bits. `folds_case`: on this file system `a` and `A` are one name."""

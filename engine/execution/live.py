@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
@@ -22,6 +22,7 @@ from engine.execution.runners.flow import OUTPUT_KEPT, CannotRun, CommandBlocked
 from engine.execution.runners.toolchains.missing import Missing, fix_for
 from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
 from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
+from engine.frozen import frozen
 from engine.git import Git
 from engine.model import Assignment, Permit, RailVerdict, SessionState, Verdict, dollars, sanitise
 from engine.model.secrets import Redactor, redact
@@ -31,7 +32,7 @@ TIMED_OUT = 124
 """The exit code of a command that its own timeout ended, as timeout(1) has it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionRails:
     """What holds sessions, as they ask it.
 
@@ -54,7 +55,7 @@ class SessionRails:
     sandbox: Sandbox | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stop:
     """That a session is to end, as what, and why."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from io import BytesIO
 
 from engine.execution import snapshots
 from engine.execution.snapshots import PlainGit, commit_of, scratch_index, shown
 from engine.execution.tools.jail import is_git
+from engine.frozen import frozen
 from engine.git import Git, GitError, own_branch
 from engine.git.tree import split
 from engine.model import Refusal
@@ -21,7 +21,7 @@ LINK = "120000"
 ABSENT = "000000"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Merge:
     """What git makes of two sides of one base. `tree` is meaningful only when `conflicts` is empty."""
 
@@ -29,7 +29,7 @@ class Merge:
     conflicts: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreeChange:
     """One path in which two trees differ. Modes are git's, "000000" where the path is absent."""
 

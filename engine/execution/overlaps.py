@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from sqlmodel import col, select
@@ -18,12 +17,13 @@ from engine.execution import snapshots
 from engine.execution.change_store import ChangeSetRow
 from engine.execution.changesets import Captured
 from engine.execution.merging import three_way
+from engine.frozen import frozen
 from engine.git import Git
 from engine.model import ChangeState, SessionView
 from engine.storage.database import Database, Transaction
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overlap:
     """Another change set that waits and touches the same `files`; `conflicting` of them could not be landed after the
     other was."""

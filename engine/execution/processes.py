@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -25,6 +24,7 @@ from engine.execution import traces
 from engine.execution.sandbox import SESSION_MARK, limits
 from engine.execution.sandbox.limits import NICE
 from engine.execution.traces import Trace, Traces, forget_dead, found
+from engine.frozen import frozen
 
 GRACE = 0.3
 """Seconds between SIGTERM and SIGKILL."""
@@ -45,7 +45,7 @@ class GroupClosed(Exception):
     """The session is ending: no further process starts."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """How a process ended. `exit_code` is negative for a signal. `seconds` of wall time."""
 
@@ -382,7 +382,7 @@ WITHIN = 5.0
 """Seconds after which it is said what did not die."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """How many processes were `killed`, of which `sessions`, and which are `left`: "PID NAME"."""
 

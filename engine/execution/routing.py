@@ -8,10 +8,10 @@ cannot be followed is passed over.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from engine.config import SettingsSource
 from engine.config.agents import ProviderKind, ProviderSettings, model_fault
+from engine.frozen import frozen
 from engine.keys import Key, Keys, without_keyring
 from engine.model import Refusal, extras
 
@@ -27,7 +27,7 @@ Hints = Callable[[str, str, str, str, str], tuple[str, str] | None]
 and why, None without an opinion."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelChoice:
     """A model, where it is reached, and why it was chosen, in words."""
 
@@ -45,7 +45,7 @@ class ModelChoice:
         return f"{self.provider}:{self.model}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProviderState:
     """A provider as it stands. `source`: where its key comes from, "keyless", or "" when it cannot be used; `words`
     then say why not. `named`: the settings name it."""

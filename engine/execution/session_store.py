@@ -8,7 +8,7 @@ one that its observers hear of, and over in a last one. A crash between any two 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
 from sqlmodel import Field, col, desc, func, select
 
 from engine.events import Event, SessionEnded, SessionQueued, SessionStarted
+from engine.frozen import frozen
 from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept
@@ -53,7 +54,7 @@ NOT_BEGUN = "not_begun"
 """The fact of a result that nothing was done, and that its card is given back."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionResult:
     """How a session ended. `cost` in micro-dollars, `seconds` from its start, 0 when it never started."""
 

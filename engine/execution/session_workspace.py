@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from engine.config import SettingsSource
@@ -26,6 +26,7 @@ from engine.execution.sandbox import Caches, written
 from engine.execution.session_store import KEPT, SessionRow, Write, attach, continued
 from engine.execution.snapshots import Snapshot
 from engine.execution.worktrees import Worktree
+from engine.frozen import frozen
 from engine.git import Git
 from engine.memory.validation_runs import ValidationRuns
 from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView, sanitise
@@ -49,7 +50,7 @@ NAMED_FILES = 50
 """So many of the files that a check wrote are named in its transcript."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionWorkspace:
     """Where a session works. `git` is on `folder`, unsandboxed, bound to the repository it had at first, and runs
     no program that a configuration names; `before` is the state of the operator's files at the beginning; `continues`

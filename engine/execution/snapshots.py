@@ -17,9 +17,10 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from engine.frozen import frozen
 from engine.git import OLDEST, Git
 from engine.git import version as git_version
 from engine.git.tree import follow_files
@@ -40,7 +41,7 @@ _IDENTITY = {
 """Synthetic commits are the same for the same trees: fixed name, fixed instant."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """A working tree at one instant. `head` is the commit, "" before the first; `clean`: the tree is that of `head`.
     `nested`: folders that are repositories of their own without being submodules, and are left out."""
@@ -51,7 +52,7 @@ class Snapshot:
     nested: tuple[bytes, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlainGit:
     """git bound to one repository; `filters` are the names of those that a configuration gives programs to."""
 

@@ -17,12 +17,12 @@ import functools
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from engine.execution.sandbox import SESSION_MARK
+from engine.frozen import frozen
 from engine.home import Home
 
 PREFIX = "clawpy-"
@@ -142,7 +142,7 @@ class Traces:
             file.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trace:
     """What the files tell of a session: its first processes that still live, and its group."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
 from engine.execution.changesets import ChangeSets
 from engine.execution.sandbox import Caches
+from engine.frozen import frozen
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, Refusal
 
@@ -29,7 +29,7 @@ MEASURED_EVERY = 600.0
 """Seconds for which a measured size is believed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disk:
     """A disk that is nearly full, in bytes: what is free, what it holds in all, what clawpy could give back of it.
     `urgent`: there is hardly anything left; `since`: when it was first seen nearly full."""
@@ -47,7 +47,7 @@ def is_urgent(free: int, before: bool) -> bool:
     return free < (CALM if before else URGENT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reclaimed:
     """What was given up. `freed` in bytes, as far as it was measured."""
 

@@ -8,7 +8,7 @@ What was red before the agent touched anything is told, and is none of its busin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -25,6 +25,7 @@ from engine.execution.runners.toolchains.bound import borrowed
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace, bounded, state_of
 from engine.execution.snapshots import Snapshot
+from engine.frozen import frozen
 from engine.memory.validation_runs import ValidationRuns
 from engine.model import CheckResult, SessionView, dollars, microusd
 from engine.model.adaptation import PolicyTweak
@@ -45,7 +46,7 @@ class Step(StrEnum):
     GIVE_UP = "give up"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Caps:
     """How far healing may go: `tries` after the first run, and micro-dollars for all of them together.
 
@@ -63,7 +64,7 @@ class Caps:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempt:
     """One run of the check. `broken`: tests that fail now and did not before the agent began."""
 
@@ -78,7 +79,7 @@ class Attempt:
         return not self.broken
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Validated:
     """What the loop came to. `check` is the last run, None when nothing that was changed has a check."""
 

@@ -16,10 +16,10 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution import snapshots
+from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.tree import joined, split
 from engine.home import Home
@@ -38,7 +38,7 @@ MAX_BYTES = 500_000_000
 _NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Included:
     """What was copied: `names` as git has them, `words` say it for the transcript, "" when there was nothing to do."""
 
@@ -225,7 +225,7 @@ class WorkspaceLocks:
                 self._writers.pop(session_id, None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Worktree:
     """A session's folder. `base` is the tree it was made from, `start` the commit it has checked out (the operator's
     HEAD when that is exactly `base`, else a commit on top of it that only this worktree knows), `head` that HEAD.

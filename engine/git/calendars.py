@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
 
@@ -24,7 +24,7 @@ LARGEST = 20 * 1024 * 1024
 UNNAMED = "a meeting"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Meeting:
     """One occurrence: `begins` in the operator's own zone; `before` when the same was held last, None if never."""
 

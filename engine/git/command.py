@@ -7,9 +7,10 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
+from engine.frozen import frozen
 from engine.git.repository import GitError, Repository, call, find, operators_configuration
 from engine.model import Refusal, sanitise
 
@@ -32,7 +33,7 @@ def _nothing() -> None:
     """No session, nothing to check."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Git:
     """git in one folder, without side effects and without any program that a repository names; see `repository`.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.state import GitState
 from engine.git.status import instant, parts
@@ -16,7 +16,7 @@ MOST: Final = 200
 """So many commits that are not pushed are looked through."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fixups:
     """`subjects` of the fixup commits, the newest first, and the subjects they name (`targets`). `onto`: the parent of
     the oldest commit that changes, "" when that is the very first. `at`: when the oldest fixup was committed."""

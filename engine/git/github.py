@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import threading
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from engine import programs
 from engine.clock import Clock
+from engine.frozen import frozen
 from engine.git import Git
 from engine.model import Refusal, sanitise
 
@@ -56,7 +56,7 @@ class For(StrEnum):
     ANSWER = "answer"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wait:
     """A pull request waits for the operator: who asked, and since when, None where the server does not say."""
 
@@ -65,7 +65,7 @@ class Wait:
     since: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PullRequest:
     """An open pull request, the names of its failing checks, and whether it waits for the operator. `mine`: the
     operator opened it."""
@@ -79,7 +79,7 @@ class PullRequest:
     wait: Wait | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailingCheck:
     """A CI check that failed on a branch."""
 
@@ -87,7 +87,7 @@ class FailingCheck:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GitHubState:
     """What the server said last, or why it said nothing."""
 

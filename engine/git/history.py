@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from statistics import median
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git
 
 MOST_COMMITS = 3_000
@@ -20,7 +20,7 @@ MOST_COMMITS = 3_000
 _HEADER = "\x01"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One commit: `at` in seconds since 1970 (committed), how many parents it has, and the files in which it differs
     from its only parent, sorted. A merge has no files of its own. `gone`: those of `files` that it deleted. `tags` are
@@ -94,7 +94,7 @@ _PREPARES: Final = re.compile(
 _DEVELOPS: Final = re.compile(r"(?i)\bdev(?:elop(?:ment)?)?\d*\b|-snapshot\b|^\s*(?:start|begin)\b|\bnext\b")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rhythm:
     """How a project is released. `tag`: the newest release, `at` its second since 1970. `commits`: how many non-merge
     commits there are since. `usual_days`, `usual_commits`: the medians of its last intervals, infinite while there are

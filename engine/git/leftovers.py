@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from engine.frozen import frozen
 
 LONGEST_LINE = 2000
 """Longer lines are generated; only their beginning is looked at."""
@@ -22,7 +23,7 @@ HINT = re.compile(
 """Without one of these a text holds no secret that could be told by its form."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leftover:
     """One thing found. `secret` ones matter even when a later commit takes them out again."""
 

@@ -14,11 +14,11 @@ import re
 import threading
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+from engine.frozen import frozen
 from engine.model import sanitise
 from engine.plain_files import read_plain
 
@@ -37,7 +37,7 @@ Asked = dict[str, set[str] | None]
 """What is asked for, by name; None where the constraint cannot be compared."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LockMismatch:
     """One lock file that does not fit its manifest. `folder` is "" for the top, `tool` who writes the lock, and
     `differences` has one plain sentence each, at most `NAMED`; `more` counts the rest."""
@@ -55,7 +55,7 @@ class LockMismatch:
         return f"{self.folder}/{self.lock}".removeprefix("/")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pair:
     """A manifest and its lock file, as text, and the folder they lie in."""
 

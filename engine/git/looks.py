@@ -4,8 +4,9 @@ other."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from engine.frozen import frozen
 from engine.git.fixups import Fixups
 from engine.git.lost import LostLine
 from engine.git.merges import Collision, Merge
@@ -18,7 +19,7 @@ from engine.git.unpushed import NOTHING, Unpushed
 NOTHING_OF_YOUR_OWN = OwnChanges()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Looks:
     """`unfinished`: the merge, rebase or the like that is not over. `unknown`: why a look failed, by its name: what it
     would have seen is then neither there nor gone."""

@@ -10,11 +10,11 @@ import itertools
 import re
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.merges import adds_nothing, objects_aside
 from engine.git.reflog import Step, branch_logs, read_reflog
@@ -39,7 +39,7 @@ _REWRITTEN: Final = re.compile(r"commit \(amend\)|.*\((?:start|finish)\)")
 _FIXUP: Final = re.compile(r"(?:fixup|squash|amend)! ")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LostLine:
     """`number` commits that end in `tip` and are on no branch. `left_at`: when HEAD or a branch was last there;
     `here`: it is what is checked out, on a detached HEAD."""
@@ -51,7 +51,7 @@ class LostLine:
     here: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Commit:
     id: str
     parents: tuple[str, ...]

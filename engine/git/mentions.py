@@ -6,10 +6,10 @@ import os.path
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.patch import Line, Patch
 
@@ -47,7 +47,7 @@ _KEY: Final = re.compile(r"""^\s*["']?(?P<name>[A-Za-z][\w-]*[A-Za-z0-9])["']?\s
 _LOOKS_LIKE_CODE: Final = re.compile(r"_|[a-z0-9][A-Z]|[/.]|^--|\d")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mention:
     """A line of documentation that names `old`, which is gone. `new` is what took its place, "" where that is not
     evident. `line` counts from 1. `text` is the line as it stands there."""
@@ -59,7 +59,7 @@ class Mention:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gone:
     """A name that the patch took away. `new` as in `Mention`."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import combinations
 from pathlib import Path
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.state import Branch, GitState
 
@@ -21,7 +21,7 @@ MOST_COLLIDING: Final = 4  # branches that one forecast is about
 SECONDS: Final = 5.0  # until one merge that takes longer is given up
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Merge:
     """A merge that is due: `source` into the branch that is checked out. `lacking` commits are only in `source`, `own`
     only here. `files` would conflict; None when git could not tell."""
@@ -33,7 +33,7 @@ class Merge:
     files: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Collision:
     """Two branches that change the same lines of `files`."""
 

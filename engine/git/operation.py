@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.status import modified_at, parts
 from engine.plain_files import read_plain
@@ -39,7 +39,7 @@ _STEP: Final = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?
 _NO_STEP: Final = re.compile(r"\s*(?:#|$|noop|(?:drop|d|break|b|exec|x|update-ref|u)\b)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """One side of an operation: a branch, or a short id where no branch is there, its commit and what that says."""
 
@@ -48,7 +48,7 @@ class Side:
     subject: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operation:
     """What is unfinished. `name`: as git's command is called, or `CONFLICT`.
 

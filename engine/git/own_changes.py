@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.leftovers import LONGEST_LINE, look
 from engine.git.mentions import Mention, stale_mentions
@@ -31,7 +32,7 @@ _OTHERS: Final = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modules)/|\
 _MARKERS: Final = ("<<<<<<<", "=======", ">>>>>>>")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeftIn:
     """Something that you added and hardly meant to leave in. `line` counts from 1; `text` is the hash of the line."""
 

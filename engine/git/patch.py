@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.state import GitState
 from engine.git.status import is_byproduct, is_litter
@@ -37,7 +38,7 @@ _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f
             b'"': b'"', b"\\": b"\\"}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """One line of a patch. `line` counts from 1 in the file as it is now; for a removed line it is where it was cut
     out. Lines of one `hunk` stand together."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git
 
 UNTIL: Final = "quarantined until"
@@ -24,7 +24,7 @@ _TEST: Final = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
 _CLASS: Final = re.compile(r"^(\s*)class\s+(\w+)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quarantined:
     """A test, as pytest names it, that is skipped until a day (which is not skipped any more)."""
 

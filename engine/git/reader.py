@@ -14,11 +14,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
+from engine.frozen import frozen
 from engine.git import Git, GitError, Repository, is_own_branch, submodule_paths
 from engine.git.fixups import FIXUP, Fixups, read_fixups
 from engine.git.history import Rhythm, read_history, rhythm_of
@@ -61,7 +62,7 @@ LARGEST_CONFIG: Final = 4_000_000
 _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Answer:
     """What git said to a question, or why it could not; `at` in seconds of the monotonic clock."""
 

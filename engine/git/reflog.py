@@ -6,11 +6,11 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.status import instant, parts
 
@@ -22,7 +22,7 @@ MOST_LOGS: Final = 300
 _ENTRY: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One entry: a ref went from `former` to `commit` (zeroes where there was none). `action`: `commit (amend): …`."""
 
@@ -89,7 +89,7 @@ MOST_STASHES: Final = 50
 MOST_FILES: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stash:
     """One stash: `stash@{number}`. `words`: what its message says after the branch, `branch` "" when it was made on a
     detached HEAD. `files`: at most 300 that it changes, untracked ones included."""

@@ -24,11 +24,11 @@ import tempfile
 import threading
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from engine import programs
+from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
 
@@ -153,7 +153,7 @@ _FIXED = """
 """What stands last, and so wins. A `.mailmap` would be opened by every log, and may be a pipe."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repository:
     """A working tree and where its git files are. `git_dir` and `common` differ in linked worktrees."""
 
@@ -179,7 +179,7 @@ class Repository:
         return _shadows.of(self).filters
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shadow:
     """A folder that stands in for a common folder, and what it was made from."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
+from engine.frozen import frozen
 from engine.git.history import Rhythm
 from engine.git.together import Partner
 
@@ -17,7 +18,7 @@ STALE_BRANCH = timedelta(days=30)
 """A branch without a commit for so long is stale."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Touch:
     """A file (path relative to the workspace; `.git/index`, `.git/HEAD`) was written at this instant."""
 
@@ -26,7 +27,7 @@ class Touch:
     untracked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileState:
     """One file that differs from HEAD. `modified_at` is None when it is gone or could not be read."""
 
@@ -39,7 +40,7 @@ class FileState:
     modified_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Commit:
     """One commit of HEAD's history. `parents` are full ids."""
 
@@ -51,7 +52,7 @@ class Commit:
     email: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branch:
     """A local branch, or a remote one as `origin/name`. `merged`: among the last 5,000 commits of the base branch.
     `taken`: some worktree has it checked out."""

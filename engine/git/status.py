@@ -6,11 +6,11 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.state import FileState
 
@@ -41,7 +41,7 @@ def is_byproduct(path: str) -> bool:
     return is_litter(path) or bool(_BYPRODUCT.search(path))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Status:
     """What `git status` said."""
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from math import fsum, log, sqrt
 from operator import itemgetter
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git.history import Change
 from engine.model.confidence_sequence import wilson_lower_bound
 
@@ -70,7 +70,7 @@ JUDGED, FEWEST_JUDGED = 200, 50
 """The bar is set by the last so many commits of several files; there must be so many at least."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Partner:
     """A file that usually changes with what changed: in `together` of the last `of` commits in which `because`
     changed, one of the files asked about or, as `folder/*.ending`, all that lie beside it and end alike."""

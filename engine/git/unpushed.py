@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.leftovers import HINT, SECRET, Leftover, look, secret, secret_file
 from engine.git.state import FileState, GitState
@@ -54,7 +55,7 @@ _UNWANTED: Final = (
 _TESTS = re.compile(r"(?:^|/)(?:tests?|testdata|test[-_]data|fixtures?|examples?|samples?)/", re.I)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """Commits that nobody else has: those of `head` that neither `without` ("" for none) nor any remote branch has, at
     most the `newest` of them. `shared`: the repository has a remote, so they are about to be pushed."""
@@ -71,7 +72,7 @@ class Span:
         return (f"--max-count={self.newest}", self.head, *end, "--not", "--remotes")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Added:
     """One line that a commit adds. `line` counts from 1 in that commit's file; `after` is the next line, if it is added
     by the same hunk."""
@@ -83,7 +84,7 @@ class Added:
     after: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """One thing that should not be there, without the text that it was found in. `line` is 0 for a whole file, `sha` ""
     for what is not committed. `gone`: a later commit took it out again, but it is still in the history. `size` in
@@ -102,7 +103,7 @@ class Found:
         return self.kind.startswith(SECRET)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unpushed:
     """What was found. `commits`: how many nobody else has; `unread`: how many of them were not looked at. `shared`: see
     `Span`. `found` of the commits, `uncommitted` in the index and in tracked files; secrets first."""
@@ -117,7 +118,7 @@ class Unpushed:
 NOTHING: Final = Unpushed()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Entry:
     """One file as one commit leaves it."""
 

@@ -10,7 +10,7 @@ import builtins
 import shutil
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
+from engine.frozen import frozen
 from engine.hierarchy.cascade_config import CascadeConfigFile, Watched
 from engine.hierarchy.folders import (
     ID,
@@ -49,7 +50,7 @@ Activity = Callable[[], Mapping[str, Doing]]
 """What agents are doing now and did so far, by agent id."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeartbeatFile:
     """An agent's `heartbeat.md`: its text, when it was last written, and the first channel the agent serves."""
 
@@ -59,7 +60,7 @@ class HeartbeatFile:
     channel: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentTier:
     """Where an agent stands: its tier, the rule that decided it, and its domain as `comms.json` has it."""
 
@@ -69,7 +70,7 @@ class AgentTier:
     domain: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lineage:
     """An agent, its leaders from the direct one upward, and the chain they make."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index
 from sqlmodel import Field, col, select
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
+from engine.frozen import frozen
 from engine.hierarchy.agents import Agents, Lineage
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.profile_text import item_text
@@ -56,7 +57,7 @@ _TOKEN = re.compile(r"[a-z0-9_]{3,}")
 _WORD = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DirectLeader:
     """The worker's direct leader: its tier, its domain, and the texts of its patterns by key."""
 

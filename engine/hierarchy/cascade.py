@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from engine import tokenizer
 from engine.clock import Clock
 from engine.events import GuidanceApplied
+from engine.frozen import frozen
 from engine.hierarchy.agents import Agents, Lineage
 from engine.hierarchy.cascade_config import CascadeConfig, signature
 from engine.hierarchy.guidance import BLOCK, Speaker, compose
@@ -26,7 +26,7 @@ from engine.storage.database import Transaction
 MOST_KEPT = 4_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Kept:
     basis: tuple[Any, ...]
     until: datetime

@@ -10,12 +10,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from engine.frozen import frozen
 from engine.hierarchy.tiers import DEPTH
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
@@ -91,7 +91,7 @@ class CascadeConfig(BaseModel):
         return DEPTH if self.cascade_depth is None else self.cascade_depth
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadConfig:
     """What a file gave, and what is wrong with it in words."""
 

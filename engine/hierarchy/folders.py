@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -14,13 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import PydanticCustomError
 
 from engine.config.agents import model_fault
+from engine.frozen import frozen
 from engine.hierarchy.tiers import OWNER
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
 from engine.storage.files import as_json, fill_new, sync_folder
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Role:
     """One agent of the first organisation. `work` says in a sentence what it does, `principles` how."""
 
@@ -105,7 +105,7 @@ class Tools(BaseModel):
         return value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """An agent as its folder says. `broken` holds the reason when it cannot be read; the rest is then default."""
 

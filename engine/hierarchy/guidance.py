@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
+from engine.frozen import frozen
 from engine.hierarchy.profile_text import item_text
 from engine.model import (
     GuidanceHop,
@@ -56,7 +57,7 @@ JOINED = ("principles", "recent-decisions")
 OURS = PromptSource(SourceKind.RUNNER, label="clawpy")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Speaker:
     """A leader of the chain at its distance. Without a profile it says nothing, and `why` says why."""
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timedelta
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index
@@ -18,6 +18,7 @@ from sqlmodel import Field, col, delete, select
 
 from engine.clock import Clock
 from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
+from engine.frozen import frozen
 from engine.hierarchy.guidance import Speaker, items
 from engine.hierarchy.outcomes import FollowedSessions
 from engine.hierarchy.profiles import Profiles
@@ -49,7 +50,7 @@ LASTING = timedelta(days=180)
 _PATH = re.compile(r"(?<![\w/.~-])(?:[\w.-]+/)+[\w.-]*\w\.[A-Za-z]\w{0,5}(?![\w/])")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tally:
     """Sessions of an agent with an item and without it, and how many of them ended badly."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
+from engine.frozen import frozen
 from engine.hierarchy.profiles import SECTIONS, Profiles, WisdomEntry, WisdomUse, confirm, forget_sent, unsent
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -23,7 +23,7 @@ STORE = "hierarchy.shared_store"
 MOST_ROUNDS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fetched:
     """Rows that came after a cursor, and the cursor for the next time."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.frozen import frozen
 from engine.model.text import count
 
 DEFAULT_TIER = 4
@@ -34,7 +34,7 @@ ARCHETYPES: Mapping[str, int] = {
 EXECUTIVES = frozenset({"cto", "cfo", "coo", "cmo", "cino", "cro", "oeo"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TierDecision:
     """A tier, 1 to 5, and the rule that decided it, in words."""
 
@@ -96,7 +96,7 @@ class Stop(StrEnum):
     DEPTH = "depth"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chain:
     """Leaders from the direct one (hop 0) upward. `at` is the id that stopped the walk."""
 

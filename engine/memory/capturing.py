@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.frozen import frozen
 from engine.memory.sentences import Sentence, sentences
 from engine.model.secrets import redact
 
@@ -32,7 +32,7 @@ class CaptureKind(StrEnum):
     CORRECTION = "correction"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Captured:
     """A sentence worth keeping, and the line that it begins in."""
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import PurePath
 
+from engine.frozen import frozen
 from engine.memory.capturing import digest, nearest
 from engine.memory.drafts import CAPTURED
 from engine.memory.para import NewFact, group_name
@@ -31,7 +32,7 @@ LONGEST_DIGEST = 12_000
 """Characters of the synthesis."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Day:
     """What happened on a local day (`date` as `2026-01-05`): sessions that ended, with how many `files` of each landed;
     `red`: for each session whose healing failed or went in circles, its workspace and the tests that stayed red."""

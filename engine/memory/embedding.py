@@ -9,9 +9,9 @@ import array
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from engine.frozen import frozen
 from engine.memory.helper import Helper, HelperFailed, HelperGone
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class NoEmbedder(Exception):
     """No vectors can be made now, in words."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Embedding:
     """A text as the embedder read it: its unit vector (float32, little-endian); what `token_vectors.pack` keeps of its
     tokens; of a question those tokens. An endpoint tells nothing of tokens."""
@@ -90,7 +90,7 @@ class LocalEmbedder:
             raise NoEmbedder(f"the local embedder did not answer within {seconds:g} s") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """Where a named embedder is asked."""
 

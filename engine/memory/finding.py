@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from engine.frozen import frozen
 from engine.memory.candidates import LAYERS, Passage, Reader, Row, everywhere, layers_of, reading
 from engine.memory.embedding import Embedding
 from engine.memory.question import EMPTY, read
@@ -60,7 +61,7 @@ DECAY_SHARE, DECAY_DAYS = 0.3, 14.0
 _END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """What a layer found, best first; `words` says what it had to do without, "" when nothing."""
 
@@ -68,7 +69,7 @@ class Found:
     words: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Looked:
     """What a search knows of one question before it is ranked: the candidates, of each its number and the passage that
     comes nearest; `words` as in `Found`."""

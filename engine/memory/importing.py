@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy
 from sqlmodel import col
 
+from engine.frozen import frozen
 from engine.memory.capture import Remember
 from engine.memory.tables import MemoryRow
 from engine.model import NewMemory, Refusal, sanitise
@@ -45,7 +46,7 @@ MOST_NAMED = 20
 """Malformed lines that are named; the others are counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turn:
     """One turn of a conversation: who said what, when, in which session and folder."""
 
@@ -58,7 +59,7 @@ class Turn:
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImportReport:
     """What came of an import. `turns` were read, `bad` lines could not be; `said` names the first of those, and
     folders that are not there."""

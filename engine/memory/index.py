@@ -13,11 +13,12 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from engine.background import Background
+from engine.frozen import frozen
 from engine.memory import helper
 from engine.memory.helper import Helper, HelperFailed, HelperGone
 from engine.memory.store import MemoryStore
@@ -63,7 +64,7 @@ RETRY_SECONDS = 15.0
 _FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChromaServer:
     """Where the index lives. It gets numbers and vectors, never a word; each home has a database of its own there, for
     the numbers are those of its own rows. `token()` is asked for when it is opened; it may take a keyring's time."""
@@ -83,7 +84,7 @@ def database_of(origin: str) -> str:
     return "clawpy-" + re.sub(r"[^a-zA-Z0-9]+", "-", origin).strip("-")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexState:
     """`state` is off (nothing to index yet), opening, building, ready or degraded; `words` say why; `progress` of what
     is built, in [0, 1]."""

@@ -12,12 +12,12 @@ import json
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from engine.events import AgentFileChanged
+from engine.frozen import frozen
 from engine.model import AgentFile, Layer, LayerState, Refusal, sanitise
 from engine.storage.database import Database
 from engine.storage.files import write_atomic
@@ -39,7 +39,7 @@ def no_fault(agent: str, name: str, text: str) -> Fault | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Bytes:
     data: bytes
     written: datetime

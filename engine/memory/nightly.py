@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from sqlmodel import Field as ColumnOf
 
 from engine.clock import Clock
 from engine.events import FactPromoted, NightlyFinished
+from engine.frozen import frozen
 from engine.memory.capture import Captures
 from engine.memory.day import MOST_FACTS, Day, draft, fact_of, heading, lines_for, synthesis
 from engine.memory.drafts import Drafts
@@ -112,7 +113,7 @@ class Evaluation(BaseModel):
     facts: tuple[Proposed, ...] = Field(max_length=MOST_FACTS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NightReport:
     """What came of one day. `said` names in words what could not be done."""
 

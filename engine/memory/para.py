@@ -12,11 +12,12 @@ import itertools
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
+from engine.frozen import frozen
 from engine.memory.capturing import digest
 from engine.memory.para_file import FACT, GROUP, ITEMS, LONGEST_FACT, Group, read_group, write_group
 from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
@@ -33,7 +34,7 @@ _SHARED = ("fact", "category", "bucket", "group", "source", "workspace", "trust"
 LONGEST_CHAIN = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewFact:
     """A fact to keep. `supersedes`: the id of the one that it takes the place of, "" for none. `trust` and
     `approved_at` as in `ParaFact`; `reason`: why it might be kept, of one that waits for the operator's word."""

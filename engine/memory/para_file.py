@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from engine.frozen import frozen
 from engine.model import Bucket, ParaFact, Refusal, sanitise
 from engine.storage.files import write_atomic
 
@@ -33,7 +34,7 @@ _UNSAID = {"fact": "", "category": "", "source": "", "status": "active", "create
 """What an item need not say. One that says nothing of trust is a quote: whoever wrote it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """A file of items as it was read: `items` as they stand there, `facts` what of them makes sense, by id, `faults`
     what does not, in words. `broken` says why the whole of it cannot be used, "" when it can."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+
+from engine.frozen import frozen
 
 WORD = re.compile(r"([^\W_]+)(?:['’][a-z]{1,2}\b)?")
 """A word; what it finds is the word without a possessive or another short ending."""
@@ -88,7 +89,7 @@ _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 _RELATIVE = re.compile(r"\b(today|yesterday|(?:last|this|past) (?:week|month|year))\b", re.I)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class When:
     """A date that a question names, as far as it does; or the days from `first` to `last`."""
 
@@ -112,7 +113,7 @@ class When:
         return 1.0 if abs(self.day - at.day) <= 1 else 0.33
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """A question as the ranking reads it.
 

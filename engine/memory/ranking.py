@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
+from engine.frozen import frozen
 from engine.memory.question import MONTHS, USERS, WORD, Question, stem
 from engine.model import ScorePart
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     Places = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weight:
     """`part` is the part of a score that a person sees."""
 
@@ -95,7 +96,7 @@ _PREFERS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pool:
     """Candidates and the turns beside them, column by column.
 
@@ -127,7 +128,7 @@ class Candidates:
     """What was read of each."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ranked:
     """A candidate by its number and its score, the sum of its parts' `value * weight`: in [0, 1]."""
 

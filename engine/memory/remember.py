@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from engine.frozen import frozen
 from engine.memory.checking import check
 from engine.model import NewMemory, Refusal, Retention
 
@@ -31,7 +31,7 @@ MILLISECONDS = 10**11
 """A number above this is milliseconds since 1970; as seconds it would be after the year 5000."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BadLine:
     """A line that was passed over, or `kept` in part, and why, in words."""
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from engine.frozen import frozen
 from engine.memory.checking import LONGEST, check, memory_id, quoted
 from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, Remembered, Retention, Trust
 from engine.storage.connections import driver_of
@@ -28,7 +28,7 @@ AT_ONCE = 1_000
 """So many memories are let go in one transaction: the writer is never held for long."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewChunk:
     """A stretch with its vector (float32, little-endian), and what the re-ranker keeps of its tokens."""
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from engine.frozen import frozen
 from engine.memory.checking import check, memory_id
 from engine.memory.store import MemoryStore
 from engine.model import Layer, Memory, NewMemory, Refusal, Remembered
@@ -33,7 +33,7 @@ PAGE = 200
 MOST_ROUNDS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SharedSummary:
     """A summary as machines exchange it. `project` is the same for every clone of a repository; a forgotten one has
     no text and `gone` set."""

@@ -13,11 +13,11 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
+from engine.frozen import frozen
 from engine.memory.importing import Turn, folder_of, read_turn
 from engine.model import Thread, sanitise
 from engine.model.secrets import redact
@@ -48,14 +48,14 @@ _QUESTION = re.compile(r"[^.!?？\n]*[?？][\s\"'`*_)\]]*$")
 _NO_TOPIC = re.compile(r"<|\[Request interrupted|# AGENTS\.md|Caveat: ")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _File:
     path: Path
     size: int
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Said:
     """What the end of a file says: what the operator wrote last, and the last turn; `folder` "" when it is unknown."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, Column, Index
 from sqlmodel import Field, col, desc, select
 
+from engine.frozen import frozen
 from engine.model import CheckResult
 from engine.model.work import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
@@ -50,7 +50,7 @@ class ValidationRun(Row, table=True):
     durations: list[list[Any]] = Field(sa_column=Column(JSON, nullable=False))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PastRun:
     """A run as others see it. `clean`: the files were exactly those of `head`. `project` as in `ValidationRun`."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from engine.frozen import frozen
 from engine.model import ChangeSet, SessionView, Task, TranscriptLine
 from engine.storage.ledger import LedgerEntry
 
@@ -12,7 +12,7 @@ ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
 """The facts after which a session says how it went: at its end, and when its changes were thrown away."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Work:
     """What memory asks of sessions (`get` raises `Refusal` `unknown_session`), of tasks (`task` raises `Refusal`
     `unknown_task`), and of what sessions changed."""

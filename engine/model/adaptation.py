@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
+from engine.frozen import frozen
 from engine.model.base import Refusal
 from engine.model.trust import Trust
 
@@ -43,7 +44,7 @@ class RecordKind(StrEnum):
     TOOL_SEQUENCE = "tool_sequence"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LearningRecord:
     """Something that happened, weighed. `score` from 0 to 100, `reason` says how it was reckoned.
 
@@ -94,7 +95,7 @@ class _Effect:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptFragment(_Effect):
     """Lines that prompts carry."""
 
@@ -107,7 +108,7 @@ LONGEST_PATCH = 40_000
 """Characters of a diff that a fix template keeps; of a longer one it keeps the words alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixTemplate(_Effect):
     """A repair that worked. Agents are told `repairs` when one of the tests that are red is among `failing`. `patch` is
     the diff of git that turned them green, "" where it is not known, and `causes` the signatures that the failures had
@@ -123,7 +124,7 @@ class FixTemplate(_Effect):
     kind: ClassVar[CandidateType] = CandidateType.FIX_TEMPLATE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownFix:
     """A fix template as a card offers it: the `id` of its candidate, the `title` of the change that it comes from, and
     when the tests turned green."""
@@ -141,7 +142,7 @@ class KnownFix:
         return test in self.template.failing
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RoutingHint(_Effect):
     """A model for calls that belong to `channel` ("" for any) and whose prompt has at most `longest_prompt` characters
     (None for any). `why` is said with each choice. A name as in `tools.json`, `PROVIDER:MODEL`."""
@@ -154,7 +155,7 @@ class RoutingHint(_Effect):
     kind: ClassVar[CandidateType] = CandidateType.ROUTING_HINT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyTweak(_Effect):
     """Lower bounds for healing: `tries` after the first run, `cost` in micro-dollars; None leaves one as it is. They
     only ever tighten (SPEC 5.4)."""
@@ -165,7 +166,7 @@ class PolicyTweak(_Effect):
     kind: ClassVar[CandidateType] = CandidateType.POLICY_TWEAK
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlowOffload(_Effect):
     """Commands that agents run again and again, as a flow `name` that needs no model."""
 
@@ -276,7 +277,7 @@ def dedupe_key(type: CandidateType, scope_type: str, scope_id: str, source_label
     return f"{type.value}:{scope_type}:{scope_id}:{source_label}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A proposed change to how the system acts.
 
@@ -314,7 +315,7 @@ class Candidate:
         return dedupe_key(self.type, self.scope_type, self.scope_id, self.source_label)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overlay:
     """An effect that is, or was, in force: where as in `Candidate`, `since` when, `until` None while it still is."""
 
@@ -338,7 +339,7 @@ class Overlay:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lift:
     """What an overlay does to the share of runs that go well (SPEC 5.7): `difference` of the shares with and without,
     with its interval from `low` to `high`, -1 to 1. Each end is wrong in at most a tenth of all cases, over the whole
@@ -358,7 +359,7 @@ class Lift:
     verdict: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EffectPreview:
     """How things are done now, and how they would be done, as lines; a screen shows the difference."""
 
@@ -366,7 +367,7 @@ class EffectPreview:
     after: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Station:
     """One station of SPEC 5.3: detect, draft, score, corroborate, review, and promote or reject. `state` is "done",
     "now", "ahead" or "failed", `words` what came of it; `at` None while it is ahead."""
@@ -377,7 +378,7 @@ class Station:
     state: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CandidateView:
     """All that the operator decides by. `records` are those that the candidate names, oldest first; `overlays` what it
     put in force, newest first; `lift` is that of the newest, None for what is not tested."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from engine.frozen import frozen
 from engine.model.trust import Trust, label
 
 
@@ -26,7 +27,7 @@ class SourceKind(StrEnum):
     CONVERSATION = "conversation"  # what the model and its tools said before
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptSource:
     """Where a line came from: `ref` is what one key leads to (a path, an agent's, fact's or session's id). `trust` is
     None for the product's own words; `approved` says that the operator approved a quoted text."""
@@ -43,7 +44,7 @@ class PromptSource:
         return label(self.trust, approved=self.approved)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptLine:
     """One line of a prompt as it was sent, and its source."""
 
@@ -51,7 +52,7 @@ class PromptLine:
     source: PromptSource
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptPart:
     """Lines that belong together. `role` is "system", "user", "assistant" or "tool"; `name` says what the part is."""
 
@@ -66,7 +67,7 @@ class PromptPart:
         return "\n".join(line.text for line in self.lines)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptRequest:
     """What a prompt is wanted for. `run_kind`: "task", "heal", "reply", "summary", …, by which overlays and models are
     chosen (SPEC 5.4, 5.5). `folder` is where the work is done, "" before there is one."""
@@ -81,7 +82,7 @@ class PromptRequest:
     folder: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prompt:
     """An assembled prompt (SPEC 1.10, 9.6). `notes`: parts that were left out or cut, and why, in words.
 
@@ -98,7 +99,7 @@ class Prompt:
         return "\n\n".join(part.text for part in self.parts if part.role == role)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contribution:
     """A part of a prompt with what else its source has to say: `provenance` goes into the prompt's (SPEC 1.10),
     `notes` into its notes."""
@@ -108,7 +109,7 @@ class Contribution:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelCall:
     """One request to a model, or one turn of an agent's, without its prompt.
 
@@ -135,7 +136,7 @@ class ModelCall:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolSpec:
     """A tool as a model is told of it; `parameters` is a JSON schema of its arguments."""
 
@@ -144,7 +145,7 @@ class ToolSpec:
     parameters: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResult:
     """What a tool call gave, as the model is told. `denied`: a rail, the policy or a person said no."""
 
@@ -153,7 +154,7 @@ class ToolResult:
     denied: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundAgent:
     """An agent that is installed here. `missing`: the command that installs its adapter, "" when it can serve now.
 
@@ -168,7 +169,7 @@ class FoundAgent:
     missing: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlowForm:
     """How a flow is asked for: its name, then `key=value` for each of `parameters`: key, what it means, required or
     not."""
@@ -178,7 +179,7 @@ class FlowForm:
     parameters: tuple[tuple[str, str, bool], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalModels:
     """The models that answer on this machine (SPEC 9.1)."""
 

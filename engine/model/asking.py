@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from engine.frozen import frozen
 
 TWIN_TASK = (
     "You predict what the operator of a team of software agents wants done next. Read the situation and name the single"
@@ -17,7 +18,7 @@ TWIN_INSTRUCTION = TWIN_TASK + (
 """The system prompt of the Twin model (SPEC 2.3): what it is trained with is what it is asked with."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """What is asked. `purpose` is what its cost is booked as and the kind of run in the X-ray; `subject` the session
     it is about, or another name among whose calls it is kept; `most_tokens` of the answer, `budget` in micro-dollars,
@@ -35,7 +36,7 @@ class Question:
     workspace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What the model said, and what it cost in micro-dollars."""
 

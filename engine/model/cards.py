@@ -11,6 +11,7 @@ from enum import IntEnum, StrEnum
 from functools import cached_property
 from typing import Any
 
+from engine.frozen import frozen
 from engine.model.rails import NO_SANDBOX, SANDBOX_WAIVED, Assignment, DecidedBy, RailVerdict, Verdict
 
 
@@ -46,7 +47,7 @@ class DismissReason(StrEnum):
     NEVER_ANYWHERE = "never-anywhere"  # this kind, in every workspace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mute:
     """What stays away because the operator dismissed it (SPEC 2.9).
 
@@ -129,7 +130,7 @@ class Band(StrEnum):
     ACT = "act"  # [0.8, 1]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signal:
     """What one collector found (SPEC 2.1): relevance in [0, 1], its weight in the sum, evidence in words."""
 
@@ -149,7 +150,7 @@ FEW_DECISIONS = 8
 """With fewer decisions on a kind of card its confidence is said to rest on few."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfidenceParts:
     """The four terms of SPEC 2.5, each in [0, 1], before weighting; `total` is what bands use. `stated` is False in
     phase 0, where the total is fixed and says nothing (SPEC 2.6). `decided` is how many cards of the kind you had
@@ -217,7 +218,7 @@ def is_due(expires_at: datetime, snoozed_until: datetime | None, now: datetime) 
     return expires_at <= now and not (snoozed_until is not None and snoozed_until > now)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Card:
     """A prediction as the operator sees it. Names follow SPEC 9.8 where they leave the engine."""
 
@@ -306,7 +307,7 @@ class Card:
         return any(verdict.rail == "gate" and rule in verdict.rule.split(",") for verdict in self.verdicts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunnerInfo:
     """What would carry out an assignment (SPEC 2.7, 3.8, 3.9), asked before a card is shown and before it is approved.
 
@@ -336,7 +337,7 @@ class RunnerInfo:
         return f"{self.by}; network: {', '.join(self.hosts)} for it alone" if self.hosts else f"{self.by}; no network"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CycleReport:
     """What a prediction cycle did. `withdrawn` are ids of cards, `errors` words, `seconds` wall time.
 

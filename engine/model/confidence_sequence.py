@@ -25,10 +25,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
 from typing import TYPE_CHECKING, Any
+
+from engine.frozen import frozen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +45,7 @@ _FINE = 0.001
 """So finely the ends of an interval are found."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arms:
     """Runs that had something and runs that went without, each with the same `propensity` (above 0 and below 1) to do
     so, None where nobody drew, and how many of each went well."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from engine.frozen import frozen
 from engine.model.base import PartOfDay
 from engine.model.rails import DecidedBy
 
@@ -23,7 +23,7 @@ class DecisionSignal(StrEnum):
     DID_HIMSELF = "did_himself"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecidedCard:
     """A card at the moment of its signal: what learners and preference pairs need of it (SPEC 8.1, 8.2).
 
@@ -48,7 +48,7 @@ class DecidedCard:
     """The weighted sum of the confidence before calibration, in [0, 1]; None for cards without one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PastDecision:
     """One signal of SPEC 8.1, as learners read it. `chosen` is its label, `weight` in (0, 1] how much it says.
 
@@ -73,7 +73,7 @@ class PastDecision:
     raw: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CalibrationCheck:
     """Whether stated confidences come true (SPEC 2.6, 8.6). `error` is the expected calibration error over 10 bins on
     `held_out` decisions, `bound` the 95th percentile of what perfectly calibrated scores would show."""
@@ -85,7 +85,7 @@ class CalibrationCheck:
     bound: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Phase:
     """How far the operator's decisions carry (SPEC 2.6): 0 templates, 1 a Twin, 2 a Twin whose confidence holds."""
 

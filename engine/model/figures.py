@@ -5,13 +5,13 @@ Rates, confidences and bounds are in [0, 1], None where nothing stands behind th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from engine.frozen import frozen
 from engine.model.decisions import CalibrationCheck, Phase
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfidenceBucket:
     """Cards whose stated confidence lies in a range: how many a person decided, the share approved with its 95 %
     interval, and the mean confidence; None and the whole range where there is none. `unstated` of
@@ -32,7 +32,7 @@ class ConfidenceBucket:
         return f"{self.low:.1f}-{self.high:.1f}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """Cards that have something in common. `cost_per_accepted` is None while nothing was accepted."""
 
@@ -49,7 +49,7 @@ class Group:
         return self.approved + self.rejected
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slice:
     """What a person decided from `start` on, before `end`: both local midnights."""
 
@@ -64,7 +64,7 @@ class Slice:
         return self.approved / decided if decided else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Metrics:
     """SPEC 8.5 in one value. Of `discarded` ones the operator threw the work away, of `withdrawn` ones the evidence
     went; `cannot_run` were approved and lacked something, which counts in no rate; `undecided` wait; `own` prompts
@@ -98,7 +98,7 @@ class Metrics:
     cost_per_accepted: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shift:
     """A kind of card that is decided otherwise than before: `approved` of `decided` lately, and the share approved
     `before`, in [0, 1]."""
@@ -109,7 +109,7 @@ class Shift:
     before: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drift:
     """Whether the newest `decisions` of a person were otherwise than those before, by kind of card; `words` says it."""
 
@@ -123,7 +123,7 @@ class Drift:
         return bool(self.shifts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrainingRunView:
     """A training run as screens see it. `agreement` and `former_agreement`: the share of held-back decisions that the
     new model and the one before it agree with."""
@@ -145,7 +145,7 @@ class TrainingRunView:
     updated_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrainingOffer:
     """What starting a training now would do: `records` examples of `size` bytes go to `provider` at `base_url`, which
     trains `base_model` on them by `method` ("sft" or "dpo"); `held_back` more stay here to measure what comes of it.
@@ -162,7 +162,7 @@ class TrainingOffer:
     current_model: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrainingView:
     """How training stands: `pairs` that no training saw yet of the `needed`, in `words` what is missing, the run that
     is under way, the newest runs, the Twin model in use ("" for none) and whether it is asked at all."""
@@ -183,7 +183,7 @@ class TrainingView:
         return max(ended, key=lambda one: one.updated_at, default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Insights:
     """All that the insights screen shows, of the last `days` (None for ever) and one `workspace` ("" for all).
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
+from engine.frozen import frozen
 from engine.model.trust import Trust
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Capture:
     """A sentence that was taken out of what was said in a session. `source` is `SESSION:LINE`; `seen` in how many.
 
@@ -51,7 +51,7 @@ class Relation(StrEnum):
 ACYCLIC = frozenset({Relation.BLOCKS, Relation.DERIVED_FROM})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GraphNode:
     """A task in the graph. `success` None is neither; `outcome` says how it ended (`SessionView.outcome`, of a task of
     the board "succeeded" or "failed"), "" while it is open. `invalidated_at` says that it holds no longer, `why` the
@@ -72,7 +72,7 @@ class GraphNode:
     outcome: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GraphEdge:
     """An arrow from `source` to `target`; `weight` is the cosine of a `similar_to`, else 1."""
 
@@ -83,7 +83,7 @@ class GraphEdge:
     invalidated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Neighbourhood:
     """A task of the graph with what is one step away (SPEC 4.6)."""
 
@@ -101,7 +101,7 @@ class Bucket(StrEnum):
     ARCHIVES = "archives"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParaFact:
     """A fact of layer G, in the group `group` of `bucket`. `status` is "active" or "superseded". `trust` says whose
     words it is; `approved_at` when the operator approved words of others."""
@@ -128,7 +128,7 @@ class ParaFact:
         return self.status == "active"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FactDraft:
     """A fact that waits for the operator's word (SPEC 4.8). `state` is "waiting", "promoted" or "rejected".
 
@@ -152,7 +152,7 @@ class FactDraft:
     trust: Trust = Trust.QUOTED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Affected:
     """One place that forgetting touches: which store, which entry of it, and the beginning of its text."""
 
@@ -161,7 +161,7 @@ class Affected:
     excerpt: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForgetPreview:
     """What would be forgotten. `wanted` are the texts that are looked for; `places` the first places of each store,
     `counts` how many there are by store; `left` what forgetting does not touch, in words."""
@@ -177,7 +177,7 @@ class ForgetPreview:
         return sum(count for _, count in self.counts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForgetReport:
     """What was forgotten: places by store. `left` as in `ForgetPreview`."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
+from engine.frozen import frozen
 from engine.model.trust import Trust, may_guide
 
 
@@ -44,7 +45,7 @@ class LearningStatus(StrEnum):
     COMPACTED = "compacted"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntrySource:
     """What an entry was promoted from: another entry, and the session it came out of."""
 
@@ -52,7 +53,7 @@ class EntrySource:
     session: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LearningEntry:
     """One entry of a Markdown file.
 
@@ -121,7 +122,7 @@ class LearningEntry:
         return self.status is LearningStatus.ACTIVE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScopeState:
     """One scope and what is in it. `faults` are entries and files that cannot be read, each with file and line;
     `newest` is when its youngest entry was written, None for one without dates."""
@@ -138,7 +139,7 @@ class ScopeState:
     faults: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LearningReach:
     """A prompt that carried an entry: the call of a model, in which session, of which agent."""
 
@@ -148,7 +149,7 @@ class LearningReach:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LearningView:
     """An entry with its provenance both ways (SPEC 6.5): the entries it was promoted from and those promoted from it,
     directly or in steps; `sessions` are those that it is owed to; `reached` the newest prompts that carried it, of
@@ -163,7 +164,7 @@ class LearningView:
     gone: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChainReport:
     """What one run of the chain did: ids of entries. `extracted` by session; `judged` is what the judge said of each
     project entry, in words; `compacted` are entries that were folded into others; `faults` what could not be read or
@@ -182,7 +183,7 @@ class ChainReport:
         return not (self.extracted or self.promoted or self.reinforced or self.compacted)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetractReport:
     """What retracting an entry came to: `retired` are the ids that hold no longer; `queued` are those promoted from
     it, which wait for the operator's word; `sessions` are those that the entry was owed to."""

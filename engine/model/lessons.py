@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from engine.frozen import frozen
 
 LESSON = "les_"
 """How the id of a lesson begins."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """What one sentence says. `general`: it is said of a kind of thing, not of one thing; `why` says which word shows
     that."""
@@ -25,7 +26,7 @@ class Rule:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Correction:
     """What the operator made of a card's prompt before approving it. `estimate` is what the work would have cost, in
     micro-dollars; `reach` how many of the latest 200 decided cards were on the same channel, at least 1."""

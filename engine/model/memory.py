@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from engine.frozen import frozen
 from engine.model.agents import PromptPart
 from engine.model.trust import Trust
 
@@ -23,7 +23,7 @@ class Layer(StrEnum):
     PARA = "G"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LayerState:
     """How a layer stands. `state` is ready, building, degraded or off; `progress` in [0, 1]; `fresh_at` its newest."""
 
@@ -54,7 +54,7 @@ RETENTION_BY_KIND: Mapping[str, Retention] = {
 """The tier of each kind, unless whoever remembers it says otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Thread:
     """A conversation of the operator with another agent about a workspace. `about` are his words, `question` what the
     agent asked last, "" for nothing; `unanswered` when the last word is the operator's; `at` the last turn."""
@@ -68,7 +68,7 @@ class Thread:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewMemory:
     """Something to remember. `layer` is C or E; `at` when it was said (None: now); `ref` the caller's own id of it.
 
@@ -90,7 +90,7 @@ class NewMemory:
     trust: Trust = Trust.QUOTED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Memory:
     """A row of layer C or E.
 
@@ -119,7 +119,7 @@ class Memory:
     trust: Trust = Trust.QUOTED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecallQuery:
     """A question to all layers. None leaves a limit away; `session` is the one that asks, of which nothing is found;
     `now` drives decay (None: the engine's clock). With `passages`, of a long memory the text is the passage that
@@ -136,7 +136,7 @@ class RecallQuery:
     passages: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScorePart:
     """One reason for a rank: `value` in [0, 1], times `weight`."""
 
@@ -145,7 +145,7 @@ class ScorePart:
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recalled:
     """One line that was found, with where it came from and why (SPEC 4.4). `ref` as in `Memory`; `about` is the session
     or task whose course it tells, "" where it stands for itself; `place` where in a long memory the text stands, "" for
@@ -168,7 +168,7 @@ class Recalled:
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recall:
     """What was found, best first. `left_out`: layers that failed or were late, in words; `dropped`: what fell under
     the token budget."""
@@ -179,7 +179,7 @@ class Recall:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remembered:
     """What came of remembering: the ids in the order of what was given, and how many of them are new."""
 
@@ -187,7 +187,7 @@ class Remembered:
     new: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentFile:
     """A file of layer A as it was read (SPEC 4.1). `digest` is of its bytes, "" when there is no such file; `problem`
     says what is wrong with it, in words."""
@@ -200,7 +200,7 @@ class AgentFile:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Injection:
     """What recall would put into a prompt (SPEC 9.5). `part` is the block as it is sent, None when nothing is recalled.
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+
+from engine.frozen import frozen
 
 
 class DecidedBy(StrEnum):
@@ -48,7 +50,7 @@ class Verdict(StrEnum):
     BLOCK = "block"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Assignment:
     """Exactly what is to be done; a permit is bound to its digest (SPEC 3.1).
 
@@ -75,7 +77,7 @@ class Assignment:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RailVerdict:
     """One rail's word on one trigger, with its reason in words."""
 
@@ -85,7 +87,7 @@ class RailVerdict:
     rule: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trigger:
     """A request to execute (SPEC 3.1), as the safety pipeline sees it.
 
@@ -116,7 +118,7 @@ class Trigger:
     without_sandbox: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Permit:
     """The one thing that lets work start (SPEC 3.1): persisted, single-use, bound to `digest`."""
 
@@ -128,7 +130,7 @@ class Permit:
     expires_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ruling:
     """The pipeline's decision on a trigger: every rail's verdict in order, and a permit or what blocked it."""
 
@@ -137,7 +139,7 @@ class Ruling:
     blocked_by: RailVerdict | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hold:
     """Something that stops or pauses the engine until its own word lifts it (SPEC 3.7). `by` is who placed it."""
 
@@ -148,7 +150,7 @@ class Hold:
     by: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CostState:
     """Settled plus reserved cost in each window, and the caps, all in micro-dollars (SPEC 3.4)."""
 
@@ -160,7 +162,7 @@ class CostState:
     month_cap: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RailState:
     """One rail: what it says now to work that nobody approved and that has nothing else against it, and what it said
     at the newest decision.
@@ -180,7 +182,7 @@ class RailState:
     stopped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Burn:
     """One cost window (SPEC 3.4), money in micro-dollars. `window` is `hour` (sliding), `day` or `month`.
 
@@ -202,7 +204,7 @@ class Burn:
     reached_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChainStep:
     """A link of the loop detector (SPEC 3.3). `depth` counts the channels of the chain up to here, `runs` how often
     this pair ran in the last 10 minutes; `answer_until` is how long the reverse link is blocked, None when it is not.
@@ -218,7 +220,7 @@ class ChainStep:
     answer_until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StopLevel:
     """One of the four levels of the kill switch (SPEC 3.7): `config`, `api`, `key`, `outside`.
 
@@ -231,7 +233,7 @@ class StopLevel:
     lift: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogEntry:
     """One decision of the rails; `estimate` in micro-dollars.
 

@@ -7,10 +7,11 @@ make no such pair are text like any other.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from engine.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Marks:
     """The comments around a section. `name` tells it from other sections."""
 

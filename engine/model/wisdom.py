@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from engine.frozen import frozen
 from engine.model.agents import PromptLine
 from engine.model.base import MICRO
 from engine.model.lessons import LESSON, lesson_id
@@ -21,7 +22,7 @@ def telling(key: str) -> bool:
     return not key.startswith(LESSON)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PatternSource:
     """What a pattern was learnt from: the learning's id, who found it, and in which session."""
 
@@ -30,7 +31,7 @@ class PatternSource:
     session: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pattern:
     """Something a leader knows to work. `key` names it within the leader; `uses` counts the guided prompts that
     carried it. `at` is when this wording was written, None for one that stands in `soul.md`. A quoted one was approved
@@ -50,7 +51,7 @@ class Pattern:
         return f"{self.key}: {self.text}" if telling(self.key) else self.text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PatternVersion:
     """One wording that a pattern has or had; an empty text means that it was taken out. `origin` is the home."""
 
@@ -62,7 +63,7 @@ class PatternVersion:
     sources: tuple[PatternSource, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaderDecision:
     """A decision that a leader made lately."""
 
@@ -72,7 +73,7 @@ class LeaderDecision:
     trust: Trust = Trust.OPERATOR
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaderProfile:
     """What a leader has to say (SPEC 1.9). Patterns stand in the order of their weight: most used, then newest."""
 
@@ -84,7 +85,7 @@ class LeaderProfile:
     decisions: tuple[LeaderDecision, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProfileEdit:
     """One change of a profile: a new text of "domain", new items of "principles" or "guardrails", or a new text of the
     one of "patterns" or "decisions" that `key` names. Empty, it takes that one out, or brings back what `soul.md` says
@@ -95,7 +96,7 @@ class ProfileEdit:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GuidanceItem:
     """One thing a leader says. `section` is "principles", "patterns", "guardrails" or "recent-decisions"; `ref`, for
     instance `cto#patterns/api_first`, is what a line of a prompt leads back to."""
@@ -119,7 +120,7 @@ class GuidanceItem:
         return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()[:12]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GuidanceHop:
     """One leader of the chain. `share` are the tokens it may use, `tokens` those it uses; `why` says why it says
     nothing, "" when it speaks."""
@@ -134,7 +135,7 @@ class GuidanceHop:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Guidance:
     """What the leaders of an agent tell it now (SPEC 1.5). `lines` is the block with a source for each line, empty
     when there is none; `reason` then says why. `chain_end` says in words where the chain ends."""
@@ -181,7 +182,7 @@ class Guidance:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MovePreview:
     """What a change, of its place or of what a leader says, would make of an agent's guidance."""
 
@@ -190,7 +191,7 @@ class MovePreview:
     after: Guidance
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProfilePreview:
     """What edits would make of a leader's profile, and of the guidance of each agent where that changes. `from_soul`
     are the sections that the edits empty, so that what `soul.md` says of them is used again."""
@@ -210,7 +211,7 @@ class ProfilePreview:
         return sorted(((agents, lines) for lines, agents in alike.items()), key=lambda pair: -len(pair[0]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TeachingState:
     """Soul enrichment (SPEC 1.6). `diff` is what the next round would change in the agent's `soul.md`, as a unified
     diff, "" for nothing; `reason` says why it cannot be taught. Instants are None when there was, or will be, none."""
@@ -233,7 +234,7 @@ class Basis(StrEnum):
     MODEL = "model"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Touched:
     """What a learning touched. `seconds` and `cost` (micro-dollars) were spent, or would have been saved; `reach` is
     the number of things it concerns: tests, files, sessions."""
@@ -244,7 +245,7 @@ class Touched:
     reach: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Score:
     """A number from 0 to 1 and the reasons for it, in words."""
 
@@ -252,7 +253,7 @@ class Score:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Learning:
     """Something an agent found out. `id` is the same whenever it is told again; `category` are words, "" for none."""
 
@@ -268,7 +269,7 @@ class Learning:
     trust: Trust = Trust.QUOTED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Learnt:
     """Something that was found out in a workspace and is a pattern of a leader now, in that leader's wording: by whom
     and in which session it was found out, and when it went up."""
@@ -289,7 +290,7 @@ class BubbleState(StrEnum):
     FLUSHED = "flushed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateResult:
     """One gate of SPEC 1.7, by its number and name, and what it said."""
 
@@ -299,7 +300,7 @@ class GateResult:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bubble:
     """A learning on its way to the direct leader. `gates` are those that were asked, in order; of a refused one the
     last said no. `pattern` is the key of what it became."""
@@ -325,7 +326,7 @@ class Bubble:
         return next((gate for gate in self.gates if not gate.passed), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Taught:
     """What a round of teaching did to one agent: "taught", "unchanged" or "skipped", and why it was skipped."""
 
@@ -334,7 +335,7 @@ class Taught:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlushReport:
     """One round of the queue: bubbles that became, or joined, patterns by leader; how many wait on; what failed."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+
+from engine.frozen import frozen
 
 
 class SessionState(StrEnum):
@@ -41,7 +43,7 @@ KEPT_DURATIONS = 50
 """So many of the slowest tests are kept with a result; a suite may have tens of thousands."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckResult:
     """What a run of the project's own tests said. `durations` are seconds by test id, slowest first. `counted` is False
     when the output named no tests: then one `passed` or `failed` stands for how the command ended."""
@@ -66,7 +68,7 @@ UNDONE = "undone by the operator"
 """Why a session was stopped whose card was undone: what it had changed is thrown away, not kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionView:
     """A session as screens and verbs see it."""
 
@@ -124,7 +126,7 @@ class SessionView:
         return "discarded" if self.discarded_at else self.result or ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TranscriptLine:
     """One line of a session's transcript.
 
@@ -148,7 +150,7 @@ class ChangeState(StrEnum):
     UNDONE = "undone"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileChange:
     """One file of a change set. status: "added", "modified", "deleted", "renamed", "mode", "left out" (a repository of
     its own, which is no part of the change set); lines None for binary. `note` says in one line what a reviewer must
@@ -163,7 +165,7 @@ class FileChange:
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiffComment:
     """A comment on one line of a change set: `line` counts from 1 in the new file, in the old one where `old`; `quote`
     is that line. `at` and `sent` are ISO instants, `sent` "" until it went to an agent."""
@@ -178,7 +180,7 @@ class DiffComment:
     sent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilePart:
     """A file of a change set, to be landed: what is left of it, or only the hunks of these numbers. They are numbered
     from 1 in the diff of the whole change set, whatever is landed."""
@@ -187,7 +189,7 @@ class FilePart:
     hunks: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeSet:
     """What a session changed, waiting to be landed. `landings` counts those that can be undone, `landed` the files that
     they changed. While part of it is landed, `files` are what is left."""
@@ -209,7 +211,7 @@ class ChangeSet:
     landings: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileDiff:
     """One file of a change set as a screen shows it: `hunks` is sanitised unified diff text, "" for binary files.
 
@@ -233,7 +235,7 @@ class FileDiff:
         return (number for number in itertools.count(1) if number not in self.landed)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LandPreview:
     """Whether a change set would land now (SPEC 3.9). `conflicts`: files that both sides changed; `in_the_way`: what
     stands where a file must go; `unsupported`: files that cannot be landed, with the reason in words."""
@@ -245,7 +247,7 @@ class LandPreview:
     files: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Task:
     """One entry of the task board. state: open, running, done, failed. It needs other tasks done first: `needs` are all
     of them, `waits_for` those that are not done yet."""
@@ -264,7 +266,7 @@ class Task:
     waits_for: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentView:
     """A member of the hierarchy as its folder says. `broken` holds the reason when the folder cannot be read.
 
@@ -288,7 +290,7 @@ class AgentView:
     spent: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Doing:
     """What an agent does now, and what all its sessions took: see `AgentView`."""
 
@@ -299,7 +301,7 @@ class Doing:
     spent: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waiting:
     """One entry of the operator's queue (SPEC 9.3): what waits, since when, and where a key leads."""
 
@@ -334,7 +336,7 @@ class PermissionAnswer(StrEnum):
         return self in (PermissionAnswer.ALLOW_SESSION, PermissionAnswer.DENY_SESSION)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PermissionRequest:
     """Something a session wants to do and a person must look at. `detail` is what exactly (a command, a diff, a URL);
     `reason` why it is asked. `answer` is None while it waits; `withdrawn` when its session ended before."""

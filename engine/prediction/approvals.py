@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlmodel import Session, col, select
@@ -16,6 +16,7 @@ from sqlmodel import Session, col, select
 from engine.events import PredictionReassigned
 from engine.execution.launcher import Launcher
 from engine.execution.runners.parameters import named_flow
+from engine.frozen import frozen
 from engine.model import (
     NO_SANDBOX,
     Assignment,
@@ -56,7 +57,7 @@ KILL = "kill"
 """The rail whose word is of no card: a stop is told wherever one looks, and over as soon as it is lifted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """Who asks for a card to be run, and how: `by` decides; `program` is the program that asks, or the channel that it
     says it works for (SPEC 3.3), "" for the engine and people; `force` skips the rate (SPEC 3.2). `without_sandbox`:

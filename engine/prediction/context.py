@@ -14,6 +14,7 @@ from pathlib import Path
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.upkeep import Disk
+from engine.frozen import frozen
 from engine.git.calendars import Meeting, nearest
 from engine.git.github import GitHubState
 from engine.git.locks import LockMismatch
@@ -26,7 +27,7 @@ from engine.model.text import count, listing, moment, plain, span
 from engine.prediction.signals import ANY_NEW_FILE, Conversations, OurWrite, git_evidence, open_tasks, thread_words
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Changed:
     """A file that changed since the last run of the tests, and when, if that can be told. `gone`: it was deleted."""
 
@@ -35,7 +36,7 @@ class Changed:
     gone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A project of the workspace and what is known of its tests. `runs`: newest first; `here`: those of them on your
     own files as they were, not of HEAD alone or a merge tried elsewhere; `changed`: files that differ from those of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.toolchains.projects import Project, ProjectsFound
 from engine.execution.sessions import Sessions
 from engine.execution.upkeep import Disk
+from engine.frozen import frozen
 from engine.git.calendars import CalendarReader
 from engine.git.github import GitHub
 from engine.git.locks import LocksRead
@@ -60,7 +61,7 @@ def _nothing(workspace: str) -> Sequence[Any]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sources:
     """What contexts are read from. By workspace: `learned` the names of learned flows that may run there, `fixes` what
     turned tests green there before, `prose` who takes prose there, "" for nobody, `landings` what can be undone."""

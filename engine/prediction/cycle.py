@@ -16,6 +16,7 @@ from sqlmodel import Session
 
 from engine.config import Settings
 from engine.events import TriggerBlocked
+from engine.frozen import frozen
 from engine.learning.decisions.query import Seen
 from engine.model import (
     Assignment,
@@ -64,7 +65,7 @@ EXPLORED_BELOW = 3
 """A kind that people decided on so often, in whatever workspace, is known: it is not explored any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Running:
     """A cycle under way: what will come of it, and which workspaces it looks at."""
 
@@ -80,7 +81,7 @@ class Draft:
     info: RunnerInfo
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Round:
     """What stays the same for every proposal of one cycle. `decided`: by workspace and kind, how many cards the
     operator approved, and how many were decided on; `routed`: how many proposals went to each channel so far."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import PurePath
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import sqlalchemy
 from sqlmodel import Session, col, update
 
+from engine.frozen import frozen
 from engine.model import DismissReason, Mute, Tier
 from engine.prediction.card_rows import DismissalRow, Prediction
 from engine.prediction.kinds import kind_title
@@ -34,7 +34,7 @@ OFF_AFTER = 3
 NEVER = (DismissReason.NEVER_HERE, DismissReason.NEVER_ANYWHERE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dismissal:
     """One dismissal that was not taken back. `subject_counts` and `kind_counts` are false once the mute of its subject,
     or of its kind, was lifted; the latter also once a card of the kind was approved there."""

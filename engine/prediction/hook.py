@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from engine.frozen import frozen
 from engine.model import Proposal, Source, sanitise
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.model_twin import said_proposal
@@ -41,7 +42,7 @@ KIND = "hook"
 PLACE = "prediction.hook"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Said:
     """A line, read. `confidence` in [0, 1]; `workspace` "" when it names none."""
 

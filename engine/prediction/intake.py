@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy
@@ -27,6 +26,7 @@ from sqlalchemy import bindparam, or_
 from sqlmodel import Session, col
 
 from engine.events import CycleFinished, TriggerBlocked
+from engine.frozen import frozen
 from engine.model import Card, Proposal, Source, Status
 from engine.prediction import stack
 from engine.prediction.card_rows import Prediction, card_of, find, own_sessions
@@ -92,7 +92,7 @@ _SAME_EVIDENCE = sqlalchemy.select(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sensed:
     """What the cycle found in one workspace: the evidence, and what it is about as (kind, subject). `complete` is False
     when a collector failed: then nothing is withdrawn, since what was not seen is not gone. `unseen`: kinds that one

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from engine.frozen import frozen
 from engine.model import Tier
 
 HEARTBEAT: Final = "heartbeat"
@@ -59,7 +59,7 @@ _USUAL_HOURS: Final = {Tier.BROKEN: 2.0, Tier.BLOCKS: 12.0, Tier.CHECK: 8.0, Tie
 _STRENGTH: Final = {Tier.BROKEN: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UPKEEP: 0.3}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """One kind of card. `title` names it in lists. `flow` is what → runs, "" for the flow of the kind's own name.
     `continues`: kinds whose sessions it takes up again. `place` is its row."""

@@ -12,13 +12,14 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from engine.config import SettingsSource
 from engine.execution.routing import ModelChoice, ModelRouter
 from engine.execution.runners.parameters import named_flow
+from engine.frozen import frozen
 from engine.keys import TWIN, Key, Keys
 from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
 from engine.model.text import mark
@@ -65,7 +66,7 @@ Ask = Callable[[str, Question], Answer]
 """Asks a model by its id; raises `NoAnswer`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TwinModelId:
     """A model and its provider; `twinModelId` without the name of a known provider before it is one of Together's."""
 
@@ -219,7 +220,7 @@ def said_proposal(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TwinAccess:
     """Names and keys for questions to the Twin model: a key of its own (`twinApiKey`, `clawpy key set twin`) comes
     before its provider's, and no other provider is shown it."""

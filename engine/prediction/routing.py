@@ -19,7 +19,7 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from sqlmodel import col
 
 from engine.clock import Clock
 from engine.config import Settings, SettingsSource
+from engine.frozen import frozen
 from engine.memory.embedding import NoEmbedder
 from engine.model import AgentView, Outcome, PartOfDay, Randomness, Refusal, Source, part_of_day
 from engine.prediction.card_rows import Prediction
@@ -80,7 +81,7 @@ Embed = Callable[[Sequence[str]], Sequence[bytes]]
 """Unit vectors (float32) of texts; raises `NoEmbedder`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Route:
     """Where work goes and who does it, "" where nothing says so; `why` in words. `meaning` is kept with the card
     (float32, b"" without an embedder), so that later prompts can be compared with it."""

@@ -5,10 +5,10 @@ Every relevance is documented where it stands; what touches the outside world on
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from engine.frozen import frozen
 from engine.git.calendars import AHEAD, Meeting, nearest
 from engine.git.github import GitHubState
 from engine.git.state import GitState, Touch
@@ -77,7 +77,7 @@ ANY_NEW_FILE: Final = "*"
 """Path of an `OurWrite` that stands for every untracked file: what a check of ours leaves lying about."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OurWrite:
     """A landing of ours wrote `path` (relative to the workspace), or a session of ours may have left untracked files
     (`ANY_NEW_FILE`), between two instants, both included."""

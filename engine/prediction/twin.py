@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from sqlmodel import Session
 
+from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.query import NOTHING, Query, Seen
 from engine.model import (
@@ -52,7 +52,7 @@ class Calibrator(Protocol):
     def check(self) -> CalibrationCheck: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TwinWord:
     """A Twin's answer, each in [0, 1]: the probability that the operator approves; the shrunk share approved among the
     most similar past decisions (`pattern`), and of the like in this part of the day and week (`time`); and why."""

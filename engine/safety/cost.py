@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import accumulate
 
+from engine.frozen import frozen
 from engine.model import MICRO, Burn, CostState, RailVerdict, Verdict
 
 RAIL = "cost"
@@ -23,7 +23,7 @@ AGENT_BUDGET = "agent-budget"
 """The rule that an agent's own budget of the day is."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Windows:
     """Where the three windows begin, as instants in UTC. What lies exactly at a beginning counts."""
 
@@ -43,7 +43,7 @@ def windows(local: datetime) -> Windows:
     return Windows(local.astimezone(UTC) - HOUR, midnight.astimezone(UTC), first.astimezone(UTC))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentBudget:
     """What an agent spent today, reservations included, and its own budget of a day; None is without limit."""
 

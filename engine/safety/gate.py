@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
 from engine.config import Production
+from engine.frozen import frozen
 from engine.model import MICRO, NO_SANDBOX, SANDBOX_WAIVED, RailVerdict, Trigger, Verdict
 from engine.safety.content.shell import words_of
 
@@ -32,7 +32,7 @@ BOUND = 0.8
 """Wilson's lower bound of past approvals that acting alone needs (SPEC 2.5)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateFacts:
     """What the gate looks at. Money in micro-dollars; `targets` are the production targets found, in words.
 
@@ -64,7 +64,7 @@ class GateFacts:
     always_asked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One row of the gate that applies."""
 

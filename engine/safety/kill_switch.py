@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from sqlmodel import Field, Session, col
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import HoldLifted, HoldPlaced
+from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Hold, RailVerdict, Refusal, StopLevel, TriggerType, Verdict
 from engine.safety import stop_file
@@ -44,7 +44,7 @@ _LAST_AT_RESUME = "safety.last_decision_at_resume"
 _BY_HAND = "safety.lifted_by_hand"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KillFacts:
     """What the kill switch looks at; `holds` are those in force."""
 

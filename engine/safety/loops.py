@@ -9,13 +9,13 @@ run: it counts as a repeat and in nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import sqlalchemy
 from sqlalchemy import Index
 from sqlmodel import Field, Session, col, delete, desc, select
 
+from engine.frozen import frozen
 from engine.model import RailVerdict, Trigger, Verdict
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, ask
@@ -32,7 +32,7 @@ DEEPEST = 3
 REMEMBERED = 50
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Link:
     """One step of a chain, in one workspace."""
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from engine.frozen import frozen
 from engine.storage.files import write_json
 
 NAME = "STOP"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StopRequest:
     """What the file says. An empty or unreadable file is a stop all the same."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 
 from engine.engine import Engine
+from engine.frozen import frozen
 from engine.model import Card, DecidedBy, Refusal, Source, Status
 from engine.simulation.world import DEPLOYED, Project
 
@@ -54,7 +55,7 @@ class Does(StrEnum):
     RESUMES = "resumes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Day:
     """One day. `moments` in order; the laptop sleeps in `asleep`, spans in order that do not overlap."""
 
@@ -152,7 +153,7 @@ DEAR = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lesson:
     """A correction: what is added to a card of `channel`, which `agent` serves for that while; `bubbling` as in
     `wisdom_cascade_config.json`."""

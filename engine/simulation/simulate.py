@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from engine import git
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.engine import Engine, open_engine
+from engine.frozen import frozen
 from engine.hierarchy.bubbles import GATES
 from engine.home import Home
 from engine.model import (
@@ -220,7 +220,7 @@ paths = ["deploy/*"]
 """Caps are lower than the defaults, so that a month reaches them; and there is something that is production."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MadeWorld:
     """An engine with everything around it made up."""
 

@@ -8,9 +8,9 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from engine.frozen import frozen
 from engine.model import Refusal
 
 SHORTEST = 3
@@ -91,7 +91,7 @@ _TEXT = ("CHAR", "TEXT", "CLOB", "JSON", "")
 _ZLIB = b"\x78"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """A value that holds the words: its table, row and column, and what it says."""
 

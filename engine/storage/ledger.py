@@ -6,7 +6,6 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
@@ -16,6 +15,7 @@ from sqlalchemy import JSON, Column, Connection, Index
 from sqlmodel import Field
 
 from engine.events import Event
+from engine.frozen import frozen
 from engine.model import Layer, LayerState, sanitise
 from engine.model.secrets import redact
 from engine.storage import state
@@ -73,7 +73,7 @@ def _count(_target: object, connection: Connection, **_: object) -> None:
     connection.exec_driver_sql(COUNTING)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerEntry:
     """A row of the ledger as others see it; `id` grows with time and serves as a cursor."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from sqlmodel import Field, Session
 
 from engine.clock import Clock
 from engine.events import RowsLetGo
+from engine.frozen import frozen
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
 from engine.storage.types import as_stored
@@ -49,7 +50,7 @@ class TableDay(Row, table=True):
     microusd: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """Which rows of a table may go. All but `table` is SQL over the row `t`, from the program's own text alone.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.completions import MemoryModel
+from engine.frozen import frozen
 from engine.git.places import Projects, top_folder
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.memory.importing import Importer
@@ -79,7 +79,7 @@ def build(core: Engine, overrides: Overrides) -> None:
         core.sessions.observe(observer)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _WhenOver:
     """Observer of sessions: has the housekeeping come round as soon as one is over, for its follow-up."""
 

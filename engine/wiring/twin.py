@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.events import TwinAnswered
 from engine.execution.runners.model.completions import Completions
+from engine.frozen import frozen
 from engine.keys import Keys
 from engine.learning.decisions.insights import Figures
 from engine.learning.decisions.training_examples import Plan
@@ -82,7 +82,7 @@ def _twin_told(core: Engine, model: str, usable: bool, words: str) -> None:
     core.database.write(lambda tx: tx.record(TwinAnswered(subject=model, usable=usable, reason=words)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _TwinSchool:
     """What training needs of the settings, the keys and the Twin model (SPEC 8.4)."""
 

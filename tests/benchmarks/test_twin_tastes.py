@@ -21,6 +21,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
+from engine.frozen import frozen
 from engine.model import CalibrationCheck, Proposal, Signal, Status
 from engine.prediction.stack import MOST_ALIKE
 from engine.prediction.twin import EmbeddedTwin
@@ -45,7 +46,7 @@ Taste = Callable[[Proposal, int, int], bool]
 CHANGE = LEARNT + AFTER
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shown:
     """A card that was shown after so many decisions: how likely he is to approve it, with which confidence it came,
     and what stood beside it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from engine.frozen import frozen
 from engine.learning.decisions.learner import Learner, look
 from engine.learning.decisions.query import Query, Seen
 from engine.memory.minilm import MiniLM
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 BEGIN = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One proposal: what was seen before it, what it said, whether most of the people who judged it wanted it."""
 

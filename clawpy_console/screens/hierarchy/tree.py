@@ -7,7 +7,7 @@ below that: their leader is missing, they are in a circle, or their folder canno
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from textual import events
 from textual.message import Message
@@ -15,6 +15,7 @@ from textual.message import Message
 from clawpy_console import words
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.rows import Row, Rows
+from engine.frozen import frozen
 from engine.model import AgentView
 
 OWNER = "owner"
@@ -39,7 +40,7 @@ STATES: Mapping[str, tuple[str, str, str]] = {
 """Sign, colour and word of each state of an agent."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A row of the tree. `agent` is None for the owner, for folded agents and for the heading of a group.
 
@@ -56,7 +57,7 @@ class Node:
     above: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Folds:
     """Rows that you folded (`closed`), and leaders whose unused agents are `shown`.
 

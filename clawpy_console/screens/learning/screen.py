@@ -4,7 +4,6 @@ decide what is used (SPEC 5, 6)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from clawpy_console.widgets.keyline import Filter, KeyLine
 from clawpy_console.widgets.row_view import Scrolled
 from clawpy_console.widgets.rows import Rows, grouped
 from engine import document
+from engine.frozen import frozen
 from engine.model.adaptation import CANDIDATE_MOVES
 from engine.model.learnings import ChainReport, RetractReport
 
@@ -85,7 +85,7 @@ UNWRAPPED_CELLS = 10_000
 """Cells of a line that the dialog wraps."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """What a key does to what is under the cursor: the question before it, what is said when it is done, whether it
     takes a reason, and the verb of a yes."""

@@ -6,13 +6,14 @@ What reads blocks: call it in a thread.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
 from clawpy_console.fields import Document, Field, text
+from engine.frozen import frozen
 from engine.model import (
     AgentFile,
     Capture,
@@ -68,7 +69,7 @@ ATTRIBUTES: Mapping[str, str] = {
 """Attributes of entries that are shown, in this order, with their names."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """An entry in a list, or a link to one. `layer` None leads to a session.
 

@@ -13,8 +13,8 @@ import hmac
 import logging
 import secrets
 import threading
-from dataclasses import dataclass
 
+from engine.frozen import frozen
 from engine.keys import ENVIRONMENT, FILE, Keys
 from engine.model import Refusal
 from engine.storage import state
@@ -42,7 +42,7 @@ def new_token() -> str:
     return PREFIX + secrets.token_urlsafe(32)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """Where a token came to lie: "keyring", "file", "environment" or "this run". `words` for the operator."""
 

@@ -7,19 +7,20 @@ that rebinds its own name to this machine still sends that name as Host, so name
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from engine.api.gateway.certificate import MAKE
 from engine.config.gateway import GatewaySettings
+from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wish:
     """What the command line says over the settings; None leaves it to them."""
 
@@ -47,7 +48,7 @@ class Wish:
             raise Refusal("bad_address", sanitise(said), "for example --host 127.0.0.1 --port 8477") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where it listens: `port` 0 takes a free one. `names` are the Hosts it answers to."""
 

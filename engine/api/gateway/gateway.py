@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine.api.gateway.access import THIS_RUN, Access
@@ -13,6 +12,7 @@ from engine.api.gateway.addresses import Place, Wish, place_of
 from engine.api.gateway.limits import Limits
 from engine.config.gateway import GatewaySettings
 from engine.events import Event, GatewayClosed, GatewayOpened
+from engine.frozen import frozen
 from engine.model import Refusal
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 ENDED = "it stopped unexpectedly: see the log, then start it again"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GatewayState:
     """How it stands. `url` is "" when it does not listen; `words` say so, or how it is guarded, or why it failed;
     `token` where the token comes from; `clients` listen on WebSockets, `dropped` of them were too slow."""

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from engine.api.notify.addresses import Address
 from engine.api.notify.matrix import Form
 from engine.api.notify.notes import QUIET_FORMS, Note
 from engine.config.notify import DESKTOP, SPEAK
+from engine.frozen import frozen
 from engine.model import extras
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ MARKS = re.compile(r"([*_`~|>#\\\[\]])")
 """What Discord would take for markdown."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """Why a note was not delivered. `lasting`: it will not be delivered later either, unless somebody mends it."""
 
@@ -50,7 +51,7 @@ class Failure:
     lasting: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Button:
     """A request to make: POST to `url` with this credential."""
 

@@ -7,10 +7,11 @@ operator has decided meanwhile, or had forgotten (SPEC 4.10), is not told any mo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from engine.api.notify.matrix import Happening
+from engine.frozen import frozen
 from engine.model import Card, DecidedBy, Refusal, SessionState, SessionView, Source, Status, Tier, dollars
 from engine.storage.ledger import LedgerEntry
 
@@ -26,7 +27,7 @@ FAILURES = frozenset({SessionState.FAILED, SessionState.CANNOT_RUN, SessionState
 CARDS = frozenset({Happening.NEW_MEDIUM, Happening.NEW_HIGH})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moment:
     """Something to tell. `words` say what happened, for a card its prompt. `confidence` in [0, 1] and `tier` are those
     of a card, None where it is of none; `stated`: the confidence says something. `asks` that a person must look at the

@@ -7,12 +7,13 @@ cut out of it (SPEC 11.1).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from engine.api.notify.matrix import Form, Happening
 from engine.api.notify.moments import Moment
+from engine.frozen import frozen
 from engine.model import Tier, sanitise
 from engine.model.secrets import redact
 
@@ -41,7 +42,7 @@ _ONES = (
 _TENS = ("zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Note:
     """One notification. `badge` is the number of pending cards; `actions` what can be done with the card from it.
     `haptic` is one of `TAPS`, "" for none. `ask` asks for an answer by voice: said only where one is heard."""

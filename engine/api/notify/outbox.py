@@ -6,7 +6,6 @@ A row names the fact that it tells of and holds no words and no address: nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -16,6 +15,7 @@ from sqlmodel import Field, SQLModel, col, select
 
 from engine.config.notify import Surface
 from engine.events import Event, NotificationsGivenUp
+from engine.frozen import frozen
 from engine.storage.database import Database, Transaction
 from engine.storage.types import utc
 
@@ -57,7 +57,7 @@ class NotificationRow(SQLModel, table=True):
     changed_at: datetime = Field(sa_column=utc())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dead:
     """What a surface did not get: how many, since when, and why the last was given up."""
 

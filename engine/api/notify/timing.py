@@ -7,11 +7,11 @@ What a surface did not take is tried again, ever more seldom; after a day it is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from engine.api.notify.matrix import Urgency
 from engine.api.notify.outbox import NotificationRow
+from engine.frozen import frozen
 
 BACKOFF = (30.0, 120.0, 600.0, 1800.0, 3600.0)
 """Seconds until a surface that failed is tried again, by how often it failed in a row; the last for all that follow."""
@@ -29,7 +29,7 @@ TOGETHER = 50
 """At most so many go as one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What goes now, as one, and else after how many seconds to look again; None when nothing waits."""
 

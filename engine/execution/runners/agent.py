@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from engine.config import SettingsSource
@@ -15,10 +15,11 @@ from engine.execution.runners.flow import Place
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces, bounded
 from engine.execution.tools.belt import Toolbelts
 from engine.execution.validation import Validated, Validation
+from engine.frozen import frozen
 from engine.model import Assignment, Prompt, PromptRequest, Refusal, SessionView, sanitise
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AgentServices:
     """What every runner of agents works with. `validation` judges what they did; None for no judging."""
 

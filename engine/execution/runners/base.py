@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from engine.execution.live import LiveSession
+from engine.frozen import frozen
 from engine.model import Assignment, CheckResult, RunnerInfo, SessionView
 from engine.storage.database import Transaction
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunnerResult:
     """What work that ran to its end has to say; `sound` as in `FlowResult`.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from engine.clock import Clock, SystemClock
 from engine.execution.upkeep import Upkeep
+from engine.frozen import frozen
 from engine.git import Git
 from engine.model import CheckResult
 
@@ -67,7 +68,7 @@ class Stopped(BaseException):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandResult:
     """A finished command. `output` is stdout and stderr as they came, sanitised, its last `OUTPUT_KEPT` characters.
 
@@ -85,7 +86,7 @@ class CommandResult:
         return self.exit_code == 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlowResult:
     """What a flow that ran to its end found. `full`: `check` covers the whole suite. `sound` is False when what it
     looked at is not right and `check` does not say so: a secret was found. `facts` are JSON-able; `next` among them
@@ -120,7 +121,7 @@ class Bench(Protocol):
     ) -> CommandResult: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """One run of a flow.
 

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution.sandbox import limits
+from engine.frozen import frozen
 
 SESSION_MARK = "CLAWPY_SESSION"
 """Environment variable that every process of a session carries: its session's id."""
@@ -18,7 +18,7 @@ PRIVATE = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").resolve(
 """Places of which a session has its own, empty at first: other programs' temporary files are none of its business."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Confinement:
     """What one session's commands may touch; all paths absolute. What is not named here and is no part of the system
     or of an installed tool (see `places`) is not there for them.
@@ -121,7 +121,7 @@ class Sandbox(ABC):
         return str(confinement.tmp)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trial:
     """How a command went by which a rung was tried. `fault`: what kept it from succeeding, in words, "" for nothing."""
 
@@ -160,7 +160,7 @@ class NoSandbox(Sandbox):
         return limits.supervised(["cwd", str(cwd)], argv) if sys.platform == "linux" else list(argv)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RungReport:
     """What `doctor` says of one rung. `lacks` is what it does not do here, or why it does not work; `fix` how to mend
     that, "" when there is nothing to mend."""

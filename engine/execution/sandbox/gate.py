@@ -16,7 +16,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
@@ -32,6 +31,7 @@ from engine.execution.sandbox.hosts import (
     server_name,
     split,
 )
+from engine.frozen import frozen
 from engine.model import sanitise
 
 CONNECTIONS = 64
@@ -63,7 +63,7 @@ class _Refused(Exception):
     """Not let through; the text says what and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Request:
     host: str
     port: int

@@ -11,8 +11,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from engine.frozen import frozen
 from engine.model import Refusal
 
 HTTPS = 443
@@ -23,7 +23,7 @@ _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostRule:
     """One entry. `name` is lower case, without the `*.` of a `wildcard`, and "" for every public host."""
 

@@ -14,11 +14,12 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
 
 from engine.execution.sandbox.base import Confinement, tried
+from engine.frozen import frozen
 from engine.git import submodule_paths
 from engine.model import Refusal
 
@@ -31,7 +32,7 @@ class Kind(Enum):
     WRITE = "write"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mount:
     """`source` as it is outside, seen `at` a place inside."""
 
@@ -122,7 +123,7 @@ def make_pinned(mounts: Iterable[Mount], root: Path) -> None:
 _works = (f"work{number}" for number in itertools.count())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layers:
     """Overlays over `places`, made in `folder`, which commands never see. The first is `written` over, with the folder
     `work` for the kernel, which takes each for one mount only."""

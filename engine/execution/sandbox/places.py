@@ -12,11 +12,11 @@ import shutil
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.execution.sandbox.base import Confinement
+from engine.frozen import frozen
 
 TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 """The lists of `places.toml`."""
@@ -27,7 +27,7 @@ SYSTEM = tuple(map(Path, TABLES["system"]))
 _OF_SYSTEM = frozenset(SYSTEM)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tool:
     """Where a tool keeps what commands read: `pieces` of `folder`, which lies under the operator's home unless the
     environment variable `variable` names another place."""

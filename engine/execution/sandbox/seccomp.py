@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.execution.sandbox.supervisor import PASSED_ON, SIGNALS
+from engine.frozen import frozen
 
 _LOAD, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
@@ -40,7 +41,7 @@ _WRITE_ONLY, _READ_WRITE, _CREATE, _TRUNCATE, _TEMPORARY = 1, 2, 0o100, 0o1000, 
 _TABLES = tomllib.loads(Path(__file__).with_name("syscalls.toml").read_text())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Architecture:
     """What the filter has to know of a machine: its AUDIT_ARCH, its place in the tables, some numbers."""
 
@@ -90,7 +91,7 @@ class _Program:
         return b"".join(struct.pack("=HBBI", *instruction) for instruction in self.code)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alone:
     """What the filter has to do where no namespaces are."""
 

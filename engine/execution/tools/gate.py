@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,14 @@ from engine.execution.tools.jail import Jail, shown
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.specs import LONGEST_COMMAND, plain
 from engine.execution.tools.web import Target, Web, target_of
+from engine.frozen import frozen
 from engine.model import Refusal, SessionView, Verdict, sanitise
 
 REFUSING = frozenset({"denied", "blocked", "no_sandbox", "outside", "git_folder", "hard_link", "private_address"})
 """Refusals that are a rail's word, and recorded; all others are a model's mistakes or the world's."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wish:
     """One thing that a session wants to do. `command` is what does the same in a shell, for the content filter.
 
@@ -60,7 +60,7 @@ _KINDS: Mapping[str, tuple[str, str]] = {
 """An agent's own kinds of tools that touch files: which of ours each is like, and what does the same in a shell."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolServices:
     """What the tools of every session stand on. `programs` takes commands apart for the policy's patterns; `refused` is
     told what a rail did not let."""

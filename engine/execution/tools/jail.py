@@ -17,9 +17,9 @@ import unicodedata
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.storage.beneath import REPLACED, Beneath
 from engine.storage.files import TEMPORARY
@@ -105,7 +105,7 @@ LARGEST_FILE = 10 * 1024 * 1024
 _REFUSED, _MADE, _IMAGINED = "refused", "made", "imagined"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Content:
     """A file as it was read; `stamp` says whether it is still the same."""
 
@@ -113,7 +113,7 @@ class Content:
     stamp: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spot:
     """Where a path leads, relative to the jail ("" for its folder), and what was there (None: nothing)."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 from engine.config import Production
+from engine.frozen import frozen
 from engine.hierarchy.folders import Tools
 from engine.model import Verdict
 
@@ -19,7 +19,7 @@ NAMES = ("read", "write", "edit", "exec", "web_search", "web_fetch")
 _COMPOUND = re.compile(r"[;&|<>`\n\r(){}]|\$[({]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """The policy's word. `entry` is what decided ("" for: nothing allows it), `pattern` whether that names more than
     the tool."""
@@ -33,7 +33,7 @@ class Decision:
         return ":" in self.entry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """Entries are tool names (`exec`) or patterns (`exec:git status*`, `write:src/*`, `web_fetch:*.python.org`); deny
     wins over ask, ask over allow, and what is in none of them is not allowed. `problem` says why nothing is."""

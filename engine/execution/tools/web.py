@@ -18,13 +18,13 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin, urlsplit, urlunsplit
 
 from engine.config import SettingsSource
 from engine.execution.tools.html_text import text_of
+from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
 LONGEST_URL = 2_000
@@ -35,7 +35,7 @@ _SHARED = ipaddress.ip_network("100.64.0.0/10")
 _OUTSIDE_ASCII = re.compile(r"[^!-~]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """A URL taken apart. `host` is lower case and ASCII, without brackets; `path` has the query."""
 
@@ -151,7 +151,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 """From a host and a port to IP addresses. Raises OSError."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """What came back. `moved_to` is set instead of `text` when it leads to a host that was not asked for."""
 
@@ -163,7 +163,7 @@ class Page:
     moved_to: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     """One result of a search."""
 

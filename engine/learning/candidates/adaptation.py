@@ -11,11 +11,12 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
+from engine.frozen import frozen
 from engine.learning.candidates import candidates as table
 from engine.learning.candidates.candidates import CandidateRow, Candidates
 from engine.learning.candidates.drafting import Draft, NothingToDraft, NotYet, draft
@@ -78,7 +79,7 @@ JUDGED_BY = {
 """What speaks against these is recorded for workspaces, whosever work it was."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counts:
     """How many candidates there are of each status, and how many learning records there were."""
 

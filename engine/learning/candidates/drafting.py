@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from engine.frozen import frozen
 from engine.learning.candidates import transcripts
 from engine.learning.candidates.effects import checked, rewritten
 from engine.learning.candidates.evaluation import Opportunity
@@ -49,7 +50,7 @@ DISTINCT = 3
 """So many tasks must meet what is said of one thing before it is a lesson (SPEC 6.8)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Draft:
     """An effect, where it would apply, "" for anywhere, and whose words it is made of (SPEC 6.8)."""
 

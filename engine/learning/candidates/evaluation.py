@@ -8,9 +8,9 @@ operator who weighs the two.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from engine.frozen import frozen
 from engine.learning.candidates.weighing import OPPORTUNITY, mean
 from engine.model.adaptation import (
     Candidate,
@@ -64,7 +64,7 @@ in `human_approval` (what he makes of a proposed prompt); what agents err in, ag
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opportunity:
     """A record from which a candidate of this type could be drafted."""
 
@@ -124,7 +124,7 @@ NEW_AGAIN = 3
 """A rejected candidate comes up again after at least so many new records that bear it out."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evaluation:
     """A score from 0 to 100, the records that make it, and those that speak against the candidate."""
 

@@ -11,10 +11,11 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from typing import Any
 
+from engine.frozen import frozen
 from engine.learning.candidates import weighing
 from engine.learning.candidates.records import Records, record_id
 from engine.learning.candidates.sequences import LEAST_RUNS, FoundSequence, detect
@@ -38,7 +39,7 @@ Before = Callable[[str, Scope], int]
 """How often a label came before in a scope."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewRecord:
     """A record before it is one. `key` tells it from others of its fact; with `whole_key` that alone makes its id."""
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from engine.frozen import frozen
 
 SHORTEST, LONGEST = 3, 5
 """Calls of a sequence."""
@@ -38,7 +39,7 @@ Places = dict[int, list[int]]
 """By the number of a run, where in it a sequence begins."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundSequence:
     """A sequence. `count`: how often it occurs in all, without overlaps; `runs`: the numbers of the runs that have it,
     rising. By chance `expected` runs would; `z`: by so many standard deviations there are more."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from engine.frozen import frozen
 from engine.model import ParaFact, TranscriptLine, Trust
 from engine.model.adaptation import Candidate
 from engine.model.lessons import Correction
 from engine.storage.ledger import LedgerEntry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Priced:
     """A model, `PROVIDER:MODEL`, and what a million tokens of it cost, in micro-dollars: of prompt and answer as agents
     use them, four to one."""
@@ -22,7 +22,7 @@ class Priced:
     price: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelsUsed:
     """What an agent's calls went to of late: the model of most of them, on which channel, the others that could be had,
     and the characters of its median prompt (None when unknown)."""
@@ -33,7 +33,7 @@ class ModelsUsed:
     median_prompt: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mended:
     """Tests that were red when a session began and green with its changes: their signatures (see
     `FixTemplate.causes`) by name, "" where not known. `cost` of the session in micro-dollars."""

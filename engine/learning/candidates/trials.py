@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -29,6 +28,7 @@ from sqlmodel import Field, Session, SQLModel, col, func
 
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
+from engine.frozen import frozen
 from engine.hierarchy.outcomes import FollowedSessions
 from engine.learning.candidates.candidates import CandidateRow, Candidates
 from engine.model import Refusal
@@ -191,7 +191,7 @@ class OverlayRun(SQLModel, table=True):
 _MEASURED = ("with_runs", "with_good", "without_runs", "without_good", "difference", "low", "high")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drawn:
     """What was drawn for one overlay and one run."""
 

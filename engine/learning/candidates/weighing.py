@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from engine.config.agents import ACP, MODEL
+from engine.frozen import frozen
 from engine.model import MICRO, Trust, dollars
 from engine.model.text import count
 
@@ -26,7 +26,7 @@ FULL_BREADTH = 5
 """So many tests, files or repetitions weigh in full."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weight:
     """A score from 0 to 100 and how it was reckoned, in words."""
 

@@ -7,7 +7,7 @@ done: whatever a crash leaves is finished at the next start, and no pair is in t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from sqlalchemy import column, table
 from sqlmodel import Session, col, select
 
 from engine.events import PairsExported
+from engine.frozen import frozen
 from engine.learning.decisions.decisions import MORE_PAIRS, Decision, DpoPair, curate_pairs, stored_pairs
 from engine.learning.decisions.training_lines import (
     Exchange,
@@ -53,7 +54,7 @@ Conversations = Callable[[], Iterable[tuple[str, str]]]
 """What agents said and what the operator said to it, the oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exported:
     """A file as it now is: `records` lines in it, `new` of them since the last time."""
 

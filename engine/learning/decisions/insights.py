@@ -9,7 +9,6 @@ nobody decided when it was made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from statistics import fmean
 from typing import Any
@@ -19,6 +18,7 @@ from sqlalchemy import column, table
 from sqlmodel import Session
 
 from engine.clock import Clock
+from engine.frozen import frozen
 from engine.model import (
     COLD_START,
     CalibrationCheck,
@@ -66,7 +66,7 @@ APPROVED, REJECTED, EXPIRED, WITHDRAWN = "approved", "rejected", "expired", "wit
 DISCARDED, CANNOT_RUN = "discarded", "cannot_run"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decided:
     """One card as metrics see it. `word` is approved, rejected, discarded, expired, withdrawn or cannot_run, "" while
     it is pending; `undone` when its work was taken back or thrown away. `stated` is False when its confidence was that

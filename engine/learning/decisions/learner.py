@@ -23,6 +23,7 @@ from zlib import crc32
 
 import numpy
 
+from engine.frozen import frozen
 from engine.learning.decisions.calibration import Calibration, KindCalibration, logit, squash
 from engine.learning.decisions.query import MEANING, NAMES, Query, Seen, unpacked
 from engine.model import PartOfDay, PastDecision, prompt_words
@@ -379,7 +380,7 @@ FEATURES: tuple[tuple[str, float, float], ...] = (
 evidence are log-odds, what a level adds to the one above; so the first expectation is what the counts say."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Estimate:
     """The learner's answer: a probability that the operator approves, before and after calibration, in (0, 1)."""
 

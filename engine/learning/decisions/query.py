@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from datetime import datetime
 
+from engine.frozen import frozen
 from engine.model import PartOfDay
 
 MEANING = 384
@@ -21,7 +21,7 @@ _FORMAT = 1
 _NUMBERS = struct.Struct(f"<B{len(NAMES)}f")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seen:
     """A proposal as learners keep it: the numbers named by `NAMES`, and its vector of meaning when there was one."""
 
@@ -45,7 +45,7 @@ def unpacked(stored: bytes) -> Seen:
     return Seen(tuple(_NUMBERS.unpack_from(stored)[1:]), stored[_NUMBERS.size :])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Query:
     """The card that is asked about; `part`, `weekend` and `hour` are of the operator's own time."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from engine.frozen import frozen
 from engine.learning.decisions.decisions import MORE_PAIRS
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.training_lines import ARROW, Preference, Shape, exchange_line, preference_line
@@ -28,7 +28,7 @@ MEASURED_LEAST = 5
 """Below so many a model is not swapped in: nothing speaks for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Agreement:
     """How far a model agrees with the operator: `share` in [0, 1] of `asked` pairs; one half is no better than a coin.
     `unanswered` of them it gave no usable answer to, which agrees with nothing."""
@@ -85,7 +85,7 @@ EXAMPLES_FROM = 10
 SFT, DPO = "sft", "dpo"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What the settings say: where and from what to train, the most a run may cost in micro-dollars, and the Twin model
     in use now as `PROVIDER:MODEL`, "" for none. `enabled`: it is asked for cards; `automatic`: training begins by
@@ -100,7 +100,7 @@ class Plan:
     base_url: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Batch:
     """Examples of one method, as the file that is sent. `pairs_to` is the highest pair among what there was, 0 for
     conversations; `held_back` examples are not in it."""

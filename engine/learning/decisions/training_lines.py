@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from engine.frozen import frozen
 from engine.model import TWIN_INSTRUCTION, TWIN_TASK
 
 INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prompt → channel."
@@ -37,7 +37,7 @@ class Shape(StrEnum):
     TRL = "trl"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preference:
     """A pair of SPEC 8.2. `weight` in (0, 1] is that of its weaker signal; confidences in [0, 1], None for unknown."""
 
@@ -51,7 +51,7 @@ class Preference:
     rejected_confidence: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exchange:
     """One example of a conversation: what stood there, and what was said to it. Without a `system` of its own it is
     an example of the Twin's own task."""

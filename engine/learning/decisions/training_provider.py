@@ -7,11 +7,12 @@ import select
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from engine import child_process
+from engine.frozen import frozen
 from engine.model import extras, sanitise
 from engine.model.secrets import redact
 
@@ -20,7 +21,7 @@ COMMAND = (sys.executable, "-m", "engine.learning.decisions.training_host")
 CALL_SECONDS, UPLOAD_SECONDS = 180.0, 1_800.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """A job at the provider. `state` is running, done, failed or cancelled; `status` the provider's own word; `model`
     what came of it; `dollars` its price, None when it does not say."""
@@ -40,7 +41,7 @@ class TrainingFault(Exception):
         self.passing = passing
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Account:
     """Where to train, and with which key. Its repr tells no key."""
 

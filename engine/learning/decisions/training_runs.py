@@ -13,7 +13,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +21,7 @@ from sqlalchemy import CheckConstraint, ColumnElement
 from sqlmodel import Field, Session, col, select
 
 from engine.events import TrainingMoved
+from engine.frozen import frozen
 from engine.learning.decisions.decisions import count_pairs
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.training_examples import (
@@ -143,7 +143,7 @@ Answer = Callable[[str, str], str | None]
 Raises `TrainingFault` when it cannot be asked."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TwinModel:
     """The Twin model as training uses it. `plan` is what the settings say, `api` opens the provider (raises `Refusal`
     when there is no key), `answer` asks a model, and `adopt` puts one into the settings."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
+from engine.frozen import frozen
 from engine.learning.learnings.page import Part, Value, clean_text
 from engine.model import (
     EntrySource,
@@ -44,7 +45,7 @@ FOLDERS = {"tasks": LearningKind.TASK, "proxy-tasks": LearningKind.PROXY}
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """One scope: what of `project` (its key), `session` and `team` (the leader) is set says which."""
 
@@ -137,7 +138,7 @@ ALWAYS = frozenset(
 """Keys that an entry has even where they say nothing, so that who reads the file knows of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where a page is: its scope, and its path under the home's data folder."""
 

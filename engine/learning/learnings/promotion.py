@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from engine.events import Event, LearningPromoted, LearningReinforced, LearningRetracted
+from engine.frozen import frozen
 from engine.learning.learnings.entries import UNAPPROVED, Scope, risen, sources_written, stamp
 from engine.learning.learnings.page import Value
 from engine.learning.learnings.recurrence import Cluster, Vectors, clusters, comparison_key, matches
@@ -38,7 +39,7 @@ ENOUGH = 3
 """From so many sessions on what was observed once is repeated."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What is to be changed: entries that go up, and by the id of each that is said again, the sessions that do so."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from engine.frozen import frozen
 from engine.learning.learnings.rules import (
     ALIGNMENT,
     CORRECTIVE,
@@ -83,7 +83,7 @@ _LIMITS = re.compile(
 """Words that turn a rule into its opposite, or say where it ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """What a judge said: `holds` None when there was no answer that counts; `reason` in words."""
 

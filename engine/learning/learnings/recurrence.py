@@ -26,6 +26,7 @@ from typing import Any
 
 from sqlmodel import col, delete, select
 
+from engine.frozen import frozen
 from engine.learning.learnings.store import LearningVector
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningType, Trust
 from engine.model.lessons import folded
@@ -94,7 +95,7 @@ _SIDES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComparisonKey:
     """Entries can only be the same within one of these."""
 
@@ -156,7 +157,7 @@ Vectors = Callable[[Sequence[str]], Sequence[bytes | None]]
 words only."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cluster:
     """Entries that say the same. `centre` is the one whose words it goes by; `members` has it first, then the others
     in their order; `sessions` are distinct pieces of work, sorted."""

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
+from engine.frozen import frozen
 from engine.learning.learnings.recurrence import names
 from engine.model import (
     Basis,
@@ -51,7 +52,7 @@ KINDS = (
 """Facts of the ledger about what a session did in which something can be learnt."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Statement:
     """A sentence that is a "decision", a "fact" or a "correction" (SPEC 4.4). `speaker` is "agent", "operator" or
     "program"; `preference` says that it is about the human."""
@@ -62,7 +63,7 @@ class Statement:
     preference: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionRecord:
     """One session, as it really went. `leader` is its agent's, "" for none; `facts` are those of `KINDS`; `red` are
     tests that failed in the workspace when it began; `continues` is the first of the sessions that it goes on with;
@@ -145,7 +146,7 @@ NOBODY = "nobody"
 ABOUT_ONE = "about one thing; three tasks must confirm it"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """Something that was learnt, before it is an entry of a scope. `general` says why it holds beyond this session, ""
     where three tasks have to meet it first (SPEC 6.8)."""

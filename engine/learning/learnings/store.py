@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from sqlmodel import Field, SQLModel, col, desc, select
 
 from engine import events
 from engine.events import Event
+from engine.frozen import frozen
 from engine.learning.learnings.entries import ROOT, Scope, as_fields, place_of, read_entry
 from engine.learning.learnings.page import Page, Value
 from engine.model import LearningEntry, LearningReach, LearningStatus, Refusal, sanitise
@@ -41,7 +42,7 @@ LARGEST = 16 * 1024 * 1024
 """Bytes of a page."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One change of an entry: `fields` are set, with `text` it says something else; with `add` it is a new one."""
 
@@ -57,7 +58,7 @@ def added(entry: LearningEntry) -> Change:
     return Change(entry.path, entry.id, as_fields(entry), entry.text, add=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Read:
     """A page as it was read: what makes sense, and in words what does not."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
 
+from engine.frozen import frozen
 from engine.git.state import GitState
 from engine.model import Proposal, SessionView, Tier, sanitise
 from engine.model.text import plain
@@ -23,7 +23,7 @@ MOST_PATHS = 50
 """A card names at most so many files; beyond that it is about the whole project."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Offer:
     """What a template offers: a proposal but for what the table of kinds says of its kind and for its signals.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
 from engine.execution.runners.flows.uncovered_lines import spans
 from engine.execution.runners.parameters import ALIASES, named_flow
+from engine.frozen import frozen
 from engine.model import Proposal, SessionState, SessionView, Task, Tier
 from engine.model.text import count, moment, plain, span
 from engine.prediction.context import WorkspaceContext
@@ -93,7 +94,7 @@ def _card(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bo
     return replace(proposal, flow=flow, channel=task.channel or proposal.channel, task_id=task.id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LearnedWork:
     """A flow in force. `prompt` says what it runs, `since` when it was promoted; `workspace` "" is for all."""
 

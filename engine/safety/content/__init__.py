@@ -12,10 +12,10 @@ about, never allowed. What is only data is in `rules/`. May import values only.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from engine.frozen import frozen
 from engine.model import Assignment, RailVerdict, Verdict
 from engine.safety.content.calls import unwrap
 from engine.safety.content.judging import RANK, judge_command
@@ -41,7 +41,7 @@ LONGEST_PROMPT = 24_000
 _CLEAN = RailVerdict(RAIL, Verdict.ALLOW, "nothing found")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContentFacts:
     """Who decides, whether the operator saw this very digest's `ask`, and whether its `block` was lifted once."""
 

@@ -8,10 +8,10 @@ prompt's words. Both are held against each program that really runs, so that dis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
+from engine.frozen import frozen
 from engine.safety.content.calls import Call
 from engine.safety.content.patterns import BLOCK, Hit, Pattern, glob, plain_words
 
@@ -19,7 +19,7 @@ _PROMPT = "prompt:"
 _UNKNOWN = ("..", "$", "`", "()", "~", "{")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnRules:
     """The patterns taken apart."""
 

@@ -7,7 +7,8 @@ table?" talk. Code in backticks or fences and quoted text are taken out and hand
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from engine.frozen import frozen
 
 MOST = 300
 """Clauses of one prompt that are looked at."""
@@ -90,7 +91,7 @@ _CARRIER = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clause:
     """One clause. `text` is without its polite beginning, with a space for what was quoted."""
 

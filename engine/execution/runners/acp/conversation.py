@@ -13,7 +13,6 @@ import subprocess
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from engine.execution.runners.acp.telling import Telling
 from engine.execution.runners.acp.wire import Wire
 from engine.execution.runners.flow import FlowUnable, NotBegun
 from engine.execution.transcripts import LineSplitter
+from engine.frozen import frozen
 from engine.model import sanitise
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _LOGIN_WORDS = ("auth", "log in", "login", "logged in", "api key", "api_key", "a
 A = TypeVar("A", bound=BaseModel)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turn:
     """How a turn ended. `reason` is the protocol's: end_turn, max_tokens, max_turn_requests, refusal, cancelled.
 

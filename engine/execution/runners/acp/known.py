@@ -7,15 +7,16 @@ import shlex
 import shutil
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.execution.sandbox import Confinement
+from engine.frozen import frozen
 from engine.model import FoundAgent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownAgent:
     """A public agent, a table of `agents.toml`."""
 

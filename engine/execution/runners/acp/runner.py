@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from engine.config.agents import ACP, AcpSettings
@@ -16,13 +15,14 @@ from engine.execution.runners.agent import AgentRunner, AgentServices
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import FlowUnable, NotBegun, Place
 from engine.execution.session_workspace import UNDO_NOTES
+from engine.frozen import frozen
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
 
 START_SECONDS = 90.0
 """An agent that does not answer its first requests within this is given up; a first start may unpack things."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Guest:
     """A coding agent as the settings name it. `place` is its home here."""
 

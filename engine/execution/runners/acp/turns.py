@@ -7,7 +7,7 @@ end of a turn or never. A total is counted once; an agent that names no price is
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from acp import schema
 
@@ -16,6 +16,7 @@ from engine.execution.calls import Calls
 from engine.execution.live import LiveSession
 from engine.execution.runners.acp.conversation import Conversation
 from engine.execution.runners.flow import FlowUnable, Stopped
+from engine.frozen import frozen
 from engine.model import (
     Prompt,
     PromptLine,
@@ -183,7 +184,7 @@ class Work:
             raise FlowUnable(f"{self._title} ended the turn early")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Spent:
     cost: int
     input_tokens: int

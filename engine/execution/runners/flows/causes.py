@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
+
+from engine.frozen import frozen
 
 MOST_SIGNATURES: Final = 50
 """So many failing tests of a run have their signature kept."""
@@ -32,7 +34,7 @@ _FRAMES: Final = (
 _FOREIGN: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cause:
     """What went wrong and where: equal for failures that are one and the same. `message` is without what differs from
     run to run, `said` is as it was printed. `where` is the innermost line of the project's own,

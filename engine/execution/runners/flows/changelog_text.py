@@ -9,8 +9,10 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from engine.frozen import frozen
 
 _UNRELEASED = re.compile(r"unreleased|upcoming|next release", re.I)
 
@@ -37,7 +39,7 @@ _GROUP = re.compile(
 _BULLET = re.compile(r"^(?P<indent> {0,3})(?P<mark>[-*+])(?P<space> +)\S")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Style:
     """How a file writes: `marks` before a version's heading, or `rule` under it; `bracketed`: versions stand in
     brackets; `group` makes a section ("" when the file has plain lists), `names` are the sections' own names in this

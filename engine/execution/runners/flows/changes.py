@@ -6,13 +6,13 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from pydantic import Field
 
 from engine.execution.runners.flow import Flow, FlowResult, Job, Place
 from engine.execution.runners.flows.common import Line, Revision, clean, count, listed, resolve
+from engine.frozen import frozen
 from engine.git.leftovers import SECRET
 from engine.git.state import FileState
 from engine.git.status import is_byproduct, parts, read_status
@@ -177,7 +177,7 @@ _SOURCE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One file. `added` and `removed` count lines, both 0 for what is not text."""
 

@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from engine.execution.runners.toolchains.missing import EXECUTION, INSTALL_PROGR
 from engine.execution.runners.toolchains.projects import Project, projects
 from engine.execution.runners.toolchains.python import environment_command, is_python_project
 from engine.execution.runners.toolchains.table import Command, inside
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.tree import follow_files
 from engine.model import CheckResult, sanitise
@@ -71,7 +72,7 @@ class ProjectFlow(Flow):
     project: ProjectPath = Field(default="", description='its folder, for example `packages/py`; "" = the top')
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Commit:
     """One commit in words; everything in it is sanitised."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from engine.execution.runners.flow import CannotRun, Flow, FlowResult, FlowUnabl
 from engine.execution.runners.flows.changelog_text import SECTIONS, classify, extended, mentioned
 from engine.execution.runners.flows.common import clean, count, plain, resolve
 from engine.execution.runners.flows.lint import is_own_file
+from engine.frozen import frozen
 from engine.model.sections import LEARNT, read_section, write_section
 from engine.plain_files import read_plain
 
@@ -37,7 +37,7 @@ def _from(text: str) -> str:
     return plain(text) if text else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sorted:
     """Commits by what becomes of them; subjects are sanitised."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from pydantic import AwareDatetime, Field
@@ -22,6 +21,7 @@ from engine.execution.runners.flows.common import (
     main_branch,
     resolve,
 )
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.leftovers import look
 from engine.git.merges import objects_aside
@@ -34,7 +34,7 @@ MAX_BRANCHES = 200
 """The branches that were idle longest, when there are more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branch:
     """One local branch against the base. `here`: it is checked out in some working tree."""
 
@@ -158,7 +158,7 @@ NIGHT = timedelta(hours=5)
 """Work before five in the morning belongs to the day before."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Done:
     """One commit: its working day in the operator's time, its branch, what it touched."""
 
@@ -274,7 +274,7 @@ LOOKED_AT = 2_000
 """So many commits that changed the first file are looked through."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Together:
     """A commit in which both changed, and how many lines of the partner."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field
@@ -31,6 +31,7 @@ from engine.execution.runners.toolchains.bound import Linter, borrowed
 from engine.execution.runners.toolchains.missing import first_missing
 from engine.execution.runners.toolchains.python import adding_command, is_python_project
 from engine.execution.runners.toolchains.table import CHECKERS, Finding, read
+from engine.frozen import frozen
 
 SHOWN_FINDINGS = 100
 
@@ -77,7 +78,7 @@ def _keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[
     return keys
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Looked:
     """What one linter said, with what it had said at the base already. `compared` is False when the base could not be
     looked at."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, permutations
 
 from pydantic import Field
@@ -32,6 +32,7 @@ from engine.execution.runners.flows.common import (
     touched,
 )
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.merges import MOST_COLLIDING, merge_trees, objects_aside
 from engine.model import CheckResult
@@ -212,7 +213,7 @@ _IDENTITY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Forecast:
     """One merge that was tried; no files means that it is clean."""
 
@@ -260,7 +261,7 @@ class ForecastConflicts(Flow):
         return FlowResult(_advice(job, base, order), facts=facts | {"order": list(order.names)})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Order:
     """One order of merging: for each branch the files in conflict when its turn comes."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from pydantic import Field
 
@@ -34,6 +34,7 @@ from engine.execution.runners.flows.common import (
     toolchains,
 )
 from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.frozen import frozen
 from engine.model import CheckResult
 
 # -- Run the tests that belong to changed files -------------------------------------------------------------------
@@ -221,7 +222,7 @@ def _command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
 # -- Run the same tests many times and say which of them cannot make up their mind --------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tally:
     """How one test did over all runs."""
 

@@ -7,7 +7,8 @@ said of the request before, and one token for every two ASCII characters or one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from engine.frozen import frozen
 
 MOST_OUTPUT = 16_384
 """Tokens of one answer, thinking included; no request asks for more."""
@@ -28,7 +29,7 @@ half of those whose price is known."""
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Price:
     """Micro-dollars for a million tokens of prompt and of answer, at most. `known` is False for an estimate; `least`
     is what the session then counts at least: some price is better than none (SPEC 3.4)."""
@@ -60,7 +61,7 @@ def tokens_at_most(text: str) -> int:
     return -(-ascii_only // 2) + (0 if not rest else len(text.encode(errors="replace")) - ascii_only)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Left:
     """What a session may still use: tokens (None for any number), micro-dollars."""
 
@@ -68,7 +69,7 @@ class Left:
     cost: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Size:
     """Tokens of a prompt: those that the provider counted with the answer before, and those that are estimated."""
 
@@ -109,7 +110,7 @@ def output_allowed(prompt: Size, *, price: Price, left: Left, window: int | None
     return most
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """What a request used. `told` is False when the provider did not say, or said what cannot be."""
 

@@ -18,6 +18,7 @@ from engine.execution.runners.model import budget, failures, wire
 from engine.execution.runners.model.budget import Left, Price, Size, Usage
 from engine.execution.runners.model.client import Conversation, HostGone, ModelHost
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
+from engine.frozen import frozen
 from engine.keys import Key
 from engine.model import (
     Answer,
@@ -246,7 +247,7 @@ def _fault(said: str, answer: Message) -> str:
     return "" if said else "the model's answer was empty"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryModel:
     """The model that the operator named for memory's own questions; see `engine.model.asking`."""
 

@@ -25,6 +25,7 @@ from engine.execution.runners.model.history import Histories
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
 from engine.execution.runners.model.words import Speaking, assistant_part, operator_part, result_part
 from engine.execution.tools.belt import Toolbelt
+from engine.frozen import frozen
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
 
 REQUESTS_MOST = 50
@@ -76,7 +77,7 @@ class _Request:
         return sum(budget.tokens_at_most(text) + budget.A_MESSAGE for text in texts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Providers:
     """How models are reached, and what was said with them."""
 

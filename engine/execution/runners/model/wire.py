@@ -14,9 +14,11 @@ asked again.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from enum import StrEnum
 from typing import Any
+
+from engine.frozen import frozen
 
 Message = dict[str, Any]
 
@@ -50,7 +52,7 @@ class Kind(StrEnum):
     HOST = "host"  # the model host cannot work
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Model:
     """Which model, and how it is reached. `kind` is "openai" or "anthropic"; `key` is "" for a provider without."""
 
@@ -64,7 +66,7 @@ class Model:
         return f"Model({self.provider}:{self.name} at {self.base_url})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """Why a request failed. `message` in the provider's words, without the key; `retry_after` in seconds, as it asked
     for; `received` characters of an answer came before."""

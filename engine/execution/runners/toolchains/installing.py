@@ -11,13 +11,13 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, NotBegun
 from engine.execution.runners.toolchains.looking import Packages
 from engine.execution.runners.toolchains.table import KEEPERS, LANGUAGES, Language
 from engine.execution.sandbox import CACHED_PACKAGES
+from engine.frozen import frozen
 from engine.model import sanitise
 
 _EACH_ITS_OWN = frozenset({"pnpm"})
@@ -31,7 +31,7 @@ _NETWORK = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Installation:
     """How the packages of one project are installed. All paths are relative to the top of the repository; `folder` is
     where `commands` run, `made` folders of the tree that are not there yet, `updated` those that are. `cache` names the

@@ -17,9 +17,10 @@ from engine.execution.runners.toolchains import python
 from engine.execution.runners.toolchains.bound import Linter, Toolchain, Words, filled
 from engine.execution.runners.toolchains.table import CHECKERS, KEEPERS, LAST, TESTERS, Checker, Keeper, Tester, read
 from engine.execution.sandbox.environment import which
+from engine.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Packages:
     """What installs a project's packages. `folder`, `manifest` and `lock` are paths from the top of the repository
     (`folder` "" is the top; `lock` "" where there is none); `commands` are run in `folder`, one after the other.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from engine.execution.runners.toolchains.table import TABLES
+from engine.frozen import frozen
 
 KINDS: Mapping[str, Any] = TABLES["missing"]
 
@@ -28,7 +28,7 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Missing:
     """Something that a run needed and did not find. `what` is its name as the tool said it, "" where none was said;
     `kind` is a key of `KINDS`."""

@@ -22,7 +22,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from engine.execution.runners.toolchains import python
 from engine.execution.runners.toolchains.bound import Linter, Toolchain
 from engine.execution.runners.toolchains.looking import Packages, Place, linters_of, packages_of, tools_of
 from engine.execution.runners.toolchains.table import KEEPERS, MANIFESTS, TESTERS, read
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import find
 from engine.model import sanitise
@@ -54,7 +55,7 @@ _HANDS_ON = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Project:
     """A folder of a repository with a manifest of its own. `path` is "" for the top, else relative to it.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+from engine.frozen import frozen
 from engine.plain_files import read_plain
 
 TABLES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))
@@ -152,7 +153,7 @@ KEEPERS: tuple[Keeper, ...] = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """A command line that a tool asks for.
 
@@ -168,7 +169,7 @@ class Command:
     makes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One thing a linter said. `line` counts from 1, 0 when the whole file is meant."""
 
@@ -178,7 +179,7 @@ class Finding:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """What a finished run left behind: its output, its exit code, the text of its report ("" without one) and the
     folder that its test ids are relative to. `tool` is the name that the result carries, `title` how the operator
