@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     from engine.autonomy.heartbeat import Heartbeat
     from engine.events import EventBus
     from engine.execution.agent_setup import AgentSetup
-    from engine.execution.calls import Calls
     from engine.execution.changesets import ChangeSets
+    from engine.execution.housekeeping import Housekeeping
+    from engine.execution.model_calls import ModelCalls
     from engine.execution.overlaps import Overlaps
     from engine.execution.permissions import Permissions
     from engine.execution.prompt import PromptAssembly
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from engine.execution.runners.model.completions import Completions
     from engine.execution.sessions import Sessions
     from engine.execution.tools.belt import Toolbelts
-    from engine.execution.upkeep import Upkeep
     from engine.hierarchy.agents import Agents
     from engine.hierarchy.wisdom import Wisdom
     from engine.keys import Keys
@@ -141,12 +141,12 @@ class Engine:
     keys: Keys
     models: ModelRouter
     agent_setup: AgentSetup
-    calls: Calls
+    calls: ModelCalls
     recalling: RecalledPart
     prompts: PromptAssembly
     changes: ChangeSets
     overlaps: Overlaps
-    upkeep: Upkeep
+    housekeeping: Housekeeping
     permissions: Permissions
     belts: Toolbelts
     host: ModelHost

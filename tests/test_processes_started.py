@@ -14,7 +14,7 @@ STARTERS = {
     "engine/git/command.py": "names the type of a finished process",
     "engine/child_process.py": "helper processes of the engine's own code",
     "engine/execution/processes.py": "what sessions run, in the sandbox",
-    "engine/execution/live.py": "names the type of a session's process",
+    "engine/execution/live_session.py": "names the type of a session's process",
     "engine/execution/runners/acp/wire.py": "names the type of a session's process",
     "engine/execution/runners/acp/conversation.py": "names the type of a session's process",
     "engine/execution/sandbox/bubblewrap.py": "tries whether bubblewrap works here",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.execution.channels import AUTONOMOUS
-from engine.execution.live import SessionRails
+from engine.execution.live_session import SessionRails
 from engine.execution.runners.base import Runner
 from engine.execution.sandbox import Sandbox, best_sandbox
 from engine.execution.session_supervisor import stopped

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun
 from engine.execution.runners.toolchains.installing import Installation
 from engine.plain_files import remove_folder

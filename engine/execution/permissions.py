@@ -20,7 +20,7 @@ from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.channels import AUTONOMOUS
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from engine.events import EventBus, FaultReported, SessionOutput
-from engine.execution.live import LiveSession, Stop
+from engine.execution.live_session import LiveSession, Stop
 from engine.execution.sandbox import disk_shortage
 from engine.model import Refusal, SessionState
 

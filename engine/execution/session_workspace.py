@@ -17,7 +17,7 @@ from engine.config import SettingsSource
 from engine.execution import snapshots
 from engine.execution.changesets import Captured, ChangeSets
 from engine.execution.environments import keep_out_of_git, reaching
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
 from engine.execution.runners.toolchains.installing import Installation, failure, installations
@@ -134,10 +134,10 @@ class SessionWorkspaces:
         the operator undid its card.
 
         Raises `CannotRun` when `setup` fails or the place cannot be had, `Refusal` when git cannot make a worktree."""
-        workspace = Path(live.assignment.workspace)
-        git = Git(workspace).pin()
+        project = Path(live.assignment.workspace)
+        git = Git(project).pin()
         if place is Place.ENGINE:  # no command runs, so it is no writer that a landing would have to wait for
-            yield SessionWorkspace(workspace, git)
+            yield SessionWorkspace(project, git)
             return
         common = git.repository.common
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
@@ -148,9 +148,9 @@ class SessionWorkspaces:
         # Nobody lands in files that commands of this session may write to.
         looks = place in (Place.OPERATOR_TREE, Place.BRANCH)
         writes = looks or place is Place.INSTALL or not live.sandbox.confines
-        with self._changes.writing(live.id, workspace, live.sandbox) if writes else nullcontext():
+        with self._changes.writing(live.id, project, live.sandbox) if writes else nullcontext():
             if over or looks:
-                own = SessionWorkspace(workspace, git)
+                own = SessionWorkspace(project, git)
                 own = replace(own, before=state_of(own))
                 try:
                     with self._shared_caches(live, own) if over else nullcontext():
@@ -158,16 +158,16 @@ class SessionWorkspaces:
                 finally:
                     live.processes.end(grace=0)
             else:
-                with self._copy(live, workspace, salvage) as ground:
-                    yield ground
+                with self._copy(live, project, salvage) as workspace:
+                    yield workspace
 
     @contextmanager
-    def _copy(self, live: LiveSession, workspace: Path, salvage: SessionView | None) -> Iterator[SessionWorkspace]:
-        ground = None
+    def _copy(self, live: LiveSession, project: Path, salvage: SessionView | None) -> Iterator[SessionWorkspace]:
+        workspace = None
         try:
             former = continued(live.assignment)
             onto = self._changes.onto(former) if former else None
-            worktree = self._worktrees.create(live.id, workspace, onto=onto)
+            worktree = self._worktrees.create(live.id, project, onto=onto)
             live.confine(replace(live.confinement, folder=worktree.folder))
             if worktree.included.words:
                 live.note(worktree.included.words)
@@ -176,13 +176,13 @@ class SessionWorkspaces:
             self._set_up(live, worktree)
             if salvage is not None:
                 self._worktrees.worth_keeping(worktree)  # from here on a crash loses nothing either
-            ground = SessionWorkspace(
+            workspace = SessionWorkspace(
                 worktree.folder, snapshots.plain_git(worktree.folder).git, worktree, continues=former
             )
-            yield ground
+            yield workspace
         except BaseException as error:
             live.processes.end(grace=0)
-            if salvage is None or ground is None or not self._salvage(live, salvage, ground, error):
+            if salvage is None or workspace is None or not self._salvage(live, salvage, workspace, error):
                 self._discard(live)
             raise
 
@@ -190,7 +190,7 @@ class SessionWorkspaces:
         self,
         live: LiveSession,
         view: SessionView,
-        ground: SessionWorkspace,
+        workspace: SessionWorkspace,
         place: Place,
         *,
         check: CheckResult | None = None,
@@ -207,12 +207,12 @@ class SessionWorkspaces:
         # From here on nobody writes into the folder any more: what is captured is what there is.
         live.processes.end(grace=0)
         captured = None
-        if place is Place.CHANGE_SET and ground.worktree is not None:
-            captured = self._changes.capture(ground.worktree)
+        if place is Place.CHANGE_SET and workspace.worktree is not None:
+            captured = self._changes.capture(workspace.worktree)
         told = check and bounded(check, live.without_secrets)
-        write = self._writer(view, ground, captured, told, full=full, project=project, recorded=recorded)
+        write = self._writer(view, workspace, captured, told, full=full, project=project, recorded=recorded)
         live.check_running()
-        if captured is None and ground.worktree is not None:
+        if captured is None and workspace.worktree is not None:
             self._discard(live)
         return write
 
@@ -229,11 +229,11 @@ class SessionWorkspaces:
         return f"wrote {len(names)} {'file' if len(names) == 1 else 'files'}, discarded"
 
     @contextmanager
-    def _shared_caches(self, live: LiveSession, ground: SessionWorkspace) -> Iterator[None]:
-        head = ground.before.head if ground.before is not None else ""
+    def _shared_caches(self, live: LiveSession, workspace: SessionWorkspace) -> Iterator[None]:
+        head = workspace.before.head if workspace.before is not None else ""
 
         def descends(former: str) -> bool:
-            done = ground.git.run("merge-base", "--is-ancestor", former, head, allowed=(0, 1, 128))
+            done = workspace.git.run("merge-base", "--is-ancestor", former, head, allowed=(0, 1, 128))
             return done.returncode == 0
 
         if not head:  # no commit yet, or git cannot tell: a cache of its own
@@ -243,20 +243,20 @@ class SessionWorkspaces:
             live.confine(replace(live.confinement, caches=caches))
             yield
 
-    def _salvage(self, live: LiveSession, view: SessionView, ground: SessionWorkspace, error: BaseException) -> bool:
+    def _salvage(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, error: BaseException) -> bool:
         """Keep what a session that did not come to its end had changed; False when its folder may go."""
         stop = live.stop_requested
         if (stop is not None and stop.reason == UNDONE) or isinstance(error, NotBegun):
             return False
-        assert ground.worktree is not None
+        assert workspace.worktree is not None
         try:
-            captured = self._changes.capture(ground.worktree)
+            captured = self._changes.capture(workspace.worktree)
         except (Refusal, OSError) as fault:
             live.note(f"the changes cannot be saved yet; the next start tries again: {fault}", error=True)
             return True
         if captured is None:
             return False
-        live.leftover = self._writer(view, ground, captured, None, full=False, recorded=True)
+        live.leftover = self._writer(view, workspace, captured, None, full=False, recorded=True)
         live.note("the changes made until then wait on the work screen")
         return True
 
@@ -295,7 +295,7 @@ class SessionWorkspaces:
     def _writer(
         self,
         view: SessionView,
-        ground: SessionWorkspace,
+        workspace: SessionWorkspace,
         captured: Captured | None,
         check: CheckResult | None,
         *,
@@ -303,9 +303,9 @@ class SessionWorkspaces:
         recorded: bool,
         project: str = "",
     ) -> Write:
-        after = state_of(ground) if check is not None and not recorded else None
+        after = state_of(workspace) if check is not None and not recorded else None
         known = after
-        if known is None or (ground.worktree is None and after != ground.before):
+        if known is None or (workspace.worktree is None and after != workspace.before):
             # Files changed while the tests ran: they were green or red on no tree that anyone can name.
             known = Snapshot(after.head if after else "", "", False)
 
@@ -328,8 +328,8 @@ class SessionWorkspaces:
             if captured is None:
                 return ""
             stored = self._changes.store(tx, captured, prediction_id=view.prediction_id, title=view.prompt, check=check)
-            if ground.continues:
-                self._changes.supersede(tx, ground.continues, by=view.id)
+            if workspace.continues:
+                self._changes.supersede(tx, workspace.continues, by=view.id)
             self._overlaps.record(tx, stored.id, view, overlaps)
             return stored.id
 
@@ -355,14 +355,14 @@ def bounded(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:
     return replace(check, failing=tuple(map(clean, check.failing)), durations=slowest)
 
 
-def state_of(ground: SessionWorkspace) -> Snapshot | None:
+def state_of(workspace: SessionWorkspace) -> Snapshot | None:
     """The files as they are now, as a tree; None where git cannot tell, which is no reason not to run the tests."""
     try:
-        now = snapshots.take(snapshots.plain_git(ground.git))
+        now = snapshots.take(snapshots.plain_git(workspace.git))
     except Refusal as refusal:
-        log.warning("the state of %s is unknown: %s", ground.folder, refusal)
+        log.warning("the state of %s is unknown: %s", workspace.folder, refusal)
         return None
-    worktree = ground.worktree
+    worktree = workspace.worktree
     if worktree is not None and now.head == worktree.start != worktree.head:
         return Snapshot(worktree.head, now.tree, False)  # its commit is our own, on top of the operator's
     return now

@@ -21,7 +21,7 @@ from engine.events import EventBus
 from engine.execution import processes, traces
 from engine.execution.admission import Admission
 from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
-from engine.execution.live import LiveSession, SessionRails, Stop
+from engine.execution.live_session import LiveSession, SessionRails, Stop
 from engine.execution.processes import Processes, end_processes
 from engine.execution.runners.base import Runner, RunnerResult
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution import snapshots
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.merging import differences
 from engine.execution.runners.flow import CommandResult, FlowUnable, Job
 from engine.execution.runners.flows import common
@@ -142,16 +142,16 @@ class Validation:
         self._tweaks = tweaks
 
     def around(
-        self, live: LiveSession, view: SessionView, ground: SessionWorkspace, heal: Callable[[str], None]
+        self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
     ) -> Validated:
-        """Judge what was done on `ground`; `heal` gives the agent one more turn with a text.
+        """Judge what was done on `workspace`; `heal` gives the agent one more turn with a text.
 
         Raises `Stopped` when the session is ending, and what `heal` raises.
         """
         settings = self._settings.current.validation
-        if not settings.enabled or ground.worktree is None:
+        if not settings.enabled or workspace.worktree is None:
             return Validated("")
-        bench = _Bench(live, ground)
+        bench = _Bench(live, workspace)
         caps = Caps(settings.tries, microusd(settings.cost_cap))
         for tweak in self._tweaks(agent=view.agent, workspace=view.workspace):
             caps = caps.tightened(tweak.tries, tweak.cost)
@@ -172,7 +172,7 @@ class Validation:
             attempts.append(replace(seen, broken=seen.broken - before))
             spent = live.cost - cost_before
             step, why = next_step(attempts, caps=caps, spent=spent)
-            self._record(live, view, attempts, state_of(ground), step, why, spent)
+            self._record(live, view, attempts, state_of(workspace), step, why, spent)
             if step is Step.DONE:
                 return _finished(attempts, before, True, "")
             if step is Step.GIVE_UP:
@@ -225,14 +225,14 @@ class Validation:
 
 
 class _Bench:
-    """The check of one ground: which tests what was changed has, run now or on the files as they were."""
+    """Runs the tests of what a session changed: on its files as they are now, or as they were before."""
 
-    def __init__(self, live: LiveSession, ground: SessionWorkspace) -> None:
-        assert ground.worktree is not None
+    def __init__(self, live: LiveSession, workspace: SessionWorkspace) -> None:
+        assert workspace.worktree is not None
         self._live = live
-        self._ground = ground
-        self._worktree = ground.worktree
-        self._workspace = Path(live.assignment.workspace)
+        self._workspace = workspace
+        self._worktree = workspace.worktree
+        self._project = Path(live.assignment.workspace)
         self.touched = False  # whether anything was changed at all, as of the last run
 
     def run(self, *, known_green: bool) -> Attempt | None:
@@ -241,13 +241,13 @@ class _Bench:
         `known_green` is False the first time, when a change that no tool knows anything of is not worth a run.
         """
         paths = self._changed()
-        tools = project_at(self._ground.folder, self._workspace).tools
+        tools = project_at(self._workspace.folder, self._project).tools
         concerned = [path for path in paths if any(tool.takes(path) for tool in tools)]
         if not tools or not (concerned or known_green):
             return None
         listener = _Listener(self._live)
         job = self._job(listener)
-        with borrowed(tools, self._ground.folder, self._workspace):
+        with borrowed(tools, self._workspace.folder, self._project):
             result = RunTests(paths=concerned).run(job)
         assert result.check is not None
         return Attempt(result.check, frozenset(result.check.failing), result.full, listener.text)
@@ -255,7 +255,7 @@ class _Bench:
     def red_before(self, check: CheckResult) -> frozenset[str]:
         """Which of the failing tests fail without the agent's changes too. Leaves the files as it finds them."""
         job = self._job(_Listener(self._live, quiet=True))
-        tools = [tool for tool in project_at(self._ground.folder, self._workspace).tools if tool.exact]
+        tools = [tool for tool in project_at(self._workspace.folder, self._project).tools if tool.exact]
         if not tools or not check.failing:
             return frozenset()
         self._live.say("do these tests also fail without the changes?")
@@ -264,7 +264,7 @@ class _Bench:
         common.show_tree(job, now)  # git knows the new files from here on, and takes them away with the rest
         try:
             common.show_tree(job, self._worktree.base)
-            with borrowed(tools, self._ground.folder, self._workspace):
+            with borrowed(tools, self._workspace.folder, self._project):
                 tool = common.toolchain_of(tools, check.failing)
                 found |= set(common.run_tests(job, tool, check.failing, quiet=True).failing)
         except FlowUnable:
@@ -274,7 +274,7 @@ class _Bench:
         return frozenset(found) & frozenset(check.failing)
 
     def _changed(self) -> list[str]:
-        plain = snapshots.plain_git(self._ground.git)
+        plain = snapshots.plain_git(self._workspace.git)
         now = snapshots.take(plain).tree
         changes = differences(plain.git, self._worktree.base, now)
         self.touched = bool(changes)
@@ -283,9 +283,9 @@ class _Bench:
 
     def _job(self, listener: _Listener) -> Job:
         return Job(
-            workspace=self._workspace,
-            folder=self._ground.folder,
-            git=self._live.git(self._ground.git),
+            workspace=self._project,
+            folder=self._workspace.folder,
+            git=self._live.git(self._workspace.git),
             bench=listener,
             suspect_imports=True,
         )

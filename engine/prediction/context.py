@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from functools import cache, cached_property
 from pathlib import Path
 
+from engine.execution.housekeeping import Disk
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import Project
-from engine.execution.upkeep import Disk
 from engine.frozen import frozen
 from engine.git.calendars import Meeting, nearest
 from engine.git.github import GitHubState

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.execution.housekeeping import Disk
 from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.toolchains.projects import Project, ProjectsFound
 from engine.execution.sessions import Sessions
-from engine.execution.upkeep import Disk
 from engine.frozen import frozen
 from engine.git.calendars import CalendarReader
 from engine.git.github import GitHub

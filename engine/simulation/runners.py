@@ -14,7 +14,7 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.events import SessionQueued, Subscription
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
 from engine.execution.runners.flows import FLOWS

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.events import CloudMemoryRecalled
 from engine.execution.agent_setup import AgentSetup
-from engine.execution.calls import Caller, Calls
 from engine.execution.changesets import ChangeSets
 from engine.execution.channels import Channels
+from engine.execution.housekeeping import Housekeeping
 from engine.execution.launcher import Launcher
-from engine.execution.live import SessionRails
+from engine.execution.live_session import SessionRails
+from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.overlaps import Overlaps
 from engine.execution.permissions import Permissions
 from engine.execution.prompt import Identity, Project, PromptAssembly, Rules, Task
@@ -30,7 +31,6 @@ from engine.execution.sandbox import Caches
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.belt import Toolbelts
-from engine.execution.upkeep import Upkeep
 from engine.execution.validation import Validation
 from engine.hierarchy.cascade import LeadershipGuidance
 from engine.hierarchy.profile_text import lessons_in
@@ -62,7 +62,7 @@ def build(core: Engine, overrides: Overrides) -> Launcher:
         hints=core.overlays.model,
     )
     core.agent_setup = AgentSetup(core.settings, data=home.data, model_for=core.models.choose)
-    core.calls = Calls(core.database, randomness, secrets=core.keys.secrets, told=partial(_told, core))
+    core.calls = ModelCalls(core.database, randomness, secrets=core.keys.secrets, told=partial(_told, core))
     # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
     # soul, the leaders from the direct one upward, the project and all projects, memory.
     guidance = LeadershipGuidance(core.wisdom.cascade, partial(_own_lessons, core))
@@ -95,15 +95,15 @@ def build(core: Engine, overrides: Overrides) -> Launcher:
         programs=core.safety.programs,
     )
     caches = Caches(home.cache / "build")
-    core.upkeep = Upkeep(
+    core.housekeeping = Housekeeping(
         home,
         clock,
         changes=core.changes,
         caches=caches,
         busy=lambda: [one.id for one in core.sessions.running()],
     )
-    grounds = SessionWorkspaces(core.database, core.settings, core.changes, caches)
-    flows = FlowRunner(core.flows, grounds=grounds, upkeep=core.upkeep)
+    workspaces = SessionWorkspaces(core.database, core.settings, core.changes, caches)
+    flows = FlowRunner(core.flows, workspaces=workspaces, upkeep=core.housekeeping)
     core.host = ModelHost() if overrides.model_host is None else overrides.model_host
     core.host_lent = overrides.model_host is not None
     judging = Validation(
@@ -112,7 +112,7 @@ def build(core: Engine, overrides: Overrides) -> Launcher:
         repairs=core.trials.repairs,
         tweaks=core.overlays.tweaks,
     )
-    services = AgentServices(grounds, core.prompts, core.calls, core.belts, core.settings, judging)
+    services = AgentServices(workspaces, core.prompts, core.calls, core.belts, core.settings, judging)
     histories = Histories(home.transcripts, core.keys.secrets)
     models = ModelRunner(
         services, Providers(core.host, core.models, histories, clock, randomness), Channels(core.settings)

@@ -75,7 +75,7 @@ def build(core: Engine, launcher: Launcher, hook: PredictorHook, overrides: Over
         prose=partial(_takes_prose, launcher),
         landings=lambda workspace: core.changes.landed(workspace),
         # One disk, one card: in the first workspace.
-        disk=lambda workspace: core.upkeep.disk() if workspace in core.workspaces[:1] else None,
+        disk=lambda workspace: core.housekeeping.disk() if workspace in core.workspaces[:1] else None,
     )
     core.contexts = overrides.contexts or ContextReader(clock, core.settings, sources)
     others = core.twin.propose, hook.propose, lambda context: learned(context, learned_work(core))

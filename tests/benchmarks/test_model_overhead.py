@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from engine.clock import SystemClock
-from engine.execution.calls import Calls
+from engine.execution.model_calls import ModelCalls
 from engine.execution.prompt import PromptAssembly
 from engine.execution.runners.model.client import Conversation, ModelHost
 from engine.execution.session_store import SessionStore
@@ -39,8 +39,8 @@ PARTS: tuple[tuple[type, str], ...] = (
     (SessionStore, "begin"),
     (Worktrees, "create"),
     (PromptAssembly, "assemble"),
-    (Calls, "begin"),
-    (Calls, "finish"),
+    (ModelCalls, "begin"),
+    (ModelCalls, "finish"),
     (Conversation, "take"),
     (SessionWorkspaces, "keep"),
     (SessionStore, "end"),

@@ -92,8 +92,8 @@ class World:
             def current(self) -> Settings:
                 return world.settings_now
 
-        grounds = SessionWorkspaces(database, Source(), self.changes, Caches(self.home.cache / "build"))
-        self.runner = FlowRunner(self.flows, grounds=grounds)
+        workspaces = SessionWorkspaces(database, Source(), self.changes, Caches(self.home.cache / "build"))
+        self.runner = FlowRunner(self.flows, workspaces=workspaces)
         self.sessions = Sessions(
             database,
             home=self.home,

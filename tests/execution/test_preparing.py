@@ -17,7 +17,7 @@ from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.environments import _beside, _restore, _swap, put_in_place
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, NotBegun, Place
 from engine.execution.runners.flow_runner import FlowRunner
@@ -213,16 +213,16 @@ class AgentLike(FlowRunner):
         return RunnerInfo(takes=True, check_only=False)
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self._grounds.take(live, Place.CHANGE_SET, salvage=view) as ground:
+        with self._workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
             script = "import sys, iniconfig; print(sys.prefix, iniconfig.__file__)"
-            found = live.execute(["python3", "-c", script], cwd=ground.folder)
-            write = self._grounds.keep(live, view, ground, Place.CHANGE_SET)
+            found = live.execute(["python3", "-c", script], cwd=workspace.folder)
+            write = self._workspaces.keep(live, view, workspace, Place.CHANGE_SET)
         return RunnerResult(found.output.strip(), write=write)
 
 
 @pytest.fixture
 def agents(world: World) -> World:
-    world.sessions.admission._runners["flow"] = AgentLike({}, grounds=world.runner._grounds)
+    world.sessions.admission._runners["flow"] = AgentLike({}, workspaces=world.runner._workspaces)
     return world
 
 

@@ -12,7 +12,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution import sessions as sessions_module
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
 from engine.execution.session_store import SessionRow
@@ -34,9 +34,9 @@ class Agent(ProseRunner):
         self._work = work
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self.workspaces.take(live, Place.CHANGE_SET, salvage=view) as ground:
-            self._work(live, ground)
-            write = self.workspaces.keep(live, view, ground, Place.CHANGE_SET)
+        with self.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
+            self._work(live, workspace)
+            write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET)
         return RunnerResult("done", write=write)
 
 
@@ -80,14 +80,14 @@ class World(RepositoryWorld):
         return [] if change is None else [file.path for file in change.files]
 
 
-def writes_and_waits(live: LiveSession, ground: SessionWorkspace) -> None:
-    (ground.folder / "half.txt").write_text("half\n")
+def writes_and_waits(live: LiveSession, workspace: SessionWorkspace) -> None:
+    (workspace.folder / "half.txt").write_text("half\n")
     live.say("half is written")
     until(lambda: live.cancelled)
     live.check_running()
 
 
-def nothing(live: LiveSession, ground: SessionWorkspace) -> None:
+def nothing(live: LiveSession, workspace: SessionWorkspace) -> None:
     """An agent that changes nothing."""
 
 
@@ -138,7 +138,7 @@ def test_what_an_undone_card_had_changed_is_thrown_away(make: Callable[[Work], W
 
 
 def test_a_stopped_session_that_had_changed_nothing_says_so(make: Callable[[Work], World]) -> None:
-    def waits(live: LiveSession, ground: SessionWorkspace) -> None:
+    def waits(live: LiveSession, workspace: SessionWorkspace) -> None:
         live.say("half is written")
         until(lambda: live.cancelled)
         live.check_running()
@@ -153,8 +153,8 @@ def test_a_thread_that_comes_back_late_hands_in_what_it_has_once(
     monkeypatch.setattr(sessions_module, "END_WITHIN", 0.0)
     go = threading.Event()
 
-    def deep(live: LiveSession, ground: SessionWorkspace) -> None:
-        (ground.folder / "half.txt").write_text("half\n")
+    def deep(live: LiveSession, workspace: SessionWorkspace) -> None:
+        (workspace.folder / "half.txt").write_text("half\n")
         live.say("half is written")
         go.wait(10)
         live.check_running()

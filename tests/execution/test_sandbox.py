@@ -17,7 +17,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.processes import marked
 from engine.execution.sandbox import (
     PRIVATE,
@@ -30,7 +30,7 @@ from engine.execution.sandbox import (
     secret_places,
     session_environment,
 )
-from engine.execution.sandbox.places import readable_places
+from engine.execution.sandbox.host_paths import readable_places
 from engine.home import Home
 from engine.model import RunnerInfo, SessionState
 from engine.storage.database import Database

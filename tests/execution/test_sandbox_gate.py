@@ -17,7 +17,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import HostGate, best_sandbox, gate
 from engine.model import SessionState
 from engine.storage.database import Database

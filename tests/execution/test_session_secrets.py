@@ -9,7 +9,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.session_workspace import bounded
 from engine.execution.transcripts import CUT_SAID, LINE_CAP, LineSplitter

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.session_store import LEGAL, may_become
 from engine.model import Refusal, SessionState, Verdict

@@ -14,7 +14,7 @@ from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.events import EventBus, FaultReported
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.processes import marked
 from engine.execution.session_store import SessionRow
 from engine.model import Refusal, SessionState

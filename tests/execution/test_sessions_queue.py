@@ -10,7 +10,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import EventBus
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database
 from tests.execution.session_world import World, until

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from engine.execution.journal import MAX_CALLS
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.processes import marked
 from engine.execution.runners.flow import FlowUnable
 from engine.git import Git

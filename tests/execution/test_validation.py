@@ -14,7 +14,7 @@ from sqlmodel import col, select
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.events import EventBus
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.prompt import HOW_TO_WORK
 from engine.execution.runners.base import RunnerResult
@@ -54,16 +54,16 @@ class Agent(ProseRunner):
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         turns = iter(self._turns)
-        with self.workspaces.take(live, Place.CHANGE_SET, salvage=view) as ground:
-            next(turns)(live, ground)
+        with self.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
+            next(turns)(live, workspace)
 
             def heal(text: str) -> None:
                 self.told.append(text)
-                next(turns)(live, ground)
+                next(turns)(live, workspace)
 
-            seen = self._validation.around(live, view, ground, heal)
+            seen = self._validation.around(live, view, workspace, heal)
             write = self.workspaces.keep(
-                live, view, ground, Place.CHANGE_SET, check=seen.check, full=seen.full, recorded=True
+                live, view, workspace, Place.CHANGE_SET, check=seen.check, full=seen.full, recorded=True
             )
         return RunnerResult(summary=seen.words, check=seen.check, write=write)
 
@@ -109,9 +109,9 @@ def world(
 
 
 def writes(**files: str) -> Turn:
-    def turn(live: LiveSession, ground: SessionWorkspace) -> None:
+    def turn(live: LiveSession, workspace: SessionWorkspace) -> None:
         for name, text in files.items():
-            (ground.folder / f"{name}.py").write_text(text)
+            (workspace.folder / f"{name}.py").write_text(text)
 
     return turn
 
@@ -192,8 +192,8 @@ def test_a_new_test_of_the_agents_own_that_fails_was_not_red_before(world: World
 
 
 def test_a_change_without_tests_is_not_judged(world: World) -> None:
-    def turn(live: LiveSession, ground: SessionWorkspace) -> None:
-        (ground.folder / "NOTES").write_text("words\n")
+    def turn(live: LiveSession, workspace: SessionWorkspace) -> None:
+        (workspace.folder / "NOTES").write_text("words\n")
 
     view, told = world.work(turn)
     assert (view.check, told, world.attempts()) == (None, [], [])
@@ -201,7 +201,7 @@ def test_a_change_without_tests_is_not_judged(world: World) -> None:
 
 
 def test_nothing_is_said_of_tests_when_nothing_was_changed(world: World) -> None:
-    view, told = world.work(lambda live, ground: None)
+    view, told = world.work(lambda live, workspace: None)
     assert (view.summary, told) == ("", [])
 
 
@@ -218,8 +218,8 @@ def test_turned_off_it_does_nothing(world: World) -> None:
 
 
 def test_half_of_the_work_is_kept_when_the_agent_fails(world: World) -> None:
-    def fails(live: LiveSession, ground: SessionWorkspace) -> None:
-        writes(cart=WRONG)(live, ground)
+    def fails(live: LiveSession, workspace: SessionWorkspace) -> None:
+        writes(cart=WRONG)(live, workspace)
         raise FlowUnable("the provider went away")
 
     view, _ = world.work(fails)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.execution.housekeeping import CALM, URGENT, Disk, is_urgent
 from engine.execution.runners.toolchains.projects import projects
-from engine.execution.upkeep import CALM, URGENT, Disk, is_urgent
 from engine.model import Proposal, Signal, Tier
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.signals import WEIGHTS

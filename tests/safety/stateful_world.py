@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from sqlalchemy import text
 
 from engine.engine import Engine, open_engine
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
 from engine.overrides import Overrides

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from engine.config import SettingsSource
-from engine.execution.calls import Calls
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
+from engine.execution.model_calls import ModelCalls
 from engine.execution.prompt import PromptAssembly
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
@@ -23,9 +23,9 @@ from engine.model import Assignment, Prompt, PromptRequest, Refusal, SessionView
 class AgentServices:
     """What every runner of agents works with. `validation` judges what they did; None for no judging."""
 
-    grounds: SessionWorkspaces
+    workspaces: SessionWorkspaces
     prompts: PromptAssembly
-    calls: Calls
+    calls: ModelCalls
     belts: Toolbelts
     settings: SettingsSource
     validation: Validation | None = None
@@ -48,7 +48,7 @@ class AgentRunner:
         """Nothing: what a session left is tidied with its worktree and its calls."""
         return []
 
-    def _prompt(self, live: LiveSession, view: SessionView, ground: SessionWorkspace, kind: str) -> Prompt:
+    def _prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
         prompt = self._services.prompts.assemble(
             PromptRequest(
                 agent=view.agent,
@@ -58,7 +58,7 @@ class AgentRunner:
                 run_kind=kind,
                 session_id=view.id,
                 prediction_id=view.prediction_id,
-                folder=str(ground.folder),
+                folder=str(workspace.folder),
             )
         )
         for note in prompt.notes:
@@ -69,7 +69,7 @@ class AgentRunner:
         self,
         live: LiveSession,
         view: SessionView,
-        ground: SessionWorkspace,
+        workspace: SessionWorkspace,
         *,
         heal: Callable[[str], None],
         reply: Callable[[], None],
@@ -79,7 +79,7 @@ class AgentRunner:
         while True:
             judged = Validated("")
             if self._services.validation is not None:
-                judged = self._services.validation.around(live, view, ground, heal)
+                judged = self._services.validation.around(live, view, workspace, heal)
             if live.hang_up():
                 return judged
             reply()
@@ -88,7 +88,7 @@ class AgentRunner:
         self,
         live: LiveSession,
         view: SessionView,
-        ground: SessionWorkspace,
+        workspace: SessionWorkspace,
         judged: Validated,
         *,
         summary: str,
@@ -96,8 +96,8 @@ class AgentRunner:
         facts: Mapping[str, Any],
     ) -> RunnerResult:
         """The end of a session, with its change set. The runs of the validation are on record already."""
-        write = self._services.grounds.keep(
-            live, view, ground, Place.CHANGE_SET, check=judged.check, full=judged.full, recorded=True
+        write = self._services.workspaces.keep(
+            live, view, workspace, Place.CHANGE_SET, check=judged.check, full=judged.full, recorded=True
         )
         check = judged.check and bounded(judged.check, live.without_secrets)
         return RunnerResult(summary, check, facts=facts, write=write, closing=closing)

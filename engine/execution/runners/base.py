@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Protocol
 
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.frozen import frozen
 from engine.model import Assignment, CheckResult, RunnerInfo, SessionView
 from engine.storage.database import Transaction

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from engine.clock import Clock, SystemClock
-from engine.execution.upkeep import Upkeep
+from engine.execution.housekeeping import Housekeeping
 from engine.frozen import frozen
 from engine.git import Git
 from engine.model import CheckResult
@@ -137,10 +137,10 @@ class Job:
     git: Git
     bench: Bench
     suspect_imports: bool = False
-    upkeep: Upkeep | None = None
+    upkeep: Housekeeping | None = None
     clock: Clock = field(default_factory=SystemClock)
 
-    def its_upkeep(self) -> Upkeep:
+    def its_upkeep(self) -> Housekeeping:
         """What a flow of `Place.ENGINE` acts through. Raises `FlowUnable` where there is none."""
         if self.upkeep is None:
             raise FlowUnable("only the engine can do this", "approve its card")

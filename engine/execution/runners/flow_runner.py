@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.environments import put_in_place, reaching
-from engine.execution.live import LiveSession
+from engine.execution.housekeeping import Housekeeping
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Flow, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import ProjectFlow
@@ -17,20 +18,19 @@ from engine.execution.runners.flows.upkeep import Installing
 from engine.execution.runners.parameters import edited, validated
 from engine.execution.runners.toolchains.installing import Installation
 from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspaces, bounded
-from engine.execution.upkeep import Upkeep
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView
 
 
 class FlowRunner:
-    """Runs flows. `flows` by name, asked anew each time; `grounds` give them a place and keep what they found."""
+    """Runs flows. `flows` by name, asked anew each time; `workspaces` give them a place and keep what they found."""
 
     name = "flow"
 
     def __init__(
-        self, flows: Mapping[str, type[Flow]], *, grounds: SessionWorkspaces, upkeep: Upkeep | None = None
+        self, flows: Mapping[str, type[Flow]], *, workspaces: SessionWorkspaces, upkeep: Housekeeping | None = None
     ) -> None:
         self._flows = flows
-        self._grounds = grounds
+        self._workspaces = workspaces
         self._upkeep = upkeep
 
     def check(self, assignment: Assignment) -> RunnerInfo:
@@ -61,7 +61,7 @@ class FlowRunner:
 
     def recover(self) -> list[str]:
         """See `SessionWorkspaces.recover`."""
-        return self._grounds.recover()
+        return self._workspaces.recover()
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Run the flow to its end, or raise why not."""
@@ -70,21 +70,21 @@ class FlowRunner:
         network, hosts = (False, installation.hosts) if installation else (live.confinement.network, ())
         live.say(f"{flow.label} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
         place = flow.place
-        with self._grounds.take(live, place) as ground:
+        with self._workspaces.take(live, place) as workspace:
             job = Job(
                 workspace=Path(live.assignment.workspace),
-                folder=ground.folder,
-                git=live.git(ground.git),
+                folder=workspace.folder,
+                git=live.git(workspace.git),
                 bench=live,
                 upkeep=self._upkeep,
             )
             with _installing(live, installation, place) if installation else nullcontext():
                 result = flow.run(job)
-            wrote = self._grounds.discarded(live)
-            write = self._grounds.keep(
+            wrote = self._workspaces.discarded(live)
+            write = self._workspaces.keep(
                 live,
                 view,
-                ground,
+                workspace,
                 place,
                 check=result.check,
                 full=result.full,

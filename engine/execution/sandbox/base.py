@@ -21,7 +21,7 @@ PRIVATE = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").resolve(
 @frozen
 class Confinement:
     """What one session's commands may touch; all paths absolute. What is not named here and is no part of the system
-    or of an installed tool (see `places`) is not there for them.
+    or of an installed tool (see `host_paths`) is not there for them.
 
     `folder` is where it works, writable but for its `.git`. `tree` is the operator's own tree: read-only, and where it
     is `folder` itself, written to as if it were writable and all that is discarded with the session. `scratch` goes
@@ -66,7 +66,7 @@ class Confinement:
 
     @property
     def home(self) -> Path:
-        """HOME of the commands, empty but for links to what their tools read (see `places.furnish`)."""
+        """HOME of the commands, empty but for links to what their tools read (see `host_paths.furnish`)."""
         return self.scratch / "home"
 
     @property

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import caches, forward, limits, mounts, places, seccomp
+from engine.execution.sandbox import caches, forward, host_paths, limits, mounts, seccomp
 from engine.execution.sandbox.base import PRIVATE, Confinement, Sandbox, tried
 from engine.execution.sandbox.hosts import local_hosts
 from engine.execution.sandbox.mounts import Kind, Mount
@@ -57,11 +57,11 @@ class Bubblewrap(Sandbox):
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         command = list(argv)
-        readable = places.readable_places(confinement, argv[0])
+        readable = host_paths.readable_places(confinement, argv[0])
         gate = confinement.gate
         if gate is not None:
             command = forward.command(Path(GATE_INSIDE), local_hosts(confinement.hosts), command)
-            readable += [*places.installed(Path(sys.executable), places.home_of(os.environ)), forward.SCRIPT]
+            readable += [*host_paths.installed(Path(sys.executable), host_paths.home_of(os.environ)), forward.SCRIPT]
         over = mounts.layers_of(confinement)
         if over is not None and mounts.fault(over):
             assert not confinement.discards, "the ground takes a copy where nothing can be laid over the tree"
@@ -168,7 +168,7 @@ def _links() -> list[str]:
 
 def _system() -> list[str]:
     """The system alone, for a trial."""
-    shown = [str(place) for place in places.SYSTEM if place.is_dir() and not place.is_symlink()]
+    shown = [str(place) for place in host_paths.SYSTEM if place.is_dir() and not place.is_symlink()]
     return [*_links(), *(word for place in shown for word in ("--ro-bind", place, place))]
 
 

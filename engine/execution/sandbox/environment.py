@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine.execution.sandbox.base import SESSION_MARK, Confinement, Sandbox
-from engine.execution.sandbox.places import TABLES, home_of, system_secrets
+from engine.execution.sandbox.host_paths import TABLES, home_of, system_secrets
 from engine.home import Home
 from engine.programs import search_path
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from engine.execution.sandbox import limits, mounts, seccomp, supervisor
 from engine.execution.sandbox.base import Confinement, Sandbox, tried
+from engine.execution.sandbox.host_paths import SYSTEM, readable_places
 from engine.execution.sandbox.mounts import Kind, Mount
-from engine.execution.sandbox.places import SYSTEM, readable_places
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE_DEVICES = 1 << 6 | 1 << 11

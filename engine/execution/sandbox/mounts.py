@@ -42,7 +42,7 @@ class Mount:
 
 
 def plan(confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path, Path] | None = None) -> list[Mount]:
-    """What to mount, in order. `readable` as `places.readable_places` has it. `moved` are places that are seen with
+    """What to mount, in order. `readable` as `host_paths.readable_places` has it. `moved` are places that are seen with
     what lies elsewhere: place inside to source; those that are nothing else yet are written. Looks at the disk only
     for `.git`."""
     moved = dict(moved or {})

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import mounts, places
+from engine.execution.sandbox import host_paths, mounts
 from engine.execution.sandbox.base import PRIVATE, Confinement, Sandbox, tried
 from engine.execution.sandbox.mounts import Kind
 
@@ -34,7 +34,7 @@ class Seatbelt(Sandbox):
         self._program = program
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        return [str(self._program), "-p", profile(confinement, places.readable_places(confinement, argv[0])), *argv]
+        return [str(self._program), "-p", profile(confinement, host_paths.readable_places(confinement, argv[0])), *argv]
 
     @functools.cached_property
     def fault(self) -> str:

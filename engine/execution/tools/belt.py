@@ -15,7 +15,7 @@ from engine.config import SettingsSource
 from engine.events import ToolRefused
 from engine.execution.channels import AUTONOMOUS
 from engine.execution.journal import command_used
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, FlowUnable
 from engine.execution.tools import text

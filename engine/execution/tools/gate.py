@@ -11,7 +11,7 @@ from typing import Any
 from engine.config import SettingsSource
 from engine.events import ToolRefused
 from engine.execution.channels import AUTONOMOUS
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.tools import policy
 from engine.execution.tools.jail import Jail, shown

@@ -13,7 +13,7 @@ from engine.clock import Clock
 from engine.config import AcpSettings, ChannelSettings, FixedSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
-from engine.execution.live import LiveSession, SessionRails
+from engine.execution.live_session import LiveSession, SessionRails
 from engine.execution.processes import marked
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.agent import AgentServices
@@ -137,9 +137,9 @@ class AcpWorld:
         self.settings = FixedSettings(Settings().model_copy(update={"channels": channels, "acp": {"small": section}}))
         randomness = Randomness()
         self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=randomness)
-        grounds = SessionWorkspaces(database, self.settings, self.changes, Caches(self.home.cache / "build"))
+        workspaces = SessionWorkspaces(database, self.settings, self.changes, Caches(self.home.cache / "build"))
         self.runner = AcpRunner(
-            AgentServices(grounds, prompts or Prompts(), self.calls, belts or self, self.settings, validation),
+            AgentServices(workspaces, prompts or Prompts(), self.calls, belts or self, self.settings, validation),
             data=self.home.data,
             start_seconds=start_seconds,
             **({"environment": environment} if environment is not None else {}),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import best_sandbox
 from engine.execution.session_workspace import SessionWorkspace
 from engine.model import CheckResult, Refusal, SessionState, SessionView
@@ -242,11 +242,11 @@ class Judged:
 def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
     class Validation:
         def around(
-            self, live: LiveSession, view: SessionView, ground: SessionWorkspace, heal: Callable[[str], None]
+            self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
         ) -> Judged:
-            before = (ground.folder / "b.txt").read_text()
+            before = (workspace.folder / "b.txt").read_text()
             heal('SCRIPT [{"write": {"path": "b.txt", "content": "right\\n"}}]')
-            assert (before, (ground.folder / "b.txt").read_text()) == ("wrong\n", "right\n")
+            assert (before, (workspace.folder / "b.txt").read_text()) == ("wrong\n", "right\n")
             return Judged("1 passed", CheckResult("pytest", passed=1, failed=0))
 
     world = make(validation=Validation())

@@ -27,7 +27,7 @@ from engine.execution.runners.acp.terminals import argv_of
 from engine.execution.runners.acp.turns import Meter
 from engine.execution.runners.acp.wire import parsed
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.places import readable_places
+from engine.execution.sandbox.host_paths import readable_places
 from engine.model import microusd
 from engine.model.secrets import redact
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.execution.sandbox import limits, places, supervisor
+from engine.execution.sandbox import host_paths, limits, supervisor
 from tests.execution.escape.jail import Jail
 
 BOMB = """
@@ -42,7 +42,7 @@ def test_a_fork_bomb(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
         confinement.make()
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("HOME", "/nowhere")
-            for tool in places.TOOLS:
+            for tool in host_paths.TOOLS:
                 patched.delenv(tool.variable, raising=False)
             patched.setenv("PATH", "/usr/bin:/bin")  # our own environment may lie where nobody else may look
             argv = jail.sandbox.wrap(

@@ -21,7 +21,7 @@ from acp.connection import Connection
 from acp.utils import serialize_params
 from pydantic import BaseModel, ValidationError
 
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.processes import has_ended
 from engine.execution.runners.acp.requests import Requests
 from engine.execution.runners.acp.telling import Telling

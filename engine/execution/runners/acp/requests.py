@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from acp import RequestError, schema
 from pydantic import BaseModel, ValidationError
 
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.telling import Telling, command_of, diff_lines
 from engine.execution.runners.acp.terminals import Terminals, argv_of
 from engine.execution.runners.flow import Stopped

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine.config.agents import ACP, AcpSettings
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.known import agent_environment, confined, known, login_words, of_commands, place_of
 from engine.execution.runners.agent import AgentRunner, AgentServices
 from engine.execution.runners.base import RunnerResult
@@ -92,9 +92,9 @@ class AcpRunner(AgentRunner):
 
         guest = self.guest(live.assignment.runner)
         guest.place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._services.grounds.take(live, Place.CHANGE_SET, salvage=view) as ground:
-            kind = "reply" if ground.continues else "task"
-            prompt = self._prompt(live, view, ground, kind)
+        with self._services.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
+            kind = "reply" if workspace.continues else "task"
+            prompt = self._prompt(live, view, workspace, kind)
             command = guest.settings.command
             confinement = confined(
                 live.confinement,
@@ -103,18 +103,18 @@ class AcpRunner(AgentRunner):
                 hosts=guest.settings.hosts,
             )
             telling = Telling(live.write, live.journal.erred, live.without_secrets)
-            terminals = Terminals(live, ground.folder, of_commands(confinement, live.confinement, place=guest.place))
+            terminals = Terminals(live, workspace.folder, of_commands(confinement, live.confinement, place=guest.place))
             counting = Counting(live, microusd(self._services.settings.current.cost_per_trigger))
-            belt = self._services.belts.open(live, view, ground.folder)
+            belt = self._services.belts.open(live, view, workspace.folder)
             requests = Requests(live, belt, terminals, telling, on_usage=counting.update)
-            if ground.continues:
+            if workspace.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")
             if guest.settings.hosts and live.sandbox.confines and not (live.sandbox.gates or confinement.network):
                 fix = "install bubblewrap, or set network = true for this workspace"
                 raise FlowUnable(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
             live.say(f"{guest.title} · {_where(live, guest)}")
             environment = agent_environment(place=guest.place, names=guest.settings.env, environment=self._environment)
-            with live.spawn(command, cwd=ground.folder, env=environment, confinement=confinement) as process:
+            with live.spawn(command, cwd=workspace.folder, env=environment, confinement=confinement) as process:
                 talk = Conversation(
                     live,
                     process,
@@ -127,11 +127,11 @@ class AcpRunner(AgentRunner):
                 )
                 work = Work(live, view, talk, counting, self._services.calls, name=guest.name, title=guest.title)
                 try:
-                    with talk.opened(ground.folder):
+                    with talk.opened(workspace.folder):
                         live.converses = True
                         work.task(prompt, kind)
                         work.replies()
-                        judged = self._judged(live, view, ground, heal=work.heal, reply=work.replies)
+                        judged = self._judged(live, view, workspace, heal=work.heal, reply=work.replies)
                 except NotBegun as fault:
                     live.journal.erred(live.assignment.runner, fault.message)
                     raise
@@ -141,7 +141,7 @@ class AcpRunner(AgentRunner):
             return self._kept(
                 live,
                 view,
-                ground,
+                workspace,
                 judged,
                 summary="\n".join(filter(None, [work.summary(), judged.words])),
                 closing="\n".join(filter(None, [work.cut_short, judged.words])),

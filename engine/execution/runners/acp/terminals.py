@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowUnable, Stopped
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.model import Refusal, sanitise

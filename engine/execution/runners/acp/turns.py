@@ -12,8 +12,8 @@ from dataclasses import replace
 from acp import schema
 
 from engine.config.agents import ACP
-from engine.execution.calls import Calls
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
+from engine.execution.model_calls import ModelCalls
 from engine.execution.runners.acp.conversation import Conversation
 from engine.execution.runners.flow import FlowUnable, Stopped
 from engine.frozen import frozen
@@ -90,7 +90,7 @@ class Work:
         view: SessionView,
         talk: Conversation,
         counting: Counting,
-        calls: Calls,
+        calls: ModelCalls,
         *,
         name: str,
         title: str,

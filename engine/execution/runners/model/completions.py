@@ -12,7 +12,7 @@ from typing import Protocol
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.execution.calls import Caller, Calls
+from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.model import budget, failures, wire
 from engine.execution.runners.model.budget import Left, Price, Size, Usage
@@ -73,7 +73,7 @@ class Completions:
         *,
         host: ModelHost,
         access: Access,
-        calls: Calls,
+        calls: ModelCalls,
         costs: Costs,
         clock: Clock,
         held: Callable[[], str],

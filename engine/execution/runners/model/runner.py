@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from engine.execution.channels import Channels
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.agent import AgentRunner, AgentServices
 from engine.execution.runners.base import RunnerResult
@@ -66,15 +66,15 @@ class ModelRunner(AgentRunner):
         )
         with suppress(HostGone):  # told when it is spoken to
             self._providers.host.warm()  # it starts while the worktree is made
-        with self._services.grounds.take(live, Place.CHANGE_SET, salvage=view) as ground:
-            prompt = self._prompt(live, view, ground, kind)
+        with self._services.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
+            prompt = self._prompt(live, view, workspace, kind)
             talk = Talk(
                 live,
                 view,
                 self._services,
                 self._providers,
                 model=self._model(choice),
-                belt=self._services.belts.open(live, view, ground.folder),
+                belt=self._services.belts.open(live, view, workspace.folder),
                 instructions=prompt.text("system"),
             )
             said: list[str] = []
@@ -84,7 +84,7 @@ class ModelRunner(AgentRunner):
                 judged = self._judged(
                     live,
                     view,
-                    ground,
+                    workspace,
                     heal=lambda text: said.append(talk.turn(text, run_kind=HEAL)),
                     reply=lambda: said.append(talk.turn(talk.replies(), run_kind=REPLY)),
                 )
@@ -94,7 +94,7 @@ class ModelRunner(AgentRunner):
             # What it said before a red test sent it back tells of files that are no longer so.
             told = [next((words for words in reversed(said) if words), ""), judged.words]
             summary = "\n\n".join(filter(None, told))
-            return self._kept(live, view, ground, judged, summary=summary, closing=judged.words, facts={})
+            return self._kept(live, view, workspace, judged, summary=summary, closing=judged.words, facts={})
 
     def _begin(self, talk: Talk, prompt: Prompt, former: str, said: list[str]) -> None:
         """The first turn, after what was said in the session that this one continues."""
@@ -113,10 +113,10 @@ class ModelRunner(AgentRunner):
         followed = {call.follows for call in answered}
         return next((call.id for call in reversed(answered) if call.id not in followed), "")
 
-    def _prompt(self, live: LiveSession, view: SessionView, ground: SessionWorkspace, kind: str) -> Prompt:
-        prompt = super()._prompt(live, view, ground, kind)
-        if ground.continues:  # its conversation tells of changes that these files may not have
-            told = operator_part(self._services.grounds.carried(ground.continues), "runner")
+    def _prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
+        prompt = super()._prompt(live, view, workspace, kind)
+        if workspace.continues:  # its conversation tells of changes that these files may not have
+            told = operator_part(self._services.workspaces.carried(workspace.continues), "runner")
             prompt = replace(prompt, parts=(*prompt.parts, told))
         return prompt
 

@@ -14,7 +14,7 @@ from threading import Event
 from typing import Any
 
 from engine.clock import Clock
-from engine.execution.live import LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.agent import AgentServices
 from engine.execution.runners.flow import FlowUnable, NotBegun, Stopped

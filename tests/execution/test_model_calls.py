@@ -1,4 +1,4 @@
-"""Calls: the exact prompt of each, conversations stored once, secrets never, no call left running (SPEC 9.6, 11.1)."""
+"""Calls of models: the exact prompt of each, conversations stored once, secrets never, no call left running (SPEC 9.6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.execution.calls import Calls, ModelCallRow, pack, unpack
+from engine.execution.model_calls import ModelCallRow, ModelCalls, pack, unpack
 from engine.model import (
     Prompt,
     PromptLine,
@@ -36,14 +36,14 @@ NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 class World:
     database: Database
     clock: FakeClock
-    calls: Calls
+    calls: ModelCalls
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     clock = FakeClock(NOW)
     database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
-    yield World(database, clock, Calls(database, Randomness(1), secrets=lambda: ["hunter2hunter2"]))
+    yield World(database, clock, ModelCalls(database, Randomness(1), secrets=lambda: ["hunter2hunter2"]))
     database.close()
 
 
@@ -116,7 +116,7 @@ def test_a_conversation_is_stored_once_and_read_whole(world: World) -> None:
 
 def test_every_call_of_a_guided_conversation_says_what_it_carries_and_is_told_of_once(world: World) -> None:
     told: list[tuple[str, object]] = []
-    calls = Calls(
+    calls = ModelCalls(
         world.database,
         Randomness(2),
         told=lambda tx, session, call, said: told.append((call, said["leadership_chain"])),

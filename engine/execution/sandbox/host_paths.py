@@ -19,7 +19,7 @@ from engine.execution.sandbox.base import Confinement
 from engine.frozen import frozen
 
 TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-"""The lists of `places.toml`."""
+"""The lists of `host_paths.toml`."""
 
 SYSTEM = tuple(map(Path, TABLES["system"]))
 """What everybody on the machine reads. macOS has a list of its own (see `seatbelt`)."""

@@ -56,7 +56,7 @@ class Reclaimed:
     freed: int
 
 
-class Upkeep:
+class Housekeeping:
     """For flows of `Place.ENGINE`. `busy` gives the ids of the sessions that run."""
 
     def __init__(

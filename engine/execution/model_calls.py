@@ -1,4 +1,4 @@
-"""Calls of models and turns of agents, with the exact prompt of each, for the X-ray (SPEC 9.6, 1.10).
+"""ModelCalls of models and turns of agents, with the exact prompt of each, for the X-ray (SPEC 9.6, 1.10).
 
 A conversation is a chain of calls. Each stores only what it sent that the one before it had not: the whole prompt of
 a call is its own messages after those of all calls that it follows. Secrets are cut out before anything is stored.
@@ -38,7 +38,7 @@ from engine.storage.types import utc
 STATES = ("running", "done", "failed", "cancelled", "interrupted")
 
 LONGEST_CHAIN = 10_000
-"""Calls of one conversation that are followed back; a chain that is longer is damaged."""
+"""ModelCalls of one conversation that are followed back; a chain that is longer is damaged."""
 
 MAX_RECALLED = 2_000
 """So many calls are looked through for those that a memory was in."""
@@ -111,7 +111,7 @@ Carried = Callable[[Transaction, SessionView | Caller, str, Mapping[str, Any]], 
 carried. Quick, and not raising."""
 
 
-class Calls:
+class ModelCalls:
     """Keeps calls; also an observer of sessions. Methods may be called from any thread."""
 
     def __init__(
