@@ -1,4 +1,4 @@
-"""Calls of models: the exact prompt of each, conversations stored once, secrets never, no call left running (SPEC 9.6)."""
+"""Model calls: the exact prompt of each, conversations stored once, no secrets, no call left running (SPEC 9.6)."""
 
 from __future__ import annotations
 
