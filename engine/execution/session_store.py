@@ -233,7 +233,7 @@ class SessionStore:
                 estimate_microusd=estimate,
                 **(flat(assignment) | {"agent": agent, "parameters": dict(assignment.parameters)}),
             )
-            tx.session.add(row)
+            tx.insert(row)
             tx.record(SessionQueued(**row.about, flow=row.flow or ""))
 
         self._database.write(work)
@@ -372,5 +372,4 @@ def _move_to(tx: Transaction, session_id: str, after: SessionState) -> SessionRo
         row.started_at = tx.now
     elif after.over:
         row.ended_at = tx.now
-    tx.session.add(row)
     return row

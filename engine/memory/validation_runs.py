@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Column, Index
+from sqlalchemy import JSON, Column, Index, bindparam
 from sqlmodel import Field, col, desc, select
 
 from engine.frozen import frozen
 from engine.model import CheckResult
 from engine.model.work import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row
+from engine.storage.rows import Row, found, whole
 from engine.storage.types import utc
 
 
@@ -64,6 +64,14 @@ class PastRun:
     project: str = ""
 
 
+_LATEST = (
+    whole(ValidationRun)
+    .where(col(ValidationRun.workspace) == bindparam("workspace"), ~col(ValidationRun.changed))
+    .order_by(desc(col(ValidationRun.id)))
+    .limit(bindparam("most"))
+)
+
+
 class ValidationRuns:
     """Writes and reads runs."""
 
@@ -82,13 +90,9 @@ class ValidationRuns:
         """The newest runs on the operator's own files or commits first. What an agent's work was judged by ran on files
         that only its worktree has: it says nothing of these."""
         with self._database.read() as session:
-            rows = session.exec(
-                select(ValidationRun)
-                .where(col(ValidationRun.workspace) == workspace, ~col(ValidationRun.changed))
-                .order_by(desc(col(ValidationRun.id)))
-                .limit(limit)
-            )
-            return [_past(row) for row in rows]
+            return [
+                _past(row) for row in found(session, ValidationRun, _LATEST, {"workspace": workspace, "most": limit})
+            ]
 
     def of_session(self, session_id: str) -> list[PastRun]:
         """The runs of a session, the oldest first."""

@@ -150,7 +150,7 @@ class CardStore:
 
     def add(self, tx: Transaction, row: Prediction) -> Card:
         """A new card."""
-        tx.session.add(row)
+        tx.insert(row)
         tx.record(created(row))
         return card_of(row)
 

@@ -69,6 +69,9 @@ class TaskRow(Row, table=True):
 
 
 _RUNNING_IN = whole(TaskRow).where(col(TaskRow.session_id) == bindparam("session"), col(TaskRow.state) == "running")
+_OF_PAGES = whole(TaskRow).where(
+    col(TaskRow.source).in_((HEARTBEAT, ORDER)), (col(TaskRow.state) == "open") | (col(TaskRow.note) == WITHDRAWN)
+)
 
 
 class TaskBoard:
@@ -141,13 +144,10 @@ class TaskBoard:
         """Have the open tasks of heartbeats say what the pages say now. `items`: the last task of each item there, and
         whether the item is to run by itself. A task whose item is not there is done, and opens again when it is back;
         while not all pages could be read, it waits for the operator instead."""
-        due = select(TaskRow).where(col(TaskRow.source).in_((HEARTBEAT, ORDER)))
-        due = due.where((col(TaskRow.state) == "open") | (col(TaskRow.note) == WITHDRAWN))
-        for row in transaction.session.exec(due):
+        for row in found(transaction.session, TaskRow, _OF_PAGES):
             source = ORDER if items.get(row.id) else HEARTBEAT
             if row.source != source:
                 row.source = source
-                transaction.session.add(row)
             if row.id in items and row.state == "done":
                 self._change(transaction, row, "open", "")
             elif row.id not in items and row.state == "open" and all_read:
@@ -277,8 +277,7 @@ class TaskBoard:
             session_id=session_id,
             needs=list(needs),
         )
-        transaction.session.add(row)
-        transaction.session.flush()
+        transaction.insert(row)
         transaction.record(TaskAdded(subject=row.id, workspace=workspace, title=title))
         return _view(row, _undone(transaction.session, [row]))
 
@@ -288,7 +287,6 @@ class TaskBoard:
             return
         row.state = state
         row.updated_at = transaction.now
-        transaction.session.add(row)
         transaction.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
 
 

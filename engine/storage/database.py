@@ -98,9 +98,16 @@ class Transaction:
         `sqlite3.ProgrammingError` after an error rolled the transaction back: each statement would commit by itself."""
         if self._session is not None:
             self._session.flush()
-            if not self._driver.in_transaction:
-                raise sqlite3.ProgrammingError("this transaction was rolled back by an error; nothing more is written")
+        return self._open_driver()
+
+    def _open_driver(self) -> sqlite3.Connection:
+        if not self._driver.in_transaction:
+            raise sqlite3.ProgrammingError("this transaction was rolled back by an error; nothing more is written")
         return self._driver
+
+    def append(self, statement: Executable, values: Mapping[str, Any]) -> None:
+        """Execute an insert that refers to no other row, so that what the session has not written yet can wait."""
+        execute(self._open_driver(), statement, values)
 
     def ask(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
         """`rows.ask` in this transaction."""

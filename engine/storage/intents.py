@@ -32,8 +32,7 @@ class Intent(Row, table=True):
 def begin(transaction: Transaction, kind: str, subject: str, payload: dict[str, Any]) -> int:
     """Write an intent in `transaction`; returns its id. The files may be touched once it is committed."""
     intent = Intent(kind=kind, subject=subject, payload=payload, begun_at=transaction.now)
-    transaction.session.add(intent)
-    transaction.session.flush()
+    transaction.insert(intent)
     assert intent.id is not None
     return intent.id
 

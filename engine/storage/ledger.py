@@ -90,7 +90,7 @@ _APPEND = sqlalchemy.insert(MemoryEvent)
 
 def append(transaction: Transaction, event: Event) -> None:
     """Write one event; the database calls this inside the transaction that made the event true."""
-    transaction.ask(
+    transaction.append(
         _APPEND,
         {
             "at": transaction.now,

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import sqlalchemy
 from sqlalchemy import ColumnElement, Executable, Insert, Select, Table, bindparam, func, or_
 from sqlalchemy.dialects.sqlite import pysqlite
-from sqlalchemy.orm import make_transient_to_detached
+from sqlalchemy.orm import ClassManager, make_transient_to_detached
 from sqlalchemy.orm.util import identity_key
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlmodel import Session, SQLModel, select
@@ -185,10 +185,10 @@ def execute(driver: sqlite3.Connection, statement: Executable, values: Mapping[s
 def insert(driver: sqlite3.Connection, row: SQLModel) -> None:
     """Write a new row now; a key that SQLite makes is given to it. It is no object of a session."""
     statement, key, names = _insert(type(row))
-    given = {name: getattr(row, name) for name in names}
-    done = _prepared(statement, given).run(driver, given)
-    if given[key] is None:
-        setattr(row, key, done.lastrowid)
+    values = {name: row.__dict__.get(name) for name in names}
+    cursor = _prepared(statement, values).run(driver, values)
+    if values[key] is None:
+        setattr(row, key, cursor.lastrowid)
 
 
 @cache
@@ -197,6 +197,7 @@ def _insert(model: type[SQLModel]) -> tuple[Insert, str, tuple[str, ...]]:
     return table.insert(), next(iter(table.primary_key)).key, tuple(column.key for column in table.columns)
 
 
+@cache
 def table_of(model: type[SQLModel]) -> Table:
     """The table of a class."""
     table = sqlalchemy.inspect(model).local_table
@@ -220,20 +221,31 @@ def found(
 ) -> list[AnyRow]:
     """The rows that a constant made of `whole(model)` finds, as objects of the session: what is changed in them is
     written, and one that the session has already is that one. The objects of a session that only reads are nobody's."""
-    columns = table_of(model).columns
-    names = [column.key for column in columns]
-    keys = [place for place, column in enumerate(columns) if column.primary_key]
-    objects = []
-    for row in ask(session, statement, values):
-        identity = identity_key(model, [row[place] for place in keys])
-        known = None if READS in session.info else session.identity_map.get(identity)
-        if known is None:
-            known = model(**dict(zip(names, row, strict=True)))
-            if READS not in session.info:
-                make_transient_to_detached(known)
-                session.add(known)
-        objects.append(known)
-    return objects
+    rows = ask(session, statement, values)
+    if READS in session.info:
+        return [_instance(model, row) for row in rows]
+    keys = [place for place, column in enumerate(table_of(model).columns) if column.primary_key]
+    instances = []
+    for row in rows:
+        instance = session.identity_map.get(identity_key(model, [row[place] for place in keys]))
+        if instance is None:
+            instance = _instance(model, row)
+            make_transient_to_detached(instance)
+            session.add(instance)
+        instances.append(instance)
+    return instances
+
+
+def _instance(model: type[AnyRow], values: tuple[Any, ...]) -> AnyRow:
+    manager, names = _instances(model)
+    instance = manager.new_instance()
+    instance.__dict__.update(zip(names, values, strict=True))
+    return instance
+
+
+@cache
+def _instances(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], list[str]]:
+    return sqlalchemy.inspect(model).class_manager, [column.key for column in table_of(model).columns]
 
 
 def load(session: Session, model: type[AnyRow], key: str | int) -> AnyRow | None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index, func
+from sqlalchemy import JSON, CheckConstraint, Column, Index, Select, bindparam, func, select
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, SQLModel, col, select
+from sqlmodel import Field, col
 
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.storage.database import Database, Transaction
-from engine.storage.types import utc
+from engine.storage.rows import Row, ask, each_of, found, whole
+from engine.storage.types import UtcDateTime, utc
 
 MOST_OF_A_LABEL = 500
 """So many records of one label and scope are looked at, the newest."""
@@ -22,7 +24,7 @@ MOST_OF_A_LABEL = 500
 KINDS = ", ".join(f"'{kind.value}'" for kind in RecordKind)
 
 
-class LearningRecordRow(SQLModel, table=True):
+class LearningRecordRow(Row, table=True):
     """One record. `seq` grows with each that is written; `fact` is the number of the fact it was made of."""
 
     __tablename__ = "learning_records"
@@ -59,6 +61,25 @@ class LearningRecordRow(SQLModel, table=True):
         return LearningRecord(**values | {"kind": RecordKind(self.kind)})
 
 
+_SEQ = col(LearningRecordRow.seq)
+_SCOPE = (
+    col(LearningRecordRow.scope_type) == bindparam("scope_type"),
+    col(LearningRecordRow.scope_id) == bindparam("scope_id"),
+)
+_NEWEST = whole(LearningRecordRow).order_by(_SEQ.desc()).limit(bindparam("most"))
+_OF_KIND = _NEWEST.where(col(LearningRecordRow.kind) == bindparam("kind"))
+_STRONG = _NEWEST.where(
+    col(LearningRecordRow.score) >= bindparam("least"),
+    col(LearningRecordRow.at) >= bindparam("since", type_=UtcDateTime()),
+)
+_BY_ID = _NEWEST.where(col(LearningRecordRow.id).in_(each_of("ids")))
+_OF_SCOPE = _NEWEST.where(*_SCOPE)
+_LAST = select(func.max(_SEQ))
+_BEFORE = select(func.count(_SEQ)).where(
+    col(LearningRecordRow.source_label) == bindparam("label"), col(LearningRecordRow.fact) < bindparam("fact"), *_SCOPE
+)
+
+
 def record_id(*parts: object) -> str:
     """The id of a record, from what it was made of: the same whenever that is read again."""
     return "rec_" + hashlib.sha256("\x1f".join(map(str, parts)).encode(errors="replace")).hexdigest()[:12]
@@ -79,41 +100,33 @@ class Records:
 
     def last(self) -> int:
         """The `seq` of the newest, 0 without any."""
-        return self._number(func.max(_SEQ))
+        return self._number(_LAST)
 
     def newest(self, *, kind: str = "", limit: int = 200) -> list[LearningRecord]:
         """The newest first."""
-        return self._find(*([col(LearningRecordRow.kind) == kind] if kind else []), limit=limit)
+        return self._find(_OF_KIND, limit, kind=kind) if kind else self._find(_NEWEST, limit)
 
     def strong(self, least: float, since: datetime, limit: int) -> list[LearningRecord]:
         """Those of a score of at least `least`, not older than `since`, the newest first."""
-        return self._find(col(LearningRecordRow.score) >= least, col(LearningRecordRow.at) >= since, limit=limit)
+        return self._find(_STRONG, limit, least=least, since=since)
 
     def by_id(self, ids: Sequence[str]) -> list[LearningRecord]:
         """These, oldest first; what is not there is left out."""
-        return self._find(col(LearningRecordRow.id).in_(ids), limit=len(ids))[::-1] if ids else []
+        return self._find(_BY_ID, len(ids), ids=json.dumps(ids))[::-1] if ids else []
 
     def of_scope(self, scope_type: str, scope_id: str, limit: int = MOST_OF_A_LABEL) -> list[LearningRecord]:
         """Those of a scope, the newest first."""
-        return self._find(*_scope(scope_type, scope_id), limit=limit)
+        return self._find(_OF_SCOPE, limit, scope_type=scope_type, scope_id=scope_id)
 
     def before(self, label: str, scope_type: str, scope_id: str, fact: int) -> int:
         """How many of a label and scope were made of facts before `fact`."""
-        alike = col(LearningRecordRow.source_label) == label, col(LearningRecordRow.fact) < fact
-        return self._number(func.count(), *alike, *_scope(scope_type, scope_id))
+        values = {"label": label, "fact": fact, "scope_type": scope_type, "scope_id": scope_id}
+        return self._number(_BEFORE, values)
 
-    def _find(self, *where: Any, limit: int) -> list[LearningRecord]:
-        query = select(LearningRecordRow).where(*where).order_by(_SEQ.desc()).limit(limit)
+    def _find(self, statement: Select[Any], limit: int, **values: object) -> list[LearningRecord]:
         with self._database.read() as session:
-            return [row.value for row in session.exec(query)]
+            return [row.value for row in found(session, LearningRecordRow, statement, values | {"most": limit})]
 
-    def _number(self, what: Any, *where: Any) -> int:
+    def _number(self, statement: Select[Any], values: Mapping[str, object] | None = None) -> int:
         with self._database.read() as session:
-            return int(session.exec(select(what).select_from(LearningRecordRow).where(*where)).one() or 0)
-
-
-_SEQ = col(LearningRecordRow.seq)
-
-
-def _scope(scope_type: str, scope_id: str) -> tuple[Any, Any]:
-    return col(LearningRecordRow.scope_type) == scope_type, col(LearningRecordRow.scope_id) == scope_id
+            return int(ask(session, statement, values).scalar() or 0)

@@ -37,6 +37,7 @@ from engine.storage import state
 from engine.storage.consumers import NotYet
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
+from engine.storage.rows import load
 
 log = logging.getLogger(__name__)
 
@@ -231,7 +232,7 @@ class Chain:
 
     def _ended(self, scope: Scope, *, ask: bool) -> None:
         with self._database.read() as session:
-            done = session.get(LearningSession, scope.session) is not None
+            done = load(session, LearningSession, scope.session) is not None
         new, fault = self.extraction.end(scope.session, ask=ask and not done)
         if fault:
             self._once(fault)
@@ -242,8 +243,8 @@ class Chain:
         def mark(tx: Transaction) -> None:
             if taught:
                 self._wanted(tx, scope.project)
-            if tx.session.get(LearningSession, scope.session) is None:
-                tx.session.add(LearningSession(session_id=scope.session, entries=len(new), at=tx.now))
+            if load(tx.session, LearningSession, scope.session) is None:
+                tx.insert(LearningSession(session_id=scope.session, entries=len(new), at=tx.now))
 
         if taught or not done:
             self._database.write(mark)

@@ -20,7 +20,7 @@ from typing import Any
 
 from sqlalchemy import Column, Index, LargeBinary, func
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, SQLModel, col, desc, select
+from sqlmodel import Field, col, desc, select
 
 from engine import events
 from engine.events import Event
@@ -33,6 +33,7 @@ from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import Wanted
 from engine.storage.files import write_atomic
+from engine.storage.rows import Row
 from engine.storage.types import utc
 
 log = logging.getLogger(__name__)
@@ -326,7 +327,7 @@ def _event(fact: Mapping[str, Any]) -> Event:
     return kind(subject=fact["subject"], workspace=fact["workspace"], **payload)
 
 
-class LearningVector(SQLModel, table=True):
+class LearningVector(Row, table=True):
     """The vector of a text by one model; `digest` names the text."""
 
     __tablename__ = "learning_vectors"
@@ -336,7 +337,7 @@ class LearningVector(SQLModel, table=True):
     vector: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
-class LearningUse(SQLModel, table=True):
+class LearningUse(Row, table=True):
     """A prompt that carried an entry: the call of a model."""
 
     __tablename__ = "learning_uses"
@@ -349,7 +350,7 @@ class LearningUse(SQLModel, table=True):
     at: datetime = Field(sa_column=utc())
 
 
-class LearningSession(SQLModel, table=True):
+class LearningSession(Row, table=True):
     """A session whose learnings were written down when it ended."""
 
     __tablename__ = "learning_sessions"
