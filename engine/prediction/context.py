@@ -17,7 +17,7 @@ from engine.execution.runners.toolchains.projects import Project
 from engine.frozen import frozen
 from engine.git.calendars import Meeting, nearest
 from engine.git.github import GitHubState
-from engine.git.locks import LockMismatch
+from engine.git.lock_files import LockMismatch
 from engine.git.looks import NO_LOOKS, Looks
 from engine.git.state import FileState, GitState
 from engine.memory.validation_runs import PastRun

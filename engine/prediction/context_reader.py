@@ -19,7 +19,7 @@ from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.calendars import CalendarReader
 from engine.git.github import GitHub
-from engine.git.locks import LocksRead
+from engine.git.lock_files import LockFileReader
 from engine.git.looks import NO_LOOKS
 from engine.git.reader import GitReader
 from engine.git.state import GitState, Touch
@@ -89,7 +89,7 @@ class ContextReader:
         self._sources = sources
         self._git = sources.git
         self._calendars = CalendarReader()
-        self._locks = LocksRead()
+        self._locks = LockFileReader()
 
     def read_all(
         self,
@@ -147,7 +147,7 @@ class ContextReader:
             [package.folder for package in packages if package.lock],
             [package.manifest for package in packages],
         )
-        locks = every("locks", lambda: self._locks.out_of_step(folder, locked, manifests))
+        locks = every("locks", lambda: self._locks.mismatches(folder, locked, manifests))
         prose = fetch("agents", lambda: sources.prose(workspace), "")
         learned = every("learned flows", lambda: sources.learned(workspace))
         red = any(not run.check.green for run in runs[:1])

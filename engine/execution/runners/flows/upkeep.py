@@ -19,7 +19,7 @@ from engine.execution.runners.flows.common import (
 )
 from engine.execution.runners.toolchains.installing import Installation, chosen, failure, installations, lock_updates
 from engine.execution.runners.toolchains.projects import all_packages
-from engine.git.locks import locks_out_of_step
+from engine.git.lock_files import find_mismatches
 from engine.model import Refusal
 
 # -- Install a project's packages, so that its tests can run ------------------------------------------------------
@@ -106,7 +106,7 @@ class UpdateLock(Installing):
         changed = not lock.is_file() or lock.read_bytes() != before
         left = [
             stale
-            for stale in locks_out_of_step(job.folder, [installation.folder])
+            for stale in find_mismatches(job.folder, [installation.folder])
             if stale.lock_path == installation.lock
         ]
         for difference in (text for stale in left for text in stale.differences):

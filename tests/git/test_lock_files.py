@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.git.locks import LARGEST_MEMBER, LockMismatch, LocksRead, locks_out_of_step
+from engine.git.lock_files import LockFileReader, LockMismatch, find_mismatches
+from engine.git.lock_files.pair import MAX_MEMBER_BYTES
 from tests.support.outside import needs
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"
@@ -34,7 +35,7 @@ def run(folder: Path, *argv: str) -> None:
 
 def told(folder: Path) -> tuple[str, ...]:
     """The sentences about the one lock file that does not fit, () when all fit."""
-    found = locks_out_of_step(folder)
+    found = find_mismatches(folder)
     assert len(found) < 2
     return found[0].differences if found else ()
 
@@ -295,7 +296,7 @@ def test_a_content_hash_tells_that_the_manifest_changed(tmp_path: Path, manifest
     edit(tmp_path / "pyproject.toml", "1.1", "1.0")
     assert told(tmp_path) == (f"what pyproject.toml asks for has changed since {lock} was written",)
     write(tmp_path, {"uv.lock": "version = 1\n"})
-    assert lock not in [one.lock for one in locks_out_of_step(tmp_path)]  # it is a leftover of before
+    assert lock not in [one.lock for one in find_mismatches(tmp_path)]  # it is a leftover of before
 
 
 # -- as pnpm and yarn write them ------------------------------------------------------------------------------------
@@ -444,7 +445,7 @@ def test_it_names_the_folder_and_counts_what_it_does_not_name(tmp_path: Path) ->
     write(
         tmp_path, {"web/package.json": json.dumps({"dependencies": asked}), "web/package-lock.json": json.dumps(lock)}
     )
-    [found] = locks_out_of_step(tmp_path, ["", "web", "gone"])
+    [found] = find_mismatches(tmp_path, ["", "web", "gone"])
     assert isinstance(found, LockMismatch)
     assert (found.folder, found.tool, found.lock_path) == ("web", "npm", "web/package-lock.json")
     assert (len(found.differences), found.more) == (5, 3)
@@ -461,7 +462,7 @@ def test_a_pipe_in_place_of_a_lock_file_is_not_waited_for(tmp_path: Path) -> Non
     write(tmp_path, {"package.json": "{}", "Cargo.toml": "[package]\nname = 'a'\n"})
     os.mkfifo(tmp_path / "package-lock.json")
     (tmp_path / "Cargo.lock").symlink_to("/dev/zero")
-    assert locks_out_of_step(tmp_path) == ()
+    assert find_mismatches(tmp_path) == ()
 
 
 SECRET = json.dumps({"dependencies": {"secret-of-another": "1"}})
@@ -487,7 +488,7 @@ def test_a_manifest_or_folder_that_leads_outside_is_not_read(tmp_path: Path) -> 
     top = write(tmp_path / "shop", {"package-lock.json": lock})
     (top / "package.json").symlink_to(outside / "package.json")
     (top / "web").symlink_to(outside)
-    assert locks_out_of_step(top, ["", "web"]) == ()
+    assert find_mismatches(top, ["", "web"]) == ()
     (top / "package.json").unlink()
     write(top, {"real.json": SECRET})
     (top / "package.json").symlink_to("real.json")
@@ -498,22 +499,22 @@ def test_a_huge_manifest_of_a_member_is_passed_over(tmp_path: Path) -> None:
     lock = {"lockfileVersion": 3, "packages": {"": {}, "a": {}}}
     write(tmp_path, {"package.json": "{}", "package-lock.json": json.dumps(lock), "a/package.json": SECRET})
     assert len(told(tmp_path)) == 1
-    (tmp_path / "a/package.json").write_text(SECRET + " " * LARGEST_MEMBER)
+    (tmp_path / "a/package.json").write_text(SECRET + " " * MAX_MEMBER_BYTES)
     assert told(tmp_path) == ()
 
 
 def test_an_edited_member_is_compared_again(tmp_path: Path) -> None:
     lock = {"lockfileVersion": 3, "packages": {"": {}, "packages/a": {}, "packages/b": {}}}
     write(tmp_path, {"package.json": "{}", "package-lock.json": json.dumps(lock), "packages/a/package.json": "{}"})
-    read = LocksRead()
-    assert read.out_of_step(tmp_path, [""]) == ()
-    assert read.out_of_step(tmp_path, [""]) == ()
+    read = LockFileReader()
+    assert read.mismatches(tmp_path, [""]) == ()
+    assert read.mismatches(tmp_path, [""]) == ()
     write(tmp_path, {"packages/a/package.json": json.dumps({"dependencies": {"once": "1"}})})
-    [found] = read.out_of_step(tmp_path, [""])
+    [found] = read.mismatches(tmp_path, [""])
     assert found.differences == ("packages/a/package.json asks for once 1, but package-lock.json does not have it",)
-    assert read.out_of_step(tmp_path, [""])[0] is found, "it is not compared again while nothing is written"
+    assert read.mismatches(tmp_path, [""])[0] is found, "it is not compared again while nothing is written"
     write(tmp_path, {"packages/a/package.json": "{}", "packages/b/package.json": SECRET})
-    [found] = read.out_of_step(tmp_path, [""])
+    [found] = read.mismatches(tmp_path, [""])
     assert "packages/b" in found.differences[0], "a member that was not there"
 
 
@@ -526,7 +527,7 @@ def test_rubbish_is_passed_over(manifest: bytes, lock: bytes, tmp_path_factory: 
     for one, other in pairs.items():
         (folder / one).write_bytes(manifest)
         (folder / other).write_bytes(lock)
-    locks_out_of_step(folder)
+    find_mismatches(folder)
 
 
 NAMES = st.sampled_from(["left-pad", "@x/y", "ms", "once"])
