@@ -49,20 +49,29 @@ GIT_CONFIG = """\
 
 SLOW_MARKERS = {"attacks", "benchmark", "faults", "long", "model"}
 SLOW_FIXTURES = {"nursery", "repository", "warm"}
+SLOW_MODULES = {"test_documents.py", "test_imports.py"}
 SLOW_FOLDERS = {
     "api", "attach", "attacks", "bad_input", "cli", "console", "execution", "seeds", "simulation", "situations",
     "truth",
 }  # fmt: skip
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m "not slow"` does not import the folders in which every test is slow."""
+    unwanted = config.option.markexpr == "not slow" and collection_path.name in SLOW_FOLDERS
+    return True if unwanted and collection_path.parent == Path(__file__).parent else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `slow` what starts a process, a server or a whole console. `-m "not slow"` takes half a minute."""
+    """Mark as `slow` what starts a process, a server or a whole console, or parses the whole source. `-m "not slow"`
+    takes half a minute."""
     tests = Path(__file__).parent
     for item in items:
         folder = item.path.relative_to(tests).parts[0]
         fixtures = SLOW_FIXTURES & set(getattr(item, "fixturenames", ()))
-        if folder in SLOW_FOLDERS or fixtures or any(mark.name in SLOW_MARKERS for mark in item.iter_markers()):
+        names = {folder, item.path.name, *(mark.name for mark in item.iter_markers())}
+        if fixtures or not names.isdisjoint(SLOW_FOLDERS | SLOW_MODULES | SLOW_MARKERS):
             item.add_marker("slow")
 
 

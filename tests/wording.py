@@ -22,12 +22,10 @@ _NO_SENTENCE = re.compile(
 
 def sentences(path: Path) -> Iterator[tuple[int, str]]:
     """The sentences of one module, each with its line number."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    silent = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            silent |= {id(part) for part in node.values}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    silent = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+    silent |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if id(node) in silent:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -45,9 +43,8 @@ def catalogue() -> Iterator[tuple[str, int, str]]:
     """All sentences of the product as `(path, line, sentence)`, in the order of the files."""
     for folder in CODE:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            if "migrations" not in path.parts:
-                for line, text in sorted(sentences(path)):
-                    yield path.relative_to(ROOT).as_posix(), line, text
+            for line, text in sorted(sentences(path)):
+                yield path.relative_to(ROOT).as_posix(), line, text
     for path in (ROOT / "clawpy_console/keys.txt", ROOT / "clawpy_console/cli/verbs.toml"):
         for line, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if not text.startswith("#"):
