@@ -99,14 +99,6 @@ def test_holds_pause_and_disable_and_the_state_survives_a_restart(
     assert again.state().state is State.DISABLED
 
 
-def test_presence_survives_a_restart(make: Callable[..., Autonomy], clock: FakeClock) -> None:
-    autonomy = make()
-    clock.advance(timedelta(minutes=5))
-    autonomy.heard("verb")
-    clock.advance(timedelta(minutes=7))
-    assert make().silence() == timedelta(minutes=7)
-
-
 def test_do_not_disturb_is_quiet_until_its_time(make: Callable[..., Autonomy], clock: FakeClock) -> None:
     autonomy = make()
     assert not autonomy.quiet()
@@ -134,15 +126,6 @@ def test_cards_are_made_only_while_the_operator_is_there(
     holds.now = [Hold("stop", "F12", clock.now())]
     assert not autonomy.schedule.run(CARDS)
     assert len(cycles) == 1
-
-
-def test_a_cycle_that_fails_comes_round_again(make: Callable[..., Autonomy]) -> None:
-    def broken() -> None:
-        raise ZeroDivisionError
-
-    autonomy = make(broken)
-    assert autonomy.schedule.run(CARDS)
-    assert autonomy.schedule.run(CARDS)
 
 
 @pytest.mark.parametrize(
@@ -193,24 +176,6 @@ def test_a_job_that_is_not_kept_writes_nothing(database: Database, clock: FakeCl
     assert again.last_run("often") is None
 
 
-def test_an_interval_that_is_changed_takes_effect_without_a_run(database: Database, clock: FakeClock) -> None:
-    every = [timedelta(hours=6)]
-    ran = threading.Event()
-    schedule = Schedule(database, clock, [Job("wisdom", lambda: every[0], ran.set)])
-    assert schedule.run("wisdom")
-    ran.clear()
-    schedule.start()
-    try:
-        assert schedule.due("wisdom") == clock.now() + every[0]
-        every[0] = timedelta(minutes=1)
-        clock.advance(timedelta(minutes=2))
-        assert not ran.is_set()
-        schedule.replan()
-        assert ran.wait(10)
-    finally:
-        schedule.close()
-
-
 @pytest.mark.long
 def test_apscheduler_is_imported_only_at_start() -> None:
     code = "import sys, engine.autonomy.autonomy; sys.exit('apscheduler' in sys.modules)"
@@ -238,20 +203,6 @@ def test_a_job_that_is_wanted_while_it_runs_runs_once_more(tmp_path: Any) -> Non
         schedule.close()
     assert len(runs) == 2
     database.close()
-
-
-@pytest.mark.parametrize("word", ["pause", "month"])
-@pytest.mark.parametrize(("by_hand", "cause"), [(True, "resumed by you"), (False, "2 h passed")])
-def test_how_a_hold_was_lifted_is_the_cause_however_long_it_took(
-    make: Callable[..., Autonomy], clock: FakeClock, holds: SetHolds, word: str, by_hand: bool, cause: str
-) -> None:
-    autonomy = make()
-    holds.now = [Hold(word, "test", clock.now(), clock.now() + timedelta(hours=2) if word == "pause" else None)]
-    assert autonomy.state().state is State.PAUSED
-    clock.advance(timedelta(hours=3))
-    autonomy.heard("key")
-    holds.now, holds.by_hand = [], by_hand
-    assert autonomy.state().cause == cause
 
 
 def test_the_next_change_is_told_only_where_time_alone_brings_it(

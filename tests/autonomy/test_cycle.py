@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from engine.api.operations import dispatch
 from engine.autonomy.acting import Standing, why_not
-from engine.autonomy.autonomy import ACT, CARDS, STATE
+from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import State
 from engine.clock import FakeClock
-from engine.execution.sandbox import NoSandbox
 from engine.execution.session_store import SessionRow
 from engine.model import ChangeState, DecidedBy, Outcome, Refusal, SessionState, Source, Status
 from engine.storage.database import Transaction
@@ -58,36 +57,6 @@ def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
 
 
 @pytest.mark.long
-def test_what_ran_by_itself_and_stands_a_day_later_was_wanted(world: World) -> None:
-    world.away()
-    card = world.cycle().acted
-    world.ended(card)
-    world.clock.advance(timedelta(hours=24) - timedelta(seconds=1))
-    world.engine.cards.look_at(card)
-    world.engine.predictions.run_cycle()
-    assert "kept" not in [one.signal for one in world.engine.feedback.recent(50)]
-    world.clock.advance(timedelta(seconds=1))
-    world.engine.predictions.run_cycle()
-    assert [(one.prediction_id, one.weight) for one in world.engine.feedback.recent(50) if one.signal == "kept"] == [
-        (card, 0.5)
-    ]
-
-
-@pytest.mark.long
-def test_the_report_of_what_ran_by_itself_can_be_dismissed(world: World) -> None:
-    world.away()
-    card = world.cycle().acted
-    world.ended(card)
-    approved, decided = world.engine.cards.similar(card)
-    world.engine.cards.look_at(card)
-    world.engine.cards.dismiss(card)
-    assert world.engine.cards.similar(card) == (approved, decided + 1)
-    world.clock.advance(timedelta(hours=25))
-    world.engine.predictions.run_cycle()
-    assert "kept" not in [one.signal for one in world.engine.feedback.recent(50)]
-
-
-@pytest.mark.long
 def test_one_trigger_in_ten_minutes_though_the_next_has_earned_it_too(world: World) -> None:
     collide(world.repository)
     world.earn(kind="forecast_conflicts", channel="research", others=0)  # two kinds have earned it
@@ -119,18 +88,6 @@ def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_somet
 
 
 @pytest.mark.long
-def test_priming_stays_priming_while_nothing_may_run(world: World) -> None:
-    world.calibrator.sure = 0.79
-    world.away()
-    done = world.cycle()
-    assert done.acted == ""
-    assert all("confidence 0.79 is below 0.80" in one for one in done.kept)
-    assert done.kept
-    assert world.engine.autonomy.state().state is State.PRIMING
-    assert world.causes()[-1] == "you are inactive"
-
-
-@pytest.mark.long
 def test_quiet_hours_make_cards_and_nothing_runs_until_they_end(world: World) -> None:
     world.away(datetime(2026, 1, 5, 23, 0, tzinfo=UTC) - world.clock.now())
     done = world.cycle()
@@ -141,24 +98,6 @@ def test_quiet_hours_make_cards_and_nothing_runs_until_they_end(world: World) ->
     assert world.cycle().acted == ""
     world.clock.advance(timedelta(seconds=1))
     assert world.cycle().acted
-
-
-@pytest.mark.long
-def test_do_not_disturb_holds_it_back(world: World) -> None:
-    world.engine.autonomy.dnd(timedelta(hours=2))
-    world.away()
-    assert world.cycle().acted == ""
-    world.engine.autonomy.dnd(None)
-    assert world.cycle().acted
-
-
-@pytest.mark.long
-def test_without_a_sandbox_nothing_runs_by_itself(world: World) -> None:
-    world.engine.sessions.admission._sandbox = NoSandbox()
-    world.away()
-    done = world.cycle()
-    assert done.acted == ""
-    assert any("without a sandbox" in one for one in done.kept)
 
 
 def test_who_works_in_an_editor_is_not_taken_for_absent(world: World) -> None:
@@ -200,18 +139,6 @@ def test_a_change_while_it_predicts_stops_it_from_acting(world: World, monkeypat
 
 
 @pytest.mark.long
-def test_the_operator_who_speaks_ends_priming_and_acting(world: World) -> None:
-    world.away()
-    world.engine.autonomy.heard("key")
-    assert world.engine.autonomy.state().state is State.WATCHING
-    world.away()
-    world.cycle()
-    world.engine.autonomy.heard("key")
-    assert world.causes()[-1] == "you are back"
-    assert not world.engine.autonomy.schedule.run(ACT)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(("ago", "starts"), [(timedelta(minutes=9, seconds=59), False), (timedelta(minutes=10), True)])
 def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
     world: World, ago: timedelta, starts: bool
@@ -229,20 +156,6 @@ def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
             world.engine.cards.approve(card.id, by=DecidedBy.AUTONOMY)
         assert world.engine.cards.get(card.id).status is Status.PENDING
         world.ended(world.engine.cards.approve(card.id).id)  # an operator's approval needs no calm
-
-
-@pytest.mark.long
-def test_three_rejections_pause_and_nothing_acts_until_two_hours_later(world: World) -> None:
-    world.engine.predictions.run_cycle()
-    for _ in range(3):
-        own = world.engine.cards.propose("tidy up", workspace=world.workspace)
-        world.engine.cards.dismiss(own.id)
-    assert world.engine.autonomy.state().state is State.PAUSED
-    world.away(timedelta(hours=2) - timedelta(seconds=1))
-    assert not world.engine.autonomy.schedule.run(ACT)
-    world.away(timedelta(seconds=1))
-    assert world.causes()[-2:] == ["2 h passed", "you are inactive"]
-    assert world.cycle().acted
 
 
 @pytest.mark.long
@@ -264,20 +177,6 @@ def test_a_stop_keeps_it_from_acting_and_the_state_survives_a_restart(world: Wor
         with world.opened():
             assert world.engine.autonomy.state().state is State.AUTONOMOUS
             assert world.engine.cards.get(acted).status is Status.EXECUTED
-
-
-@pytest.mark.long
-def test_the_next_cycle_is_shown_whichever_it_is(world: World) -> None:
-    autonomy = world.engine.autonomy
-    autonomy.schedule.run(CARDS)
-    assert autonomy.next_cycle() == world.clock.now() + timedelta(minutes=10)
-    world.away()
-    assert autonomy.next_cycle() == world.clock.now()
-    world.cycle()
-    assert autonomy.next_cycle() == world.clock.now() + timedelta(minutes=30)
-    world.engine.settings.set("autonomousModeEnabled", "false")
-    autonomy.schedule.run(STATE)
-    assert autonomy.next_cycle() is None
 
 
 @pytest.mark.long
@@ -304,29 +203,6 @@ def test_the_morning_look_tells_what_ran_was_blocked_waits_and_cost(world: World
     document = dispatch(world.engine, "status", {})["since"]
     assert [one["rail"] for one in document["blocked"]] == ["rate"]
     assert world.engine.since(world.clock.now()).nothing
-
-
-@pytest.mark.long
-def test_an_absence_survives_a_restart(world: World) -> None:
-    world.engine.autonomy.heard("key")
-    left = world.clock.now()
-    world.clock.advance(timedelta(minutes=30))
-    world.engine.autonomy.heard("key")
-    world.engine.close()
-    world.clock.advance(timedelta(minutes=29, seconds=59))
-    with world.opened() as again:
-        assert again.since().instant == left
-        again.close()
-
-
-@pytest.mark.long
-def test_a_laptop_that_slept_runs_one_cycle(world: World) -> None:
-    world.away()
-    world.cycle()
-    world.clock.advance(timedelta(hours=5))
-    assert world.engine.autonomy.schedule.due(ACT) == world.clock.now()
-    world.cycle()
-    assert world.engine.autonomy.schedule.due(ACT) == world.clock.now() + timedelta(minutes=30)
 
 
 @pytest.mark.long

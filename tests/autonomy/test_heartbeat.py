@@ -63,11 +63,6 @@ def test_what_nobody_understands_is_told_with_its_line(line: str) -> None:
     assert [number for number, _ in problems] == [3] if line else problems == []
 
 
-@pytest.mark.parametrize("span", [5, 366 * 24 * 60])
-def test_the_limits_of_a_span_are_included(span: int) -> None:
-    assert parse(f"- [ ] every {span if span < 9999 else span // 1440}{'m' if span < 9999 else 'd'}: x\n")[0]
-
-
 @given(st.text(max_size=200))
 def test_any_text_is_read_without_a_fault(text: str) -> None:
     parse(text)
@@ -118,14 +113,6 @@ def make(database: Database, clock: FakeClock, board: TaskBoard) -> Callable[[st
         return Heartbeat(database, clock, board=board, pages=lambda: ([page], []))
 
     return build
-
-
-def test_run_before_the_colon_says_that_it_is_to_run() -> None:
-    items, problems = parse(
-        "- [ ] every day 09:00 run: lint\n- [ ] every 2h: run: not here\n- [ ] 2026-03-01 10:00 run: x\n"
-    )
-    assert [(item.text, item.run) for item in items] == [("lint", True), ("run: not here", False), ("x", True)]
-    assert problems == []
 
 
 def test_missed_occurrences_make_one_task_and_a_restart_none(

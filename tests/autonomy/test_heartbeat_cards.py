@@ -11,7 +11,7 @@ import pytest
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
-from engine.model import Card, Outcome, Refusal, Status, TriggerType
+from engine.model import Card, Outcome, Refusal, TriggerType
 from engine.prediction.kinds import is_heartbeat
 from tests.autonomy.world import World
 
@@ -55,21 +55,6 @@ def test_a_due_item_is_a_card_of_its_agents_channel_and_done_with_it(world: Worl
         assert engine.tasks.get(task.id).state == "done"
         engine.predictions.run_cycle()
         assert heartbeats(world) == []
-
-
-@pytest.mark.long
-def test_words_that_nothing_takes_are_a_card_that_says_so(world: World) -> None:
-    with world.opened() as engine:
-        comes_due(world, "call the supplier about the invoices")
-        engine.predictions.run_cycle()
-        [card] = heartbeats(world)
-        with pytest.raises(Refusal) as refused:
-            engine.cards.approve(card.id)
-        assert refused.value.code == "no_runner"
-        assert refused.value.message in card.note
-        engine.tasks.done(engine.tasks.list()[0].id)
-        engine.predictions.run_cycle()
-        assert engine.cards.get(card.id).status is Status.EXPIRED, "he did it himself, and said so"
 
 
 @pytest.mark.long
@@ -121,25 +106,6 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(world: World, tm
 
 
 @pytest.mark.long
-def test_six_due_items_are_six_cards_within_one_cycle_whatever_their_confidence(world: World) -> None:
-    with world.opened() as engine:
-        world.earn(others=30)
-        world.calibrator.sure = 0.01
-        for number in range(4):
-            (world.repository.path / f"new{number}.py").write_text("x = 1\n")
-        page = engine.home.agents / "backend_builder" / "heartbeat.md"
-        page.write_text("".join(f"- [ ] every 20m: look at part {number}\n" for number in range(6)))
-        os.utime(page, (world.clock.now().timestamp(),) * 2)
-        engine.autonomy.schedule.run(PULSE)
-        world.clock.advance(timedelta(minutes=20))
-        engine.autonomy.schedule.run(PULSE)
-        engine.predictions.run_cycle()
-        assert sorted(card.assignment.prompt for card in heartbeats(world)) == [
-            f"look at part {number}" for number in range(6)
-        ]
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("decisions", [9, 10])
 def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: World, decisions: int) -> None:
     """It needs no decisions of like cards, but ten in all, and everything else that lets things run alone."""
@@ -164,26 +130,6 @@ def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: Wor
         world.ended(card.id)
         entry = engine.safety.log(1)[0]
         assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("now", ["", f"- [x] every 20m run: {ITEM}\n", f"- [ ] every 20m: {ITEM}\n"])
-def test_an_order_that_was_withdrawn_does_not_run(world: World, now: str) -> None:
-    with world.opened() as engine:
-        world.earn()
-        page = engine.home.agents / "backend_builder" / "heartbeat.md"
-        page.write_text(f"- [ ] every 20m run: {ITEM}\n")
-        os.utime(page, (world.clock.now().timestamp(),) * 2)
-        engine.autonomy.schedule.run(PULSE)
-        world.clock.advance(timedelta(minutes=20))
-        engine.autonomy.schedule.run(PULSE)
-        engine.predictions.run_cycle()
-        [card] = heartbeats(world)
-        page.write_text(now)
-        world.away()
-        assert world.cycle().acted != card.id
-        assert engine.cards.get(card.id).session_id is None
-        assert [heartbeat.reasoning for heartbeat in heartbeats(world) if "is to run" in heartbeat.reasoning] == []
 
 
 @pytest.mark.long

@@ -115,14 +115,6 @@ def test_every_path_to_a_session_leads_through_the_rails(world: World) -> None:
     assert accounted_for(running) <= 5
 
 
-def test_a_heartbeat_makes_a_task_and_never_a_session(world: World) -> None:
-    page = world.home.agents / "backend_builder" / "heartbeat.md"
-    page.write_text("- [ ] 2026-01-05 09:00: run_tests\n")
-    world.engine.autonomy.schedule.run(PULSE)
-    assert [task.source for task in world.engine.tasks.list()] == ["heartbeat"]
-    assert world.engine.sessions.list() == []
-
-
 def permitted(world: World) -> tuple[Permit, Assignment]:
     """A permit as the rails issue it, not used yet."""
     card = world.engine.cards.propose(FLOW, workspace=world.workspace)
@@ -169,26 +161,3 @@ def test_a_permit_is_good_once_for_one_thing_and_for_fifteen_minutes(world: Worl
     void, assignment = permitted(world)
     world.engine.database.write(lambda tx: world.engine.safety.pipeline.revoke(tx, void.prediction_id))
     assert start(world, void, assignment) == "permit_used"
-
-
-@pytest.mark.long
-def test_a_restart_starts_what_its_permit_still_covers_and_once(world: World) -> None:
-    permit, _ = permitted(world)
-    world.engine.close()
-    with world.opened() as again:
-        world.ended(permit.prediction_id)
-        assert accounted_for(again) == 1
-        again.close()
-    with world.opened() as third:
-        assert accounted_for(third) == 1
-        third.close()
-
-
-def test_a_restart_after_the_permit_ran_out_asks_again(world: World) -> None:
-    permit, _ = permitted(world)
-    world.engine.close()
-    world.clock.advance(LIFE)
-    with world.opened() as again:
-        assert again.cards.get(permit.prediction_id).status == "pending"
-        assert accounted_for(again) == 0
-        assert again.safety.costs.state().hour == 0

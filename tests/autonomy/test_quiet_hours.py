@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.prediction.lifecycle import add_active, is_quiet, next_hour
+from engine.prediction.lifecycle import add_active, is_quiet
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 CHANGES = [
@@ -32,14 +32,6 @@ def test_quiet_hours_within_a_day_and_none_at_all() -> None:
     assert is_quiet(noon, 12, 14)
     assert not is_quiet(noon, 14, 15)
     assert not is_quiet(noon, 13, 13)
-
-
-def test_a_card_of_the_evening_lives_past_the_night() -> None:
-    evening = datetime(2026, 1, 5, 22, tzinfo=BERLIN)
-    # One hour before 23:00, fifteen on the next day, and eight more on the day after.
-    expected = datetime(2026, 1, 7, 16, tzinfo=BERLIN)
-    assert add_active(evening, timedelta(hours=24), BERLIN, 23, 8) == expected
-    assert add_active(evening, timedelta(hours=24), BERLIN, 0, 0) == evening + timedelta(hours=24)
 
 
 @pytest.mark.parametrize(("day", "hours"), [("2026-03-28", 8), ("2026-10-24", 10), ("2026-06-01", 9)])
@@ -71,13 +63,3 @@ def test_it_agrees_with_a_clock_that_is_walked(
         assert found == now
     else:
         assert found >= begin
-
-
-@given(st.sampled_from([BERLIN, NEW_YORK]), st.integers(0, 2 * 365 * 1440), st.integers(0, 23))
-def test_the_next_hour_comes_within_a_day_and_an_hour(zone: ZoneInfo, minutes: int, hour: int) -> None:
-    instant = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
-    found = next_hour(instant, hour, zone)
-    assert timedelta(0) < found - instant <= timedelta(hours=25)
-    local = found.astimezone(zone)
-    assert local.minute == 0
-    assert local.hour in (hour, hour + 1)

@@ -115,12 +115,3 @@ def test_time_alone_moves_it_when_it_is_told_and_never_else(state: State, before
     assert span > timedelta(0)
     assert later(span - timedelta(microseconds=1)) == []
     assert later(span) != []
-
-
-@pytest.mark.parametrize("span", [timedelta(hours=2), timedelta(days=400)])
-def test_no_time_leads_out_of_disabled_or_a_month_stop_or_into_autonomous(span: timedelta) -> None:
-    assert settle(State.DISABLED, facts(enabled=False, silence=span)) == []
-    assert settle(State.PAUSED, facts(holds=frozenset({"month"}), silence=span)) == []
-    assert settle(State.PRIMING, facts(silence=span)) == []
-    assert settle(State.AUTONOMOUS, facts(silence=span)) == []
-    assert settle(State.WATCHING, facts(silence=span, autonomous=False)) == []

@@ -17,7 +17,6 @@ from engine.model import (
     Refusal,
     Status,
     TriggerType,
-    Verdict,
 )
 from engine.prediction.kinds import RUN
 from engine.prediction.tasks import TaskBoard
@@ -62,20 +61,6 @@ def test_a_card_says_nothing_of_a_stop_which_may_be_lifted_at_any_time(world: Wo
     assert world.cards.get(card.id).note == ""
 
 
-def test_approving_a_card_that_shows_its_ask_satisfies_it(world: World) -> None:
-    card = world.cards.propose("run_tests paths=risky", workspace=SHOP)
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
-
-
-def test_what_the_rails_would_say_now_is_asked_anew_and_decides_nothing(world: World) -> None:
-    card = world.cards.propose("run_tests paths=risky", workspace=SHOP)
-    world.rails.novel = True
-    content, gate = world.cards.rails(card.id)
-    assert (content.verdict, gate.rule) == (Verdict.ASK, "novel-pair")  # what it asks is not taken as acknowledged
-    assert world.rails.ruled == []
-    assert refusal(world.cards.rails, "pred_none") == "unknown_card"
-
-
 def test_an_edit_that_asks_is_shown_first(world: World) -> None:
     card = world.one()
     assert refusal(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
@@ -104,13 +89,6 @@ def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: World) -> N
     assert world.bench.started[0][1].flow == "run_tests"
     card = world.cards.propose("look at the cart", workspace=SHOP)
     assert world.cards.approve(card.id, edit="run_tests paths=src").assignment.parameters == {"paths": "src"}
-
-
-def test_a_flow_in_place_of_a_model_is_not_asked_for_twice(world: World) -> None:
-    world.bench.serves = "openai:gpt"
-    card = world.cards.propose("look at the cart", workspace=SHOP)
-    world.bench.serves = ""
-    assert world.cards.approve(card.id, edit="run the tests").status is Status.CONFIRMED
 
 
 def ordered(world: World, board: TaskBoard) -> tuple[Card, str]:
@@ -227,16 +205,6 @@ def test_an_answer_that_is_lost_does_not_make_a_started_card_pending(
 # Who would do it (SPEC 3.8): an approval agrees to that too
 
 
-def test_a_card_says_who_would_do_it(world: World) -> None:
-    world.bench.serves = "openai:gpt"
-    world.bench.chooses = lambda one: (replace(one, runner="model"), "served by openai:gpt: Claude Code is not there")
-    card = world.cards.propose("explain the cart", workspace=SHOP)
-    assert card.served == "openai:gpt; network: api.example.com for it alone"
-    assert card.note == "served by openai:gpt: Claude Code is not there"
-    assert card.assignment.runner == "model"
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
-
-
 def test_another_than_the_card_said_is_shown_first_and_done_only_when_approved_again(world: World) -> None:
     world.bench.serves = "ollama:qwen"
     world.bench.chooses = lambda one: (replace(one, runner="model"), "")
@@ -255,17 +223,6 @@ def test_another_than_the_card_said_is_shown_first_and_done_only_when_approved_a
     assert world.bench.started[0][1].runner == "model"
 
 
-def test_a_card_that_nobody_could_do_is_shown_once_somebody_can(world: World) -> None:
-    card = world.cards.propose("explain the cart", workspace=SHOP)
-    with pytest.raises(Refusal, match="prose"):
-        world.cards.approve(card.id)
-    world.bench.serves = "openai:gpt"
-    with pytest.raises(Refusal) as caught:
-        world.cards.approve(card.id)
-    assert caught.value.code == "needs_acknowledgement"
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
-
-
 def test_nothing_is_done_by_itself_by_another_than_the_card_said(world: World) -> None:
     world.bench.serves = "ollama:qwen"
     card = world.cards.propose("explain the cart", workspace=SHOP)
@@ -275,17 +232,6 @@ def test_nothing_is_done_by_itself_by_another_than_the_card_said(world: World) -
             world.cards.approve(card.id, by=DecidedBy.AUTONOMY)
         assert caught.value.code == "needs_acknowledgement"
     assert world.cards.get(card.id).served.startswith("ollama:qwen"), "only the operator can agree to it"
-
-
-def test_an_edit_and_another_who_would_do_it_are_judged_together(world: World) -> None:
-    world.bench.serves = "ollama:qwen"
-    card = world.cards.propose("explain the cart", workspace=SHOP)
-    world.bench.serves = "openai:gpt"
-    with pytest.raises(Refusal):
-        world.cards.approve(card.id, edit="explain the till")
-    shown = world.cards.get(card.id)
-    assert shown.assignment.prompt == "explain the till"
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
 
 
 def test_cards_say_it_when_a_model_comes_or_goes(world: World, database: Database) -> None:
@@ -304,11 +250,3 @@ def test_cards_say_it_when_a_model_comes_or_goes(world: World, database: Databas
     assert "takes prose" in world.cards.get(other.id).note
     told = [fact for fact in Ledger(database).since(0, 50) if fact.kind == "PredictionReassigned"]
     assert [(one.subject, one.payload["served"]) for one in told] == [(card.id, came.served), (other.id, "")]
-
-
-def test_flows_and_decided_cards_are_not_looked_at_again(world: World) -> None:
-    world.one()
-    card = world.cards.propose("think about the cache", workspace=SHOP)
-    world.cards.dismiss(card.id)
-    world.bench.serves = "ollama:qwen"
-    assert world.cards.look_again() == 0

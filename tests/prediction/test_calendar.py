@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from engine.git.calendars import AHEAD, CalendarReader, Meeting, nearest
+from engine.git.calendars import AHEAD, CalendarReader, Meeting
 from engine.model import Refusal
 from engine.prediction.signals import calendar_signal
 from engine.prediction.templates.history import PREPARED_FROM, prepare_meeting
@@ -69,15 +69,6 @@ def test_what_is_no_meeting(tmp_path: Path) -> None:
     assert [meeting.name for meeting in meetings(file)] == ["floating", "last"]
 
 
-def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
-    reader, local = CalendarReader(), NOW.astimezone(BERLIN)
-    file = calendar(tmp_path, event("one", "DTSTART:20260105T100000Z"))
-    assert [meeting.name for meeting in reader.meetings([file], local) or ()] == ["one"]
-    calendar(tmp_path, event("another", "DTSTART:20260105T100000Z"))
-    assert [meeting.name for meeting in reader.meetings([file], local) or ()] == ["another"]
-    assert reader.meetings([], local) is None
-
-
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"\xff\xfe\x00", b"BEGIN:VCALENDAR\nBEGIN:VEVENT\n"])
 def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "broken.ics"
@@ -96,12 +87,6 @@ def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes) -> 
 def test_relevance_fades_over_four_hours(wait: timedelta, relevance: float) -> None:
     found = calendar_signal([Meeting("review", NOW + wait)], NOW)
     assert found.relevance == pytest.approx(relevance)
-
-
-def test_the_signal_says_what_and_when() -> None:
-    assert calendar_signal([Meeting("re\x1bview", NOW + timedelta(hours=1))], NOW).evidence == ("review in 1 h",)
-    assert calendar_signal([], NOW).evidence == ("no meeting within 4 h",)
-    assert nearest([Meeting("over", NOW - timedelta(seconds=1))], NOW) is None
 
 
 def test_a_meeting_is_prepared_for_within_the_hour(repository: Repository, tmp_path: Path) -> None:

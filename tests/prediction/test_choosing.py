@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.model import Assignment, ConfidenceParts, Randomness, RunnerInfo, Source, Tier
 from engine.prediction.card_rows import new_row
-from engine.prediction.cycle import EXPLORED_BELOW, EXPLORED_IN, Draft, shown
+from engine.prediction.cycle import EXPLORED_BELOW, Draft, shown
 from engine.prediction.stack import moved
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
@@ -41,11 +41,6 @@ NEVER, ALWAYS = Draws(0.99), Draws(0.0)
 
 def names(drafts: list[Draft]) -> list[Any]:
     return [one.row.facts["name"] for one in drafts]
-
-
-def test_before_anything_is_learnt_all_are_shown() -> None:
-    drafts = [draft("a", 0.4), draft("b", 0.4)]
-    assert names(shown(drafts, {}, learning=False, randomness=ALWAYS)) == ["a", "b"]
 
 
 def test_below_three_tenths_is_left_out() -> None:
@@ -78,13 +73,6 @@ def test_a_kind_that_is_known_is_not_explored(decided: int, explored: bool) -> N
     drafts = [draft("disliked", 0.1, kind="lint")]
     found = shown(drafts, {"lint": decided}, learning=True, randomness=ALWAYS)
     assert bool(found) is explored
-
-
-def test_the_share_is_what_it_says() -> None:
-    drafts = [draft("liked", 0.8), draft("disliked", 0.1, kind="lint")]
-    chance = Randomness(4)
-    many = sum(len(shown(drafts, {}, learning=True, randomness=chance)) == 2 for _ in range(1_000))
-    assert 0.8 * 1_000 / EXPLORED_IN < many < 1.2 * 1_000 / EXPLORED_IN
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -11,29 +10,23 @@ from hypothesis import strategies as st
 
 from engine.git.github import GitHubState, PullRequest
 from engine.git.state import Branch, FileState, GitState, Touch
-from engine.model import CheckResult, PartOfDay, Refusal, SessionState, Thread
+from engine.model import CheckResult, SessionState, Thread
 from engine.model.text import count, listing, moment, plain, span, tail
 from engine.prediction.signals import (
     ANY_NEW_FILE,
     WEIGHTS,
-    Activity,
     Conversations,
     OurWrite,
-    attempt,
     git_relevance,
     last_sign_of_life,
     outside_openness,
     outside_relevance,
     related_task,
-    signal,
     silence_of,
     silence_relevance,
-    silence_signal,
     tasks_relevance,
     tasks_signal,
     thread_relevance,
-    time_relevance,
-    time_signal,
 )
 from tests.prediction.sensing import NOW, session, task
 
@@ -47,40 +40,7 @@ def test_weights_are_those_of_the_spec() -> None:
     assert sum(WEIGHTS.values()) == pytest.approx(1.0)
 
 
-def test_a_collector_that_fails_says_so_and_weighs_nothing() -> None:
-    def refuse() -> object:
-        raise Refusal("git_failed", "git broke\x1b[31m", "fix it")
-
-    def crash() -> object:
-        raise ValueError("odd")
-
-    assert attempt("git", refuse).error == "git broke"  # type: ignore[arg-type]
-    assert attempt("tasks", crash).error == "ValueError: odd"  # type: ignore[arg-type]
-    assert attempt("git", refuse).relevance == 0.0  # type: ignore[arg-type]
-
-
 # -- time -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("part", "best"),
-    [
-        (PartOfDay.MORNING, Activity.REVIEW),
-        (PartOfDay.AFTERNOON, Activity.WORK),
-        (PartOfDay.EVENING, Activity.SUMMARY),
-    ],
-)
-def test_each_part_of_the_day_has_its_activity(part: PartOfDay, best: Activity) -> None:
-    ordinary = [activity for activity in Activity if activity is not Activity.REPAIR]
-    assert max(ordinary, key=lambda activity: time_relevance(part, activity)) is best
-    assert time_relevance(part, *ordinary) == time_relevance(part, best)
-
-
-def test_the_hour_decides_the_part() -> None:
-    at_noon = time_signal(datetime(2026, 1, 5, 12, tzinfo=UTC), Activity.WORK)
-    before = time_signal(datetime(2026, 1, 5, 11, 59, 59, tzinfo=UTC), Activity.WORK)
-    assert (before.relevance, at_noon.relevance) == (0.6, 1.0)
-    assert "afternoon" in at_noon.evidence[0]
 
 
 # -- silence --------------------------------------------------------------------------------------------------------
@@ -127,19 +87,6 @@ def test_a_file_from_the_future_says_nothing() -> None:
     assert silence_of(NOW, NOW + timedelta(hours=1), []) == timedelta(0)
 
 
-instants = st.datetimes(datetime(2000, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
-
-
-@pytest.mark.long
-@given(st.none() | instants, st.lists(instants), st.timedeltas(timedelta(seconds=1), timedelta(days=9)))
-def test_silence_is_never_negative_and_relevance_stays_within_bounds(
-    last_input: datetime | None, touched: list[datetime], threshold: timedelta
-) -> None:
-    silence = silence_of(NOW, last_input, [Touch("f", at) for at in touched])
-    assert silence is None or silence >= timedelta(0)
-    assert 0.0 <= silence_signal(silence, threshold).relevance <= 1.0
-
-
 # -- tasks ----------------------------------------------------------------------------------------------------------
 
 
@@ -150,19 +97,6 @@ def test_the_stalest_task_counts_and_is_named_first() -> None:
     assert found.relevance == pytest.approx(0.3 + 0.7 * 4 / 7)
     assert tasks_relevance([task("x", timedelta(days=7))], NOW) == 1.0
     assert tasks_relevance([task("x", timedelta(days=70))], NOW) == 1.0
-
-
-def test_tasks_of_sessions_and_done_ones_do_not_count() -> None:
-    sessions = replace(task("b", timedelta(days=9), session_id="ses_1"), source="session")
-    tasks = [task("a", timedelta(days=9), state="done"), sessions]
-    assert tasks_signal(tasks, NOW).relevance == 0.0
-    assert tasks_signal(tasks, NOW).evidence == ("no open tasks",)
-
-
-def test_a_task_that_waits_for_another_is_not_offered() -> None:
-    waiting = replace(task("deploy the cart", timedelta(days=9)), waits_for=("task_2",))
-    assert tasks_signal([waiting], NOW).evidence == ("no open tasks",)
-    assert related_task([waiting], "Run the tests of cart.py") is None
 
 
 def test_a_related_task_counts_in_full_others_half() -> None:
@@ -186,12 +120,6 @@ def test_a_thread_that_was_left_open_matters_more_than_one_that_ended_well() -> 
     assert thread_relevance(failed, NOW, {"bisect"}) == 0.5
     assert thread_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
     assert thread_relevance(failed, NOW + timedelta(hours=24)) == 0.0
-
-
-def test_the_most_pressing_thread_is_told() -> None:
-    found = Conversations([session(), session(state=SessionState.FAILED, prompt="Bisect it")], NOW).signal()
-    assert found.evidence == ("“Bisect it” failed 1 h ago",)
-    assert Conversations([], NOW).signal().evidence == ("no recent sessions",)
 
 
 def talk(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = False) -> Thread:
@@ -267,11 +195,6 @@ def test_every_relevance_stays_within_bounds(
         tasks_signal(tasks, NOW, about),
     ):
         assert 0.0 <= found.relevance <= 1.0
-
-
-@given(st.floats(allow_nan=False))
-def test_a_signal_is_clamped(relevance: float) -> None:
-    assert 0.0 <= signal("git", relevance).relevance <= 1.0
 
 
 # -- words ----------------------------------------------------------------------------------------------------------

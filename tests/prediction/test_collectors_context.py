@@ -17,7 +17,7 @@ from engine.execution.runners.toolchains.projects import Project, ProjectsFound
 from engine.git.state import FileState
 from engine.model import SessionState, Thread
 from engine.prediction.context import Changed, changed_since
-from engine.prediction.signals import WEIGHTS, OurWrite
+from engine.prediction.signals import OurWrite
 from engine.prediction.templates import propose
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, PYTEST, MadeRun, World, dated_commit, made_project, session, task, touch
@@ -31,13 +31,6 @@ def world(repository: Repository) -> World:
     for path in (".git/index", ".git/logs/HEAD"):
         touch(repository.path / path, BEFORE)
     return World(repository.path)
-
-
-def test_the_six_signals_are_there_in_order(world: World) -> None:
-    context = world.sense(last_input=AFTER)
-    assert [signal.name for signal in context.signals] == list(WEIGHTS)
-    assert context.silence == timedelta(minutes=5)
-    assert context.errors == ()
 
 
 def test_an_edit_ends_the_silence_a_landing_does_not(world: World) -> None:
@@ -79,14 +72,6 @@ def test_a_conversation_with_another_agent_ends_the_silence_and_is_told(world: W
     assert "conversation: Claude Code asks “Shall I test it?”, 5 min ago" in context.text
 
 
-def test_transcripts_that_cannot_be_read_are_named(world: World) -> None:
-    talks = world.talks = Talks(str(world.path), None)
-    talks.broken = True
-    context = world.sense(last_input=AFTER)
-    assert context.errors == ("transcripts: OSError: no disk today",)
-    assert context.silence == timedelta(minutes=5)
-
-
 def test_silence_over_all_workspaces(world: World, tmp_path: Path) -> None:
     other = Repository(tmp_path / "other")
     edited = other.write("x.py", "1")
@@ -115,14 +100,6 @@ def test_one_broken_source_fails_nothing_else(world: World, broken: str, signal:
         assert [found.name for found in proposal.signals if found.error] == failed
 
 
-def test_who_takes_prose_and_what_was_learned_may_fail(world: World) -> None:
-    reader = world.reader(learned=world.broken_source, prose=world.broken_source)
-    context = reader.read(str(world.path), last_input=None)
-    assert context.git is not None
-    assert (context.prose, context.learned) == ("", ())
-    assert context.errors == ("agents: RuntimeError: not today", "learned flows: RuntimeError: not today")
-
-
 @pytest.mark.parametrize("kind", ["bare", "gone", "plain"])
 def test_no_working_tree_no_proposals_and_the_reason(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "folder"
@@ -134,16 +111,6 @@ def test_no_working_tree_no_proposals_and_the_reason(tmp_path: Path, kind: str) 
     assert context.git is None
     assert context.signal("git").error
     assert propose(context) == []
-
-
-def test_several_workspaces_are_read_in_their_order(world: World, tmp_path: Path) -> None:
-    other = Repository(tmp_path / "other")
-    other.commit("one", {"x.py": "1"})
-    paths = [str(world.path), str(tmp_path / "gone"), str(other.path)]
-    contexts = world.reader().read_all(paths, last_input=None)
-    assert [context.workspace for context in contexts] == paths
-    assert [context.git is None for context in contexts] == [False, True, False]
-    assert world.reader().read_all([], last_input=None) == []
 
 
 # -- tools ----------------------------------------------------------------------------------------------------------
@@ -176,24 +143,6 @@ def test_tools_are_looked_for_again_in_the_background_after_a_minute(clock: Fake
 def test_a_tool_just_installed_is_seen_at_once(clock: FakeClock) -> None:
     projects = looks(clock, (), NO_TESTS, (PYTEST,), CARGO)
     assert [projects.of("/w") for _ in range(4)] == [(), NO_TESTS, (PYTEST,), (PYTEST,)]
-
-
-def test_one_of_many_projects_that_lacks_something_is_looked_at_again(clock: FakeClock) -> None:
-    lacking = (PYTEST, made_project("", path="api", lacks="pytest"))
-    projects = looks(clock, lacking, (PYTEST, made_project(path="api")), CARGO)
-    assert projects.of("/w") == lacking
-    assert projects.of("/w")[1].tool is not None
-    assert projects.of("/w")[1].tool is not None, "nothing is lacking any more"
-
-
-def test_a_look_that_fails_is_told_by_the_next(clock: FakeClock) -> None:
-    projects = looks(clock, (PYTEST,))
-    projects.of("/w")
-    clock.advance(timedelta(minutes=1))
-    assert projects.of("/w") == (PYTEST,)
-    projects.settle(10)
-    with pytest.raises(StopIteration):
-        projects.of("/w")
 
 
 # -- what changed since the last run --------------------------------------------------------------------------------
@@ -246,20 +195,6 @@ def test_changes_since_a_run_of_an_older_commit(world: World, repository: Reposi
     context = world.sense()
     assert names(context.parts[0].changed) == ["b.py", "new.py"]
     assert context.ancestors == {old}
-
-
-def test_what_was_deleted_has_no_tests_to_run_but_something_changed(world: World, repository: Repository) -> None:
-    dated_commit(repository, "two", {"b.py": "2", "c.py": "3", "test_c.py": "1"}, BEFORE)
-    seen = repository.git("rev-parse", "HEAD")
-    repository.git("rm", "-q", "b.py")
-    dated_commit(repository, "three", {"c.py": "4"}, AFTER)
-    tree = repository.git("rev-parse", f"{seen}^{{tree}}")
-    world.runs = [MadeRun(seen, tree=tree)]
-    context = world.sense()
-    changed = context.parts[0].changed
-    assert [(file.path, file.gone) for file in changed] == [("b.py", True), ("c.py", False)]
-    [run] = [one for one in propose(context) if one.kind == "run_tests"]
-    assert run.parameters["paths"] == ["c.py"]
 
 
 @pytest.mark.long

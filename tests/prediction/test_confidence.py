@@ -1,4 +1,4 @@
-"""Confidence, bands and Wilson's bound (SPEC 2.5)."""
+"""Confidence, bands, Wilson's bound and phases (SPEC 2.5, 2.6)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model import Band
+from engine.model import Band, CalibrationCheck
 from engine.model.confidence_sequence import wilson_lower_bound
-from engine.prediction.twin import band_of, confidence_of, urgency_of
+from engine.prediction.twin import band_of, confidence_of, phase_of, urgency_of
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 SHARE = st.floats(0, 1)
@@ -81,13 +81,16 @@ def test_wilson_grows_with_approvals_and_never_passes_the_share(decided: int, da
         assert wilson_lower_bound(approved - 1, decided) <= bound
 
 
-def test_more_approved_than_decided_is_no_share() -> None:
-    with pytest.raises(ValueError, match="3 of 2"):
-        wilson_lower_bound(3, 2)
-
-
 def test_urgency_is_age_against_the_usual_wait() -> None:
     usual = timedelta(hours=4)
     waited = [timedelta(0), timedelta(hours=1), timedelta(hours=4), timedelta(days=9), timedelta(hours=-1)]
     assert [urgency_of(NOW - age, NOW, usual) for age in waited] == [0.0, 0.25, 1.0, 1.0, 0.0]
     assert urgency_of(None, NOW, usual) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("decisions", "held_out", "holds", "number"),
+    [(130, 100, True, 2), (130, 99, True, 1), (130, 100, False, 1), (29, 100, True, 0)],
+)
+def test_phase_2_needs_a_calibration_that_holds(decisions: int, held_out: int, holds: bool, number: int) -> None:
+    assert phase_of(decisions, lambda: CalibrationCheck(held_out, holds, "measured")).number == number

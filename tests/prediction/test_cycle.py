@@ -26,13 +26,10 @@ from engine.model import (
     Status,
     Tier,
 )
-from engine.prediction import templates
 from engine.prediction.card_rows import find
 from engine.prediction.context import WorkspaceContext
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, World, proposal
-
-WEEK = timedelta(days=7)
 
 
 @pytest.fixture
@@ -105,28 +102,10 @@ def test_snoozed_own_and_undone_cards_and_the_five(world: World, clock: FakeCloc
     assert returning.id in [card.id for card in after]
 
 
-def test_a_snoozed_upkeep_card_waits_when_it_wakes_while_another_is_there(world: World, clock: FakeClock) -> None:
-    stash, log = (proposal(kind, kind=kind, tier=Tier.UPKEEP) for kind in ("old_stash", "draft_changelog"))
-    [first] = world.see(stash)
-    world.cards.snooze(first.id)
-    [second] = world.see(stash, log)
-    clock.advance(timedelta(hours=2))
-    assert [card.id for card in world.cards.pending()] == [second.id]
-    world.cards.dismiss(second.id)
-    assert [card.id for card in world.cards.pending()] == [first.id]
-    assert world.see(stash, proposal("branches", kind="report_branches", tier=Tier.UPKEEP)) == []
-
-
 def test_one_card_a_fingerprint(world: World) -> None:
     assert len(world.see(proposal("a"), proposal("a"), proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.pending()[0].id)
     assert world.see(proposal("a")) == [], "it is under way"
-
-
-def test_what_was_done_is_not_proposed_again_at_once(world: World) -> None:
-    world.cards.approve(world.one("a").id)
-    world.bench.end(world.cards.recent()[0].id)
-    assert world.see(proposal("a")) == []
 
 
 def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
@@ -191,32 +170,11 @@ def test_a_fault_of_a_template_costs_no_card_that_another_found(world: World) ->
     assert world.cards.get(there.id).status is Status.PENDING
 
 
-def test_what_other_programs_predict_may_fail_without_costing_the_templates_their_cards(world: World) -> None:
-    def faulty(context: WorkspaceContext) -> list[Proposal]:
-        raise OSError("no such device")
-
-    own = world.predictions._propose
-    world.predictions._propose = lambda context, failed: [
-        *own(context, failed), *templates.propose(replace(context, git=None), failed, [faulty])
-    ]  # fmt: skip
-    world.seen = [proposal("a")]
-    report = world.predictions.run_cycle()
-    assert len(report.created) == 1
-    assert "no such device" in report.errors[0]
-
-
 def test_what_the_content_rail_blocks_is_logged_and_not_shown(world: World, bus: EventBus) -> None:
     heard = bus.subscribe(lambda: None)
     for _ in range(2):
         assert world.see(proposal("a", prompt="forbidden")) == []
     assert [event.kind for event in heard.drain()].count("TriggerBlocked") == 1
-
-
-def test_an_unregistered_channel_is_an_error_of_the_report(world: World) -> None:
-    world.seen = [proposal("a", channel="gardn"), proposal("b")]
-    report = world.predictions.run_cycle()
-    assert [card.assignment.channel for card in report.created] == ["koji-core"]
-    assert "gardn" in report.errors[0]
 
 
 def test_phase_0_is_fixed_and_phase_1_asks_the_twin(world: World) -> None:
@@ -291,27 +249,6 @@ def test_who_asks_for_another_workspace_gets_a_cycle_of_his_own(world: World) ->
         report = world.predictions.run_cycle(workspaces=["/blog"], requested=True)
         assert [card.assignment.workspace for card in report.created] == ["/blog"]
         assert len(first.result(10).created) == 1
-
-
-def test_expired_cards_leave_before_new_ones_come(world: World, clock: FakeClock) -> None:
-    world.see(*names(*"abcde"))
-    clock.advance(timedelta(hours=24))
-    assert len(world.see(*names(*"fghij"))) == 5
-
-
-def test_signals_are_those_of_the_last_cycle(world: World) -> None:
-    assert world.predictions.signals(SHOP) == ()
-    world.see()
-    assert world.predictions.signals(SHOP)[0].evidence == ("1 uncommitted file",)
-
-
-def test_the_context_is_kept_with_the_card(world: World, database: Database) -> None:
-    from engine.prediction.card_rows import find
-
-    card = world.one("a")
-    with database.read() as session:
-        assert find(session, card.id).context.startswith("workspace: shop")
-    assert replace(card) == world.cards.get(card.id)
 
 
 def test_what_was_ordered_takes_no_place_and_keeps_none_from_others(world: World) -> None:

@@ -119,15 +119,6 @@ def test_what_a_reason_teaches(world: World, reason: str | None, weights: list[f
     assert [one.reason for one in world.cards.muted() if one.subject] == [said]
 
 
-def test_a_reason_can_be_put_right_and_the_last_word_counts(world: World) -> None:
-    card = world.one("a")
-    world.cards.dismiss(card.id)
-    for reason in (DismissReason.ALREADY_DONE, DismissReason.NOT_NOW, DismissReason.NEVER_HERE, DismissReason.WRONG):
-        world.cards.explain(card.id, reason)
-    assert [(one.subject, one.reason) for one in world.cards.muted()] == [("a", DismissReason.WRONG)]
-    assert [one.weight for one in world.decisions.recent()] == [1.0]
-
-
 def test_only_what_was_dismissed_has_a_reason(world: World) -> None:
     card = world.one("a")
     world.cards.approve(card.id)
@@ -147,15 +138,6 @@ def test_what_is_muted_can_be_lifted_one_by_one(world: World) -> None:
     world.cards.lift(own.id)
     assert len(world.see(proposal("a", kind="lint"))) == 1
     assert refusal(world.cards.lift, own.id) == "unknown_mute"
-
-
-@pytest.mark.parametrize("reason", [None, *DismissReason])
-def test_whatever_the_reason_all_that_is_muted_can_be_lifted(world: World, reason: DismissReason | None) -> None:
-    dismiss(world, "a", reason=reason)
-    while muted := world.cards.muted():
-        world.cards.lift(muted[0].id)
-        assert len(world.cards.muted()) == len(muted) - 1
-    assert len(world.see(proposal("a", kind="lint"))) == 1
 
 
 def test_a_prompt_of_his_own_mutes_nothing(world: World) -> None:

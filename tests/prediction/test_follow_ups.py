@@ -9,9 +9,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import SessionEnded
-from engine.model import CheckResult, Proposal, SessionState, SessionView, Source, Status, Tier
-from engine.prediction.card_rows import find
-from engine.prediction.follow_ups import AFTER_RED, choose, next_kinds
+from engine.model import CheckResult, Proposal, SessionState, SessionView, Source, Status
+from engine.prediction.follow_ups import AFTER_RED, next_kinds
 from engine.prediction.kinds import HANDED_OVER
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, World, proposal
@@ -55,12 +54,6 @@ def test_what_may_follow(view: SessionView, kinds: tuple[str, ...]) -> None:
     assert next_kinds(view, NOW) == kinds
 
 
-def test_the_first_kind_that_there_is_one_of() -> None:
-    lint, hunt = proposal("lint", kind="lint"), proposal("hunt", kind="hunt_flakes")
-    assert choose(("bisect", "hunt_flakes"), [lint, hunt]) == hunt
-    assert choose(("bisect",), [lint, hunt]) is None
-
-
 @pytest.fixture
 def world(database: Database, clock: FakeClock) -> World:
     return World(database, clock)
@@ -97,14 +90,6 @@ def test_red_tests_lead_to_one_card_that_is_none_of_the_five(world: World) -> No
     assert card.id in [one.id for one in world.cards.pending()]
 
 
-def test_its_link_comes_from_the_channel_of_what_ended(world: World) -> None:
-    end(world)
-    world.seen = [proposal("broken", kind="bisect", channel="research")]
-    [card] = world.predictions.follow_up()
-    with world.database.read() as session:
-        assert find(session, card.id).from_channel == "koji-core"
-
-
 def test_it_goes_when_its_evidence_is_gone_and_comes_only_once(world: World) -> None:
     end(world)
     world.seen = [proposal("broken", kind="bisect")]
@@ -134,18 +119,6 @@ def test_what_is_on_the_stack_already_is_the_follow_up(world: World) -> None:
     world.seen = [broken, proposal("red", kind="still_red")]
     assert world.predictions.follow_up() == []
     assert world.cards.get(card.id).status is Status.PENDING
-
-
-def test_a_follow_up_for_upkeep_takes_the_place_of_the_other_upkeep_card(world: World) -> None:
-    stash = proposal("stash", kind="old_stash", tier=Tier.UPKEEP)
-    end(world, "a", stash)
-    [old] = world.cards.pending()
-    world.seen = [stash, proposal("flaky", kind="hunt_flakes", tier=Tier.UPKEEP)]
-    [card] = world.predictions.follow_up()
-    assert world.cards.get(old.id).status is Status.EXPIRED
-    assert world.see(*world.seen) == []
-    world.cards.dismiss(card.id)
-    assert [one.kind for one in world.see(*world.seen)] == ["old_stash"], "it comes back once that is decided"
 
 
 def test_nothing_follows_while_all_is_stopped_and_nothing_is_lost(world: World) -> None:

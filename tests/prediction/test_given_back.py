@@ -31,13 +31,6 @@ def test_it_is_pending_again_and_says_why(database: Database, clock: FakeClock) 
     assert len(world.bench.started) == 2
 
 
-def test_what_the_operator_took_back_meanwhile_stays_taken_back(database: Database, clock: FakeClock) -> None:
-    world = World(database, clock)
-    card = world.cards.approve(world.one().id)
-    world.cards.undo(card.id)
-    assert could_not_begin(world, card).status is not Status.CONFIRMED
-
-
 def test_a_card_for_the_same_that_is_pending_already_is_enough(database: Database, clock: FakeClock) -> None:
     world = World(database, clock)
     card = world.cards.approve(world.one().id)

@@ -121,13 +121,6 @@ def test_another_file_in_its_place_is_read_from_the_start(hooked: Hooked) -> Non
     assert hooked.prompts() == ["new"]
 
 
-def test_a_line_may_name_its_workspace(hooked: Hooked) -> None:
-    hooked.append(raw(workspace="/elsewhere"))
-    assert hooked.prompts() == []
-    hooked.append(raw(workspace=str(hooked.world.path)))
-    assert hooked.prompts() == ["Run the tests"]
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -155,18 +155,3 @@ Operator.TestCase.settings = settings(
     max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestOperator = Operator.TestCase
-
-
-@given(st.data())
-@settings(max_examples=200)
-def test_any_path_through_the_table_decides_once_between_undos(data: st.DataObject) -> None:
-    status, decisions = Status.PENDING, 0
-    for _ in range(data.draw(st.integers(1, 12))):
-        moves = [move for (before, move) in TRANSITIONS if before is status]
-        if not moves:
-            break
-        move = data.draw(st.sampled_from(moves))
-        decisions += move in (Move.APPROVE, Move.DISMISS)
-        decisions -= move is Move.REOPEN
-        status = after("pred_x", status, move)
-        assert decisions == (status in (Status.CONFIRMED, Status.REJECTED, Status.EXECUTED))

@@ -133,19 +133,6 @@ def test_beside_whatever_is_awake_no_second_upkeep_card_comes(there: list[Card],
             awake = [*(other for other in awake if other.id not in displaced), one]
 
 
-@pytest.mark.long
-@given(SEATS, st.data())
-def test_an_upkeep_card_that_comes_in_any_case_is_the_only_one(seats: list[Card], data: st.DataObject) -> None:
-    asleep = without_a_place(seats, NOW, CAPS)
-    shown = [one for one in seats if not one.snoozed(NOW) and one.id not in asleep]
-    upkeep = [one for one in shown if one.tier is Tier.UPKEEP]
-    if upkeep:
-        coming = data.draw(st.sampled_from(upkeep))
-        gone = makes_room(seats, coming.id, NOW, CAPS)
-        left = [one for one in shown if one.id not in gone]
-        assert [one for one in left if upkeep_of(one) == upkeep_of(coming)] == [coming]
-
-
 def fits(seats: list[Card]) -> bool:
     """Whether no workspace has more than five and all together not more than twelve."""
     return len(seats) <= CAPS.max_pending_cards_in_all and all(
@@ -165,12 +152,6 @@ def test_twelve_in_all(taken: int, left: int) -> None:
     assert [room.take(seat(f"n{number}"), NOW) for number in range(left + 1)] == [[]] * left + [None]
 
 
-def test_one_upkeep_card_in_a_workspace() -> None:
-    room = Room(CAPS, [seat("old_stash", Tier.UPKEEP)])
-    assert room.take(seat("draft_changelog", Tier.UPKEEP), NOW) is None
-    assert room.take(seat("draft_changelog", Tier.UPKEEP, workspace="/site"), NOW) == []
-
-
 @pytest.mark.parametrize("source", Source)
 def test_an_upkeep_card_of_any_source_is_the_one(source: Source) -> None:
     there = seat("quarantine", Tier.UPKEEP, source=source)
@@ -179,13 +160,6 @@ def test_an_upkeep_card_of_any_source_is_the_one(source: Source) -> None:
     assert without_a_place([there, woken], NOW, CAPS) == {"old_stash"}
     assert without_a_place([woken], NOW, CAPS) == set()
     assert makes_room([there, seat("old_stash", Tier.UPKEEP)], "old_stash", NOW, CAPS) == ["quarantine"]
-
-
-def test_something_more_urgent_takes_the_place_of_the_last_card_one_that_was_not_shown_first() -> None:
-    taken = [seat(f"t{number}", shown=number != 3) for number in range(5)]
-    assert Room(CAPS, taken).take(seat("secret", Tier.BROKEN), NOW) == ["t3"]
-    assert Room(CAPS, [replace(one, shown_at=NOW) for one in taken]).take(seat("secret", Tier.BROKEN), NOW) == ["t4"]
-    assert Room(CAPS, taken).take(seat("more"), NOW) is None, "of the same tier nothing gives way"
 
 
 @pytest.mark.long

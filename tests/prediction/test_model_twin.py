@@ -12,7 +12,7 @@ from engine.model import Answer, NoAnswer, Question, Source
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.model_twin import MOST_TOKENS, TEMPERATURE, ModelTwin, TwinModelId, Unusable, read_reply
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, task
+from tests.prediction.sensing import NOW, World, dated_commit
 
 CHANNELS = ("koji-core", "garden")
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
@@ -98,11 +98,6 @@ def test_its_word_becomes_a_proposal(context: WorkspaceContext) -> None:
     assert model.told == [("ollama:twin", True, "")]
 
 
-def test_a_prompt_that_names_a_flow_is_that_flow(context: WorkspaceContext) -> None:
-    [proposal] = twin(Model(json.dumps(GOOD | {"prompt": "Run the tests"}))).propose(context)
-    assert (proposal.flow, proposal.parameters) == ("run_tests", {})
-
-
 def test_rubbish_is_said_once_and_asked_again(context: WorkspaceContext) -> None:
     model = Model("what?", json.dumps(GOOD))
     assert len(twin(model).propose(context)) == 1
@@ -118,14 +113,6 @@ def test_a_model_that_cannot_be_asked_is_not_asked_again_at_once(context: Worksp
     assert model.told == [("ollama:twin", False, "no key")]
 
 
-def test_a_task_that_only_grew_older_is_no_other_situation(world: World) -> None:
-    world.tasks = [task("fix, then ship", timedelta(minutes=5))]
-    asked = twin(Model(json.dumps(GOOD)))
-    first = asked.propose(world.sense())
-    world.now += timedelta(minutes=10)
-    assert asked.propose(world.sense()) == first
-
-
 def test_it_is_asked_anew_when_the_situation_is_another(world: World) -> None:
     model = Model(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"}))
     asked = twin(model)
@@ -139,10 +126,6 @@ def test_it_is_asked_anew_when_the_situation_is_another(world: World) -> None:
 @pytest.mark.parametrize("settings", [{"twin_model_enabled": False}, {"twin_model_id": ""}])
 def test_off_it_is_not_asked(context: WorkspaceContext, settings: dict[str, object]) -> None:
     assert twin(Model(), **settings).propose(context) == []
-
-
-def test_not_before_thirty_decisions(context: WorkspaceContext) -> None:
-    assert twin(Model(), phase=0).propose(context) == []
 
 
 @pytest.mark.parametrize(

@@ -77,15 +77,6 @@ def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database,
     assert len(who) >= 42
 
 
-def test_frontend_work_goes_to_the_frontend_and_money_to_who_watches_it(
-    database: Database, embedding: Embedding
-) -> None:
-    place = placing(database, embedding).place
-    assert place("Build a date picker component in Vue").agent == "frontend_builder"
-    assert place("What share of our spending is storage, and how can it shrink?").agent == "cfo"
-    assert place("Build a date picker component in Vue", "research").channel == "research", "what is named stays"
-
-
 def test_an_agent_that_is_not_there_or_has_a_channel_of_its_own_gives_way(
     database: Database, embedding: Embedding
 ) -> None:
@@ -119,15 +110,6 @@ def test_what_asks_for_no_work_is_left_to_the_seeds_order(
     found = placing(database, embedding).place(prompt)
     assert (found.channel, found.agent) == ("", "")
     assert found.meaning, "it is kept: where it is sent teaches where the like goes"
-
-
-def test_without_an_embedder_nothing_is_said(database: Database, embedding: Embedding) -> None:
-    embedding.hidden = True
-    try:
-        found = placing(database, embedding).place("Write the README", "garden")
-    finally:
-        embedding.hidden = False
-    assert (found.channel, found.agent, found.meaning) == ("garden", "", b"")
 
 
 def test_accepted_work_teaches_where_the_like_goes(database: Database, clock: FakeClock, embedding: Embedding) -> None:

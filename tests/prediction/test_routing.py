@@ -41,12 +41,6 @@ def test_prose_then_goes_by_its_meaning_and_to_the_agent_that_fits_best() -> Non
     assert to(by=router(means=means)).why == "round-robin", "a flow means what it does"
 
 
-def test_prose_of_no_known_meaning_goes_round_and_the_card_can_say_so() -> None:
-    found = to("hm", by=router(means=Route()))
-    assert found.channel == "koji-core"
-    assert found.why == "round-robin: its meaning fits no channel"
-
-
 @pytest.mark.parametrize("given", [{"named": "gardn"}, {"affinity": "gardn"}, {"by": router(channels={})}])
 def test_an_unregistered_channel_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(Refusal) as refused:

@@ -76,23 +76,11 @@ def test_add_list_done(board: TaskBoard, clock: FakeClock, database: Database) -
     assert len(kinds(database)) == 3  # done twice is done
 
 
-def test_a_task_without_a_workspace_belongs_to_every_one(board: TaskBoard) -> None:
-    board.add("here", workspace="/srv/shop")
-    board.add("there", workspace="/srv/other")
-    board.add("everywhere")
-    assert {task.title for task in board.list(workspace="/srv/shop")} == {"here", "everywhere"}
-
-
 @pytest.mark.parametrize("title", ["", " ", "\x1b[2J", "x" * 501])
 def test_a_title_says_something(board: TaskBoard, title: str) -> None:
     with pytest.raises(Refusal) as caught:
         board.add(title)
     assert caught.value.code == "bad_title"
-
-
-def test_titles_carry_no_escapes(board: TaskBoard) -> None:
-    assert board.add("x" * 500).title == "x" * 500
-    assert board.add("red \x1b[31malert\x07").title == "red alert"
 
 
 def test_the_beginning_of_an_id_will_do(board: TaskBoard) -> None:
@@ -144,13 +132,6 @@ def test_a_card_made_from_a_task_works_on_that_task(
     assert board.get(task.id).state == "open"  # still to be done
 
 
-def test_a_session_that_ends_before_it_starts_changes_nothing(
-    board: TaskBoard, database: Database, session: SessionView
-) -> None:
-    database.write(lambda tx: board.session_ended(tx, replace(session, state=SessionState.CANCELLED)))
-    assert board.list() == []
-
-
 def test_a_task_waits_for_those_that_it_needs(board: TaskBoard) -> None:
     build, test = board.add("Build"), board.add("Test")
     deploy = board.add("Deploy", needs=[build.id, test.id[:9], build.id])
@@ -200,15 +181,6 @@ def test_a_box_that_is_unchecked_or_written_again_is_open_again(board: TaskBoard
     assert after("- [ ] cart\n") == "done", "done on the board, and the file says nothing new"
     assert after("- [x] cart\n") == "done"
     assert after("- [ ] cart\n") == "open"
-
-
-def test_code_and_folders_are_no_tasks(board: TaskBoard, tmp_path: Path) -> None:
-    (tmp_path / "folder.md").mkdir()
-    (tmp_path / "notes.md").write_text(
-        "- [ ] one\n```\n- [ ] fenced\n~~~\n- [ ] still\n```\n    - [ ] indented\n- [ ] two\n- [ ]\n- [ ]  \n"
-    )
-    assert board.follow(tmp_path, []) == []
-    assert {one.title for one in board.list()} == {"one", "two"}
 
 
 def test_a_file_that_could_be_about_two_workspaces_is_told_once_and_not_read(board: TaskBoard, tmp_path: Path) -> None:

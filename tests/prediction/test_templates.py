@@ -6,28 +6,23 @@ import json
 import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.toolchains.projects import projects
-from engine.git import reader
 from engine.model import Proposal, SessionState
 from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates import propose
-from engine.prediction.templates.branches import forecast_conflicts, report_branches
-from engine.prediction.templates.changes import fix_lint, lint
-from engine.prediction.templates.history import ROUTINE, day_begin, summarise_day, waiting_work
+from engine.prediction.templates.changes import lint
+from engine.prediction.templates.history import ROUTINE, day_begin
 from engine.prediction.templates.making import usable
 from engine.prediction.templates.tests import prepare_environment
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, made_project, session, task, touch
+from tests.prediction.sensing import NOW, World, dated_commit, session, task, touch
 
 DAY = timedelta(days=1)
-EVENING = NOW.replace(hour=19)
 
 
 @pytest.fixture
@@ -51,45 +46,7 @@ def branch(repository: Repository, name: str, at: datetime) -> None:
 # -- branches -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
-def test_branches_that_change_the_same_lines_are_forecast(world: World, repository: Repository) -> None:
-    def collide(name: str, at: datetime) -> None:
-        branch(repository, name, at)
-        repository.git("checkout", "-q", name)
-        dated_commit(repository, f"{name} here", {"cart.py": name}, at)
-        repository.git("checkout", "-q", "main")
-
-    collide("a", NOW - DAY)
-    branch(repository, "apart", NOW)
-    assert forecast_conflicts(world.sense()) == []
-    collide("b", NOW)
-    proposal = only(forecast_conflicts(world.sense()))
-    assert proposal.prompt == "Find the order of merging b and a with the least conflict"
-    assert proposal.reasoning == "b and a change the same lines of cart.py."
-    assert proposal.parameters == {"base": "main", "branches": ["b", "a"]}
-    collide("old", NOW - 91 * DAY)
-    assert only(forecast_conflicts(world.sense())).fingerprint == proposal.fingerprint
-    collide("young", NOW - 89 * DAY)
-    assert only(forecast_conflicts(world.sense())).fingerprint != proposal.fingerprint
-
-
-def test_merged_and_stale_branches_are_reported(world: World, repository: Repository) -> None:
-    assert report_branches(world.sense()) == []
-    branch(repository, "alive", NOW - 30 * DAY)
-    assert report_branches(world.sense()) == []
-    branch(repository, "stale", NOW - 30 * DAY - timedelta(seconds=1))
-    repository.git("branch", "done", "main~1")
-    proposal = only(report_branches(world.sense()))
-    assert proposal.prompt == "List 1 merged branch and 1 stale branch, with the commands that delete them"
-    assert proposal.parameters == {"days": 30}
-    repository.git("branch", "-D", "stale", "done")
-    assert report_branches(world.sense()) == []
-
-
 # -- history --------------------------------------------------------------------------------------------------------
-
-
-KEEPS_ONE = made_project(changelog="CHANGELOG.md")
 
 
 @pytest.mark.parametrize(
@@ -106,42 +63,6 @@ def test_what_is_only_a_release(subject: str, routine: bool) -> None:
     assert (ROUTINE.match(subject) is not None) is routine
 
 
-@pytest.mark.long
-def test_unpushed_commits_wait_for_two_days(world: World, repository: Repository, tmp_path: Path) -> None:
-    assert waiting_work(world.sense()) == [], "there is nobody to push to"
-    repository.git("clone", "-q", ".", str(tmp_path / "clone"))
-    clone = Repository(tmp_path / "clone")
-    world.path = clone.path
-    assert waiting_work(world.sense()) == []
-    dated_commit(clone, "mine", {"c.py": "1"}, NOW - 2 * DAY + timedelta(seconds=1))
-    assert waiting_work(world.sense()) == []
-    world.now += timedelta(seconds=1)
-    proposal = only(waiting_work(world.sense()))
-    assert proposal.prompt == "Look through the commit to push"
-    assert proposal.reasoning == "1 commit is not pushed to origin/main, the oldest from 3 January."
-    assert proposal.parameters == {"upstream": "origin/main"}
-    dated_commit(clone, "mine too", {"c.py": "2"}, NOW)
-    assert only(waiting_work(world.sense())).prompt == "Look through the 2 commits to push"
-
-
-@pytest.mark.parametrize(
-    ("read", "prompt", "reasoning"),
-    [
-        (3, "Sum up today: 2 commits", "The latest was “second today”."),
-        (2, "Sum up today: at least 2 commits", "The latest was “second today”."),
-    ],
-)
-def test_where_the_day_began_before_what_was_read_it_says_at_least(
-    world: World, repository: Repository, monkeypatch: pytest.MonkeyPatch, read: int, prompt: str, reasoning: str
-) -> None:
-    monkeypatch.setattr(reader, "RECENT", read)
-    dated_commit(repository, "first today", {"cart.py": "3"}, NOW)
-    dated_commit(repository, "second today", {"cart.py": "4"}, NOW)
-    world.now = EVENING
-    proposal = only(summarise_day(world.sense()))
-    assert (proposal.prompt, proposal.reasoning) == (prompt, reasoning)
-
-
 @pytest.mark.parametrize(
     ("at", "begin"),
     [
@@ -154,29 +75,7 @@ def test_a_working_day_begins_at_five(at: datetime, begin: datetime) -> None:
     assert day_begin(at) == begin
 
 
-def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
-    berlin = ZoneInfo("Europe/Berlin")
-    begin = day_begin(datetime(2026, 10, 25, 19, tzinfo=berlin))
-    assert begin.isoformat() == "2026-10-25T05:00:00+01:00"
-    assert day_begin(begin - timedelta(hours=1)).isoformat() == "2026-10-24T05:00:00+02:00"
-
-
 # -- lint -----------------------------------------------------------------------------------------------------------
-
-
-def test_findings_are_mended_once(world: World) -> None:
-    assert fix_lint(*world.top()) == []
-    world.sessions = [session("lint", facts={"rules": {}})]
-    assert fix_lint(*world.top()) == []
-    found = session("lint", SessionState.FAILED, facts={"rules": {"F401": 3, "E501": 1}})
-    world.sessions = [found]
-    proposal = only(fix_lint(*world.top()))
-    assert proposal.prompt == "Fix what ruff found where that is safe"
-    assert proposal.reasoning.startswith("4 findings at 08:30")
-    world.sessions = [session("fix_lint", created_at=NOW, project="api"), found]
-    assert only(fix_lint(*world.top())).fingerprint == proposal.fingerprint, "another project was tidied up"
-    world.sessions = [session("fix_lint", created_at=NOW), found]
-    assert fix_lint(*world.top()) == []
 
 
 def test_a_file_is_linted_again_once_it_was_written_after_the_last_lint(world: World, repository: Repository) -> None:
@@ -189,24 +88,6 @@ def test_a_file_is_linted_again_once_it_was_written_after_the_last_lint(world: W
     again = only(lint(*world.top()))
     assert again.fingerprint != first.fingerprint
     assert (again.parameters, again.subject) == (first.parameters, first.subject)
-
-
-def test_files_that_no_linter_reads_do_not_make_committed_ones_uncommitted(
-    world: World, repository: Repository
-) -> None:
-    branch(repository, "feature", NOW - DAY)
-    repository.git("checkout", "-q", "feature")
-    repository.write(".gitignore", "*.log")
-    proposal = only(lint(*world.top()))
-    assert proposal.reasoning == "1 source file changed and not pushed yet; only new findings are reported."
-    assert proposal.evidence_at == NOW - DAY
-
-
-def test_how_old_a_change_is_other_projects_do_not_tell(world: World, repository: Repository) -> None:
-    world.others = [made_project(path="api")]
-    for name, age in (("cart.py", 1), ("api/stock.py", 5)):
-        touch(repository.write(name, "3"), NOW - age * timedelta(hours=1))
-    assert only(lint(*world.top())).evidence_at == NOW - timedelta(hours=1)
 
 
 # -- packages -------------------------------------------------------------------------------------------------------
@@ -314,7 +195,3 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, re
 @pytest.mark.parametrize("name", ["", "-x", " x", "x ", "a\nb", "a\x1bb", "a\u202eb", "caf\udce9"])
 def test_names_that_no_parameter_may_hold(name: str) -> None:
     assert not usable(name)
-
-
-def test_ordinary_names_are_usable() -> None:
-    assert all(usable(name) for name in ("a.py", "src/ä ö.py", "feature/x", "v1.2", "日本.py"))

@@ -9,8 +9,7 @@ import pytest
 
 from engine.model import Task
 from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
-from engine.prediction.templates import propose
-from engine.prediction.templates.work import MOST_TASKS, heartbeat, open_task
+from engine.prediction.templates.work import MOST_TASKS, open_task
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
 
@@ -76,11 +75,3 @@ def test_a_task_of_no_workspace_is_offered_in_the_first_one_alone(shop: World) -
     context = shop.sense()
     assert [one.task_id for one in open_task(context)] == ["task_taxes"]
     assert open_task(replace(context, first=False)) == []
-
-
-def test_what_is_ordered_is_offered_where_git_cannot_be_read(shop: World) -> None:
-    due = task(shop, "key", timedelta(hours=1), source="heartbeat")
-    shop.tasks = [due, task(shop, "cart", timedelta(hours=1))]
-    context = replace(shop.sense(), git=None)
-    assert [one.task_id for one in propose(context)] == ["task_key"]
-    assert "you marked it to run" in heartbeat(replace(context, tasks=(replace(due, source="order"),)))[0].reasoning

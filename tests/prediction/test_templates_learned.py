@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from engine.prediction.templates.work import LearnedWork, heartbeat, learned
+from engine.prediction.templates.work import LearnedWork, learned
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, session, task
+from tests.prediction.sensing import NOW, World, dated_commit, session
 
 WORK = LearnedWork("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
 
@@ -33,28 +33,8 @@ def test_it_is_offered_for_a_commit_that_it_has_not_seen(world: World) -> None:
     assert "It ran last" in again.reasoning
 
 
-def test_uncommitted_files_are_another_card_and_another_head_too(world: World, repository: Repository) -> None:
-    (committed,) = learned(world.sense(), [WORK])
-    repository.write("cart.py", "2")
-    (dirty,) = learned(world.sense(), [WORK])
-    assert dirty.fingerprint != committed.fingerprint
-    assert "1 uncommitted file" in dirty.reasoning
-    dated_commit(repository, "two", {"cart.py": "3"}, NOW - timedelta(hours=1))
-    (later,) = learned(world.sense(), [WORK])
-    assert later.fingerprint not in (dirty.fingerprint, committed.fingerprint)
-
-
 def test_only_where_it_was_learnt_and_only_while_it_is_in_force(world: World) -> None:
     context = world.sense()
     assert learned(context, [replace(WORK, workspace="/other")]) == []
     assert len(learned(context, [replace(WORK, workspace=context.workspace)])) == 1
     assert learned(context, []) == []
-
-
-def test_an_item_of_a_heartbeat_that_names_one_runs_it(world: World) -> None:
-    item = replace(task("Check the release", timedelta(hours=1)), source="heartbeat", workspace=str(world.path))
-    world.tasks = [item]
-    (prose,) = heartbeat(world.sense())
-    assert prose.flow is None
-    (flow,) = heartbeat(replace(world.sense(), learned=("check_release",)))
-    assert (flow.flow, flow.prompt) == ("check_release", "Check the release")

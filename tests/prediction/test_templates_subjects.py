@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import subprocess
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.housekeeping import CALM, URGENT, Disk, is_urgent
-from engine.execution.runners.toolchains.projects import projects
-from engine.model import Proposal, Signal, Tier
-from engine.prediction.context import WorkspaceContext
-from engine.prediction.signals import WEIGHTS
-from engine.prediction.templates.branches import lost_commits, unfinished_operation
-from engine.prediction.templates.changes import leftovers, reclaim_space, secret
-from engine.prediction.templates.history import summarise_day
-from engine.prediction.templates.tests import update_lock
+from engine.execution.housekeeping import CALM, URGENT, is_urgent
+from engine.model import Proposal, Tier
+from engine.prediction.templates.branches import unfinished_operation
+from engine.prediction.templates.changes import leftovers, secret
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, touch
+from tests.prediction.sensing import NOW, World, dated_commit
 
 KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak
 TOKEN = "glp" + "at-" + "x7Kq2mWz9RtB4vNc8LpS"
@@ -85,55 +79,6 @@ def test_each_merge_is_a_subject_of_its_own(world: World, repository: Repository
     assert settled.subject == card.subject
 
 
-def test_a_rebase_stays_the_same_from_commit_to_commit(world: World, repository: Repository) -> None:
-    repository.git("checkout", "-q", "-b", "tax")
-    for name in ("cart.py", "b.py"):
-        repository.commit(f"Change {name}", {name: "theirs\n"})
-    repository.git("checkout", "-q", "main")
-    repository.commit("Ours", {"cart.py": "ours\n", "b.py": "ours\n"})
-    repository.git("checkout", "-q", "tax")
-    for command in (["rebase", "main"], ["-c", "core.editor=true", "rebase", "--continue"]):
-        done = subprocess.run(["git", *command], cwd=repository.path, capture_output=True, check=False)
-        assert done.returncode == 1
-        [card] = unfinished_operation(world.sense())
-        assert card.subject == "rebase of tax onto main"
-        repository.git("add", ".")
-
-
-def test_a_merge_of_a_commit_without_a_subject(world: World, repository: Repository) -> None:
-    repository.git("checkout", "-q", "-b", "tax")
-    repository.write("cart.py", "theirs\n")
-    repository.git("commit", "-qam", "", "--allow-empty-message")
-    repository.git("checkout", "-q", "main")
-    repository.commit("Ours", {"cart.py": "ours\n"})
-    subprocess.run(["git", "merge", "tax"], cwd=repository.path, capture_output=True, check=False)
-    [card] = unfinished_operation(world.sense())
-    assert card.reasoning == "Merging tax into main stopped with 1 file in conflict: cart.py."
-
-
-def test_a_summary_of_the_day_that_was_dismissed_stays_away_the_next_evening(
-    world: World, repository: Repository
-) -> None:
-    world.now = NOW.replace(hour=19)
-    dated_commit(repository, "today", {"a.py": "1"}, world.now - timedelta(hours=3))
-    [today] = summarise_day(world.sense())
-    world.now += timedelta(days=1)
-    dated_commit(repository, "tomorrow", {"a.py": "2"}, world.now - timedelta(hours=3))
-    [tomorrow] = summarise_day(world.sense())
-    assert today.subject == tomorrow.subject
-    assert today.fingerprint != tomorrow.fingerprint
-
-
-def test_lost_commits_are_named_by_their_last_one_before_and_after_the_checkout(
-    world: World, repository: Repository
-) -> None:
-    repository.git("checkout", "-q", "--detach")
-    tip = dated_commit(repository, "Try tax", {"tax.py": "RATE = 7\n"}, NOW - timedelta(days=1))
-    assert subjects(lost_commits(world.sense())) == [tip[:10]]
-    repository.git("checkout", "-q", "main")
-    assert subjects(lost_commits(world.sense())) == [tip[:10]]
-
-
 def test_a_branch_without_any_remote_is_pushed_nowhere(world: World, repository: Repository) -> None:
     repository.git("checkout", "-q", "-b", "tax")
     repository.git("branch", "-q", "--set-upstream-to=main")
@@ -146,22 +91,6 @@ def test_a_branch_without_any_remote_is_pushed_nowhere(world: World, repository:
     assert card.reasoning.endswith("which you can still change.")
 
 
-def test_a_lock_is_as_old_as_the_change_of_its_own_manifest(world: World, repository: Repository) -> None:
-    lock = '{"name": "web", "lockfileVersion": 3, "packages": {"": {"name": "web", "dependencies": {}}}}\n'
-    for folder in ("", "web/"):
-        repository.write(f"{folder}package.json", '{"name": "web"}\n')
-        repository.write(f"{folder}package-lock.json", lock)
-    repository.commit("Two projects")
-    for folder, ago in (("", 1), ("web/", 20)):
-        manifest = repository.write(f"{folder}package.json", '{"name": "web", "dependencies": {"left-pad": "^1"}}\n')
-        touch(manifest, NOW - timedelta(hours=ago))
-    world.project, *world.others = projects(repository.path)
-    context = world.sense()
-    assert {one.folder for one in context.locks} == {"", "web"}
-    ages = {part.project.path: [one.evidence_at for one in update_lock(context, part)] for part in context.parts}
-    assert ages == {"": [NOW - timedelta(hours=1)], "web": [NOW - timedelta(hours=20)]}
-
-
 @given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))
 def test_what_is_urgent_stays_so_until_there_is_clearly_more(before: bool, sizes: list[int]) -> None:
     for free in [*sizes, URGENT - 1, URGENT, CALM - 1, CALM, CALM - 1, URGENT]:
@@ -169,19 +98,3 @@ def test_what_is_urgent_stays_so_until_there_is_clearly_more(before: bool, sizes
         assert after is (free < URGENT or (before and free < CALM))
         assert after is before or free < URGENT or free >= CALM
         before = after
-
-
-def test_a_full_disk_is_one_card_whatever_its_caches_grow_to(tmp_path: Path) -> None:
-    signals = tuple(Signal(name, 0.1, 0.5, ("seen",)) for name in WEIGHTS)
-
-    def card(free: int, ours: int, urgent: bool) -> Proposal:
-        disk = Disk(free, 100_000_000_000, ours, urgent, NOW - timedelta(hours=1))
-        [found] = reclaim_space(WorkspaceContext(str(tmp_path), NOW, NOW, disk=disk, signals=signals))
-        return found
-
-    first, later = card(999_000_000, 900_000_000, True), card(1_001_000_000, 2_100_000_000, True)
-    assert first.fingerprint == later.fingerprint
-    assert first.tier is Tier.BROKEN
-    assert first.evidence_at == later.evidence_at
-    assert first.reasoning.startswith("Only 1.0 GB of 100 GB is free on this disk.")
-    assert card(2_100_000_000, 900_000_000, False).tier is Tier.BLOCKS

@@ -20,7 +20,6 @@ from engine.prediction.templates.tests import (
     failing_ci,
     hunt_flakes,
     run_tests,
-    short_test,
 )
 from tests.conftest import Repository
 from tests.git.test_github import answering
@@ -54,21 +53,6 @@ def only(proposals: list[Proposal]) -> Proposal:
 
 
 # -- run_tests ------------------------------------------------------------------------------------------------------
-
-
-def test_without_a_known_run_the_tests_of_what_is_not_committed_or_not_pushed(
-    world: World, repository: Repository
-) -> None:
-    repository.git("checkout", "-q", "-b", "feature")
-    dated_commit(repository, "mine", {"tax.py": "2"}, NOW - HOUR)
-    unpushed = only(run_tests(*world.top()))
-    assert (unpushed.kind, unpushed.tier) == ("run_tests", Tier.CHECK)
-    assert unpushed.prompt == "Run the tests of tax.py"
-    assert unpushed.reasoning == "On this branch alone: tax.py. No test run is known here."
-    repository.write("tests/test_new.py", "def test_new(): pass")
-    uncommitted = only(run_tests(*world.top()))
-    assert uncommitted.parameters == {"paths": ["tests/test_new.py"]}
-    assert uncommitted.reasoning == "Not committed yet: tests/test_new.py. No test run is known here."
 
 
 def test_modules_changed_since_the_last_run(world: World, repository: Repository, older: str, head: str) -> None:
@@ -164,11 +148,6 @@ def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: s
         assert bisect(*world.top()) == []
 
 
-def test_a_part_that_contained_the_test_is_evidence(world: World, head: str, older: str) -> None:
-    world.runs = change(red_head(head, older), 2, full=False, durations=((CART, 0.1),))
-    assert bisect(*world.top())
-
-
 def test_an_unreliable_test_is_not_bisected_but_hunted(world: World, head: str, older: str) -> None:
     flip = MadeRun(head, tree="t2", ran_at=NOW - 3 * HOUR)
     runs = red_head(head, older)
@@ -213,24 +192,7 @@ def test_what_a_bisect_found_is_not_asked_again(world: World, repository: Reposi
     assert only(bisect(*world.top())), "another HEAD is another question"
 
 
-def test_a_tag_on_another_line_of_history_is_not_looked_back_to(
-    world: World, head: str, older: str, repository: Repository
-) -> None:
-    world.runs = [MadeRun(head, failing=(CART,), tree="t2")]
-    repository.git("checkout", "-q", "-b", "side", older)
-    repository.commit("side", {"side.py": "1"})
-    repository.git("tag", "v9")
-    repository.git("checkout", "-q", "main")
-    assert bisect(*world.top()) == []
-
-
 # -- hunt_flakes ----------------------------------------------------------------------------------------------------
-
-
-def test_no_hunt_without_a_flip(world: World, head: str, older: str) -> None:
-    for runs in ([], [MadeRun(head)], red_head(head, older), [MadeRun(head, durations=((CART, 9.0),))]):
-        world.runs = runs
-        assert hunt_flakes(*world.top()) == []
 
 
 def test_what_a_run_says_of_a_test() -> None:
@@ -246,12 +208,6 @@ def test_a_flip_needs_the_same_files() -> None:
     assert flipped_tests([red, green]) == [("t", "1")]
     assert flipped_tests([red, dataclasses.replace(green, tree="2")]) == []
     assert flipped_tests([dataclasses.replace(red, tree=""), dataclasses.replace(green, tree="")]) == []
-
-
-def test_short_names_of_tests() -> None:
-    assert short_test(CART) == "test_cart"
-    assert short_test("pkg.TestThing") == "pkg.TestThing"
-    assert short_test("tests.test_discount.TestDiscount.test_a_discount_is_rounded") == "test_a_discount_is_rounded"
 
 
 # -- check_clean_head -----------------------------------------------------------------------------------------------
@@ -274,28 +230,3 @@ def test_does_head_pass_without_a_new_file(world: World, repository: Repository,
     dated_commit(repository, "mine", {"tax.py": "2"}, NOW - 40 * HOUR)
     repository.write("more.py", "1")
     assert only(check_clean_head(*world.top())), "but what others do not have yet is yours"
-
-
-@pytest.mark.long
-def test_not_asked_when_known_when_clean_or_in_the_middle_of_a_merge(
-    world: World, repository: Repository, head: str
-) -> None:
-    assert check_clean_head(*world.top()) == []
-    repository.write("new.py", "3")
-    world.runs = [MadeRun(head)]
-    assert check_clean_head(*world.top()) == []
-    for unknown in (MadeRun(head, clean=False), MadeRun(head, full=False)):
-        world.runs = [unknown]
-        assert check_clean_head(*world.top())
-    (repository.path / ".git/MERGE_HEAD").write_text(head)
-    assert "check_clean_head" not in {proposal.kind for proposal in propose(world.sense())}
-
-
-def test_not_asked_while_the_tests_lack_what_they_need(world: World, repository: Repository, head: str) -> None:
-    repository.write("new.py", "3")
-    world.sessions = [session(state=SessionState.CANNOT_RUN)]
-    assert check_clean_head(*world.top()) == []
-    world.sessions = [session(state=SessionState.CANNOT_RUN, project="api")]
-    assert check_clean_head(*world.top()), "another project lacks something"
-    world.sessions = [session(), session(state=SessionState.CANNOT_RUN)]  # it is there since
-    assert check_clean_head(*world.top())

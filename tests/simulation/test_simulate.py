@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -133,19 +131,3 @@ def test_everything_odd_comes_up_before_anything_comes_up_again(clock: Any) -> N
     assert set().union(*(day.odd for day in days)) == set(Odd)
     assert all(day.moments == tuple(sorted(day.moments)) for day in days)
     assert all(Does.RESUMES in dict(map(reversed, day.moments)) for day in days if Odd.KILL in day.odd)  # type: ignore[arg-type]
-
-
-def test_a_month_can_be_left(tmp_path: Path) -> None:
-    """What Ctrl-C does: the thread that lives it stops at the next thing that happens."""
-    with made_world(tmp_path, 1) as world:
-        month = Month(
-            world.engine,
-            world.clock,
-            Operator(world.engine, world.projects, random.Random(1)),
-            world.runner,
-            world.bench,
-            1,
-        )
-        month.leave()
-        with pytest.raises(CancelledError):
-            month.run(30)

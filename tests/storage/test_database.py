@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from engine.clock import FakeClock
-from engine.events import EngineStopped, Event, EventBus, SessionOutput, TaskAdded
+from engine.events import EventBus, SessionOutput, TaskAdded
 from engine.model import Refusal
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -155,11 +155,6 @@ def test_readers_cannot_write(database: Database, clock: FakeClock) -> None:
     assert refused.value.code == "unwritable_home"
 
 
-def test_a_write_inside_a_write_is_named_not_deadlocked(database: Database) -> None:
-    with pytest.raises(RuntimeError, match="hand the Transaction on"):
-        database.write(lambda _tx: database.write(lambda _inner: None))
-
-
 def test_volatile_events_are_told_but_not_kept(database: Database, bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None)
     database.write(lambda tx: tx.record(SessionOutput(subject="s", last_line=3, text="...")))
@@ -171,11 +166,6 @@ def test_after_closing_writes_are_refused_in_words(database: Database) -> None:
     database.close()
     with pytest.raises(Refusal, match="closing"):
         database.write(lambda _tx: None)
-
-
-def test_instants_keep_their_order_and_zone(database: Database, clock: FakeClock) -> None:
-    database.write(lambda tx: tx.record(TaskAdded(title="x")))
-    assert Ledger(database).latest()[0].at == clock.now()
 
 
 def test_a_naive_instant_is_refused(database: Database) -> None:
@@ -202,29 +192,6 @@ def test_a_file_that_is_no_database_says_so(tmp_path: Path, clock: FakeClock, bu
         open_at(path, clock, bus)
     assert refused.value.code == "damaged_home"
     assert str(path) in refused.value.message
-
-
-def test_events_survive_reopening(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
-    path = tmp_path / "again.db"
-    first = open_at(path, clock, bus)
-    first.write(lambda tx: tx.record(TaskAdded(title="kept")))
-    first.close()
-    second = open_at(path, clock, bus)
-    assert [entry.payload["title"] for entry in Ledger(second).latest()] == ["kept"]
-    second.close()
-
-
-def test_the_ledger_reads_by_cursor_kind_and_subject(database: Database) -> None:
-    class Other(Event):
-        pass
-
-    for number in range(5):
-        database.write(lambda tx, n=number: tx.record(TaskAdded(subject=f"task_{n % 2}", title=str(n))))
-    database.write(lambda tx: tx.record(Other(subject="x")))
-    ledger = Ledger(database)
-    assert [entry.id for entry in ledger.since(3)] == [4, 5, 6]
-    assert len(ledger.latest(kinds=("TaskAdded",))) == 5
-    assert [entry.id for entry in ledger.latest(2, before=4)] == [3, 2]
 
 
 def test_followers_of_any_cursor_read_on_from_where_they_are(database: Database) -> None:
@@ -280,20 +247,6 @@ def test_settings_of_the_connection(database: Database) -> None:
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
     with sqlite3.connect(database.path) as raw:
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-
-def test_followers_find_at_once_what_is_written_though_nothing_was_there_before(
-    database: Database, clock: FakeClock
-) -> None:
-    ledger = Ledger(database)
-    end = ledger.latest(1)[0].id if ledger.latest(1) else 0
-    assert ledger.since(end) == []
-    assert ledger.since(end) == []  # answered without a look
-    database.write(lambda tx: tx.record(EngineStopped()))
-    (found,) = ledger.since(end)
-    assert found.kind == "EngineStopped"
-    assert ledger.since(found.id) == []
-    assert [one.id for one in ledger.since(end)] == [found.id]
 
 
 def test_a_writer_that_meets_what_it_does_not_expect_answers_and_lives_on(database: Database) -> None:

@@ -55,15 +55,6 @@ def test_each_fact_of_concern_once(database: Database, facts: LedgerCursor) -> N
     assert read(follower(database)) == [], "nor by the next engine"
 
 
-def test_what_is_of_no_concern_is_passed_over_without_a_write(database: Database, facts: LedgerCursor) -> None:
-    land(database)
-    assert read(facts) == []
-    assert stored(database) == 0
-    discard(database, "a")
-    assert read(facts) == ["a"]
-    assert stored(database) == 2
-
-
 def test_a_whole_batch_of_no_concern_is_remembered(database: Database, facts: LedgerCursor) -> None:
     land(database, BATCH + 1)
     assert read(facts) == []

@@ -10,7 +10,7 @@ import pytest
 
 from engine.storage import intents
 from engine.storage.database import Database
-from engine.storage.files import TEMPORARY, sweep_temporaries, write_atomic, write_json
+from engine.storage.files import TEMPORARY, sweep_temporaries, write_atomic
 
 
 def test_a_new_file_is_private_and_a_replaced_one_keeps_its_mode(tmp_path: Path) -> None:
@@ -52,11 +52,6 @@ def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:
     (tmp_path / "deep" / "kept").write_text("whole")
     assert sweep_temporaries(tmp_path) == 1
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["kept"]
-
-
-def test_json_is_readable_text(tmp_path: Path) -> None:
-    write_json(tmp_path / "a.json", {"name": "Åsa"})
-    assert (tmp_path / "a.json").read_text() == '{\n  "name": "Åsa"\n}\n'
 
 
 def test_an_intent_stands_until_it_is_finished(database: Database) -> None:

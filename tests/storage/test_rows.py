@@ -6,16 +6,12 @@ import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 import sqlalchemy
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm.exc import StaleDataError
 from sqlmodel import col
 
 from engine.clock import FakeClock
 from engine.events import EventBus, TaskAdded
 from engine.prediction.tasks import TaskRow
-from engine.safety.costs import CostEntry
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import append
 from engine.storage.rows import ask, found, load, whole
@@ -69,22 +65,6 @@ def test_what_is_changed_in_a_row_is_written_with_the_transaction(database: Data
         assert ask(session, _TITLES) == [("tidied",)]
 
 
-def test_a_statement_sees_what_its_session_added_changed_and_removed(database: Database) -> None:
-    def work(tx: Transaction) -> None:
-        tx.session.add(_task("task_1", title="first"))
-        tx.session.add(_task("task_2", title="second"))
-        assert tx.ask(_TITLES) == [("first",), ("second",)]
-        row = load(tx.session, TaskRow, "task_2")
-        assert row is not None
-        row.title = "changed"
-        assert ask(tx.session, _TITLES) == [("first",), ("changed",)]
-        tx.session.delete(row)
-        assert ask(tx.session, _TITLES) == [("first",)]
-        assert load(tx.session, TaskRow, "task_2") is None
-
-    database.write(work)
-
-
 def test_a_row_that_was_read_is_nobodys(database: Database) -> None:
     """It outlives the read, and whoever changes it changes nothing in the database."""
     database.write(lambda tx: tx.session.add(_task("task_1", needs=["task_0"])))
@@ -94,33 +74,6 @@ def test_a_row_that_was_read_is_nobodys(database: Database) -> None:
         assert not session.dirty
         assert ask(session, _TITLES) == [("tidy up",)]
     assert row.title == "mine"
-
-
-def test_a_rule_of_the_table_holds_and_nothing_is_left(database: Database) -> None:
-    def broken(tx: Transaction) -> None:
-        tx.session.add(_task("task_1"))
-        tx.session.flush()
-        tx.session.add(_task("task_2", state="nonsense"))
-
-    with pytest.raises(IntegrityError, match="CHECK"):
-        database.write(broken)
-    database.write(lambda tx: tx.session.add(_task("task_1")))
-    with database.read() as session:
-        assert load(session, TaskRow, "task_1") is not None
-        assert load(session, TaskRow, "task_2") is None
-
-
-def test_a_row_that_is_gone_is_not_changed_without_a_word(database: Database) -> None:
-    database.write(lambda tx: tx.session.add(_task("task_1")))
-
-    def change(tx: Transaction) -> None:
-        row = load(tx.session, TaskRow, "task_1")
-        assert row is not None
-        tx.session.connection().exec_driver_sql("DELETE FROM tasks")
-        row.title = "too late"
-
-    with pytest.raises(StaleDataError):
-        database.write(change)
 
 
 def test_the_next_transaction_knows_nothing_of_the_last_ones_rows(database: Database) -> None:
@@ -137,18 +90,6 @@ def test_the_next_transaction_knows_nothing_of_the_last_ones_rows(database: Data
     database.write(read)
     assert kept[0] is not kept[1]
     assert kept[1].title == "tidy up"
-
-
-def test_rows_of_two_tables_go_into_one_transaction(database: Database) -> None:
-    """In whatever order they were added; keys that SQLite gives are known after the flush."""
-
-    def work(tx: Transaction) -> int | None:
-        entry = CostEntry(purpose="session", state="reserved", amount_microusd=1, estimate_microusd=1, at=tx.now)
-        tx.session.add_all([entry, _task("task_1")])
-        tx.session.flush()
-        return entry.id
-
-    assert database.write(work) == 1
 
 
 def test_who_writes_alone_does_it_himself_and_the_main_thread_never(database: Database) -> None:

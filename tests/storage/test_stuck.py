@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-from engine.api.doctor import examine
 from engine.clock import FakeClock
 from engine.events import ChangeSetDiscarded
-from engine.home import Home
 from engine.storage.consumers import FIX, PATIENCE, StalledConsumers
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
@@ -77,25 +74,3 @@ def test_who_came_on_meanwhile_is_not_told_of(database: Database, clock: FakeClo
     assert stuck.look() == []
     assert reader.facts.fault == ""
     assert faults(database) == []
-
-
-@pytest.mark.long
-def test_doctor_says_so_until_it_comes_on(database: Database, clock: FakeClock, reader: Reader, tmp_path: Path) -> None:
-    home = Home.locate(tmp_path)
-    home.database.parent.mkdir(parents=True)
-    home.database.symlink_to(tmp_path / "clawpy.db")
-
-    def said() -> list[tuple[str, str]]:
-        return [(one["message"], one["fix"]) for one in examine(home, [])["checks"] if one["name"] == "ledger"]
-
-    stuck = StalledConsumers(reader.facts.ledger, clock)
-    reader.catch_up()
-    clock.advance(PATIENCE)
-    stuck.look()
-    assert said() == []
-    (words,) = stuck.look()
-    assert said() == [(words, FIX)]
-    reader.broken = False
-    reader.catch_up()
-    stuck.look()
-    assert said() == []
